@@ -1,0 +1,68 @@
+"""Units of every quantity, and the only formatter of a number for people.
+
+Inside, times are seconds, sizes bytes and shares ratios between 0 and 1; other units exist only on the wire.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Unit(Enum):
+    """A unit; its value is the word that JSON output and metric names use."""
+
+    SECONDS = "seconds"
+    BYTES = "bytes"
+    RATIO = "ratio"
+    COUNT = "count"
+    PER_SECOND = "per_second"
+    WATTS = "watts"
+    HERTZ = "hertz"
+    CELSIUS = "celsius"
+
+    def format(self, value: float | None) -> str:
+        """Return `value` for a person, three significant digits: `169 ms`, `97 %`, `1.5 GiB`; `unknown` for None."""
+        if value is None:
+            return "unknown"
+        return _FORMATS[self](value)
+
+
+def _number(value: float) -> str:
+    if value == 0:
+        return "0"
+    magnitude = abs(value)
+    if magnitude >= 100:
+        return f"{value:,.0f}"
+    if magnitude >= 10:
+        return f"{value:.3g}"
+    return f"{value:.2g}"
+
+
+def _seconds(value: float) -> str:
+    magnitude = abs(value)
+    if magnitude >= 120:
+        return f"{_number(value / 60)} min"
+    if magnitude >= 1:
+        return f"{value:.3g} s"
+    if magnitude >= 1e-3 or value == 0:
+        return f"{_number(value * 1e3)} ms"
+    return f"{_number(value * 1e6)} µs"
+
+
+def _bytes(value: float) -> str:
+    for factor, word in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if abs(value) >= factor:
+            return f"{_number(value / factor)} {word}"
+    return f"{value:.0f} B"
+
+
+_FORMATS = {
+    Unit.SECONDS: _seconds,
+    Unit.BYTES: _bytes,
+    Unit.RATIO: lambda value: f"{value * 100:.3g} %" if abs(value) < 0.1 else f"{value * 100:.0f} %",
+    Unit.COUNT: _number,
+    Unit.PER_SECOND: lambda value: f"{_number(value)}/s",
+    Unit.WATTS: lambda value: f"{_number(value)} W",
+    Unit.HERTZ: lambda value: f"{_number(value / 1e6)} MHz",
+    Unit.CELSIUS: lambda value: f"{value:.0f} °C",
+}
