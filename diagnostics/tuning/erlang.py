@@ -1,0 +1,32 @@
+"""Waiting in front of several servers, without batching."""
+
+from __future__ import annotations
+
+
+def erlang_c(servers: int, offered: float) -> float:
+    """Return the share of arrivals that find all servers busy in M/M/c; 1 when `offered` (erlangs) is not below it.
+
+    Source: Erlang 1917, by the stable recursion of the loss formula (Kleinrock, Queueing Systems I, 3.5).
+    """
+    if offered >= servers:
+        return 1.0
+    loss = 1.0
+    for k in range(1, servers + 1):
+        loss = offered * loss / (k + offered * loss)
+    share = offered / servers
+    return loss / (1 - share * (1 - loss))
+
+
+def waiting_seconds(
+    *, rate: float, service: float, servers: int, arrival_scv: float, service_scv: float
+) -> float | None:
+    """Return the mean seconds a customer waits in G/G/c, None when the servers cannot keep up.
+
+    `rate` is per second, `service` in seconds; the squared coefficients of variation are ratios. Exact for M/G/1.
+    Source: Allen, Probability, Statistics and Queueing Theory, 2nd ed., 5.2.3 (the Allen-Cunneen approximation).
+    """
+    offered = rate * service
+    if offered >= servers:
+        return None
+    markov = erlang_c(servers, offered) * service / (servers - offered)
+    return markov * (arrival_scv + service_scv) / 2
