@@ -1,0 +1,174 @@
+"""JSON bodies read with care: either spelling of a key, integers as strings, absent objects, one error."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+
+from diagnostics.errors import MalformedBody
+
+# Longer than any 64-bit integer, shorter than where int() itself refuses.
+_DECIMAL = re.compile(r"\s*[+-]?[0-9]{1,400}\s*", re.ASCII)
+SHOWN_CHARACTERS = 60
+"""How much of an unexpected body a message quotes: enough to recognise a login page, and yet one line."""
+
+
+def excerpt(seen: str | bytes) -> str:
+    """Return what was seen in quotes, cut to 60 characters, control and undecodable characters escaped."""
+    text = (
+        seen[: 4 * SHOWN_CHARACTERS].decode("utf-8", "backslashreplace") if isinstance(seen, bytes) else seen
+    )
+    return ascii(text[:SHOWN_CHARACTERS] + ("…" if len(text) > SHOWN_CHARACTERS else "")).replace(
+        "\\u2026", "…"
+    )
+
+
+def decode(body: bytes, what: str) -> object:
+    """Return the decoded JSON value of `body`.
+
+    Args:
+        body: the raw bytes.
+        what: what the body should be, for the message (`the statistics`).
+
+    Raises:
+        MalformedBody: it is not JSON (a login page, a truncated read, another service), or nested too deeply.
+    """
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise MalformedBody(
+            f"{what} should be JSON but starts with {excerpt(body)}",
+            hint="check that the address is Triton's HTTP port",
+        ) from error
+
+
+def decode_object(body: bytes, what: str) -> Fields:
+    """Return the JSON object in `body` as `Fields`.
+
+    Raises:
+        MalformedBody: it is no JSON object, or it is Triton's `{"error": …}` answer.
+    """
+    value = decode(body, what)
+    if not isinstance(value, dict):
+        raise MalformedBody(f"{what} should be a JSON object but is {excerpt(body)}")
+    if isinstance(error := value.get("error"), str):
+        raise MalformedBody(f"the server answered with an error instead of {what}: {excerpt(error)}")
+    return Fields(value, what)
+
+
+class Fields:
+    """One JSON object, whose keys are asked for in snake_case and found in camelCase too.
+
+    An absent or null value reads as the default. A value of the wrong type raises MalformedBody that names the key.
+    """
+
+    __slots__ = ("_values", "_what")
+
+    def __init__(self, values: Mapping[str, object], what: str) -> None:
+        self._values, self._what = values, what
+
+    def raw(self, key: str) -> object:
+        """Return the value as decoded, or None."""
+        value = self._values.get(key)
+        if value is None and "_" in key:
+            return self._values.get(_camel(key))
+        return value
+
+    def has(self, key: str) -> bool:
+        """Return whether the key is there and not null."""
+        return self.raw(key) is not None
+
+    def text(self, key: str, default: str = "") -> str:
+        """Return a string; numbers are given as text."""
+        value = self.raw(key)
+        if value is None:
+            return default
+        if isinstance(value, str):
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        raise self._refusal(key, value, "a string")
+
+    def integer(self, key: str, default: int = 0) -> int:
+        """Return an integer, which may arrive as a decimal string (gRPC's JSON writes 64-bit integers so)."""
+        value = self.raw(key)
+        if value is None:
+            return default
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float) and math.isfinite(value):
+            return int(value)
+        if isinstance(value, str) and _DECIMAL.fullmatch(value):
+            return int(value)
+        raise self._refusal(key, value, "an integer")
+
+    def flag(self, key: str) -> bool:
+        """Return a boolean, False when absent."""
+        value = self.raw(key)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        raise self._refusal(key, value, "true or false")
+
+    def child(self, key: str) -> Fields:
+        """Return the object under `key`, an empty one when absent."""
+        value = self.raw(key)
+        if value is None:
+            return Fields({}, self._what)
+        if isinstance(value, dict):
+            return Fields(value, self._what)
+        raise self._refusal(key, value, "an object")
+
+    def items(self) -> tuple[tuple[str, object], ...]:
+        """Return the keys and values as decoded."""
+        return tuple(self._values.items())
+
+    def children(self, key: str) -> tuple[Fields, ...]:
+        """Return the objects listed under `key`, none when absent."""
+        return tuple(self._as_object(key, value) for value in self._list(key))
+
+    def integers(self, key: str) -> tuple[int, ...]:
+        """Return the integers listed under `key`, none when absent."""
+        return tuple(Fields({key: value}, self._what).integer(key) for value in self._list(key))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return the strings listed under `key`, none when absent."""
+        return tuple(Fields({key: value}, self._what).text(key) for value in self._list(key))
+
+    def text_map(self, key: str) -> Mapping[str, str]:
+        """Return the object under `key` as strings by name, empty when absent."""
+        child = self.child(key)
+        return {name: child.text(name) for name, _ in child.items()}
+
+    def _list(self, key: str) -> list[object]:
+        value = self.raw(key)
+        if value is None:
+            return []
+        if isinstance(value, list):
+            return value
+        raise self._refusal(key, value, "a list")
+
+    def _as_object(self, key: str, value: object) -> Fields:
+        if isinstance(value, dict):
+            return Fields(value, self._what)
+        raise self._refusal(key, value, "a list of objects")
+
+    def _refusal(self, key: str, value: object, wanted: str) -> MalformedBody:
+        return MalformedBody(f"{self._what}: {excerpt(key)} should be {wanted} but is {excerpt(repr(value))}")
+
+
+def number(value: object) -> float | None:
+    """Return a finite number, also one written as a string (`"42"`, `"  123 kB"` is not one), else None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        result = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return result if math.isfinite(result) else None
+
+
+def _camel(key: str) -> str:
+    first, *rest = key.split("_")
+    return first + "".join(word.capitalize() for word in rest)

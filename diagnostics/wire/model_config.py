@@ -1,0 +1,192 @@
+"""A model's effective configuration: `GET v2/models/<model>/config`, and gRPC's `ModelConfig` as JSON.
+
+The server completes it (names, kinds, preferred batch sizes): it is what runs, not what the file says.
+Field meanings and defaults: Triton, `model_config.proto`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from diagnostics.errors import MalformedBody
+from diagnostics.wire.json_body import Fields, decode_object, excerpt
+
+MICROSECONDS = 1e-6
+LATEST = -1
+"""The version an ensemble step asks for when it names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceGroup:
+    """Instances of one kind: `count` per listed GPU, or per visible one when KIND_GPU lists none."""
+
+    name: str = ""
+    kind: str = "KIND_AUTO"
+    count: int = 1
+    gpus: tuple[int, ...] = ()
+    passive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePolicy:
+    """The default queue policy. Zero means: no timeout, no limit; `timeout_action` is REJECT or DELAY."""
+
+    timeout_action: str = "REJECT"
+    default_timeout_seconds: float = 0.0
+    allow_timeout_override: bool = False
+    max_queue_size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicBatching:
+    """Settings of the dynamic batcher; a delay of 0 sends a batch as soon as an instance is free."""
+
+    preferred_batch_sizes: tuple[int, ...] = ()
+    max_queue_delay_seconds: float = 0.0
+    preserve_ordering: bool = False
+    priority_levels: int = 0
+    queue_policy: QueuePolicy = QueuePolicy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsembleStep:
+    """One step. The maps go from the member's tensor to the ensemble's; version -1 is the latest."""
+
+    model: str
+    version: int = LATEST
+    input_map: Mapping[str, str] = field(default_factory=dict)
+    output_map: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmup:
+    """A warm-up sample, run `count` times at load; `batch_size` 0 or 1 is a single element."""
+
+    name: str = ""
+    batch_size: int = 0
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """The effective configuration of one model.
+
+    Attributes:
+        name: the model.
+        platform: `ensemble`, or a backend's older name; often empty.
+        backend: `python`, `tensorrtllm`, …; empty for an ensemble.
+        max_batch_size: 0 when the model does not batch.
+        instance_groups: none for an ensemble.
+        dynamic_batching: None when the dynamic batcher is off.
+        sequence_batching: whether the sequence batcher schedules it.
+        ensemble_steps: an ensemble's steps in the file's order; else none.
+        warmups: samples run before the model counts as loaded.
+        decoupled: whether a request may have any number of responses.
+        parameters: the backend's own settings, as strings.
+        version_policy: `latest:1`, `all` or `specific:1,3`.
+        response_cache: whether the response cache may answer.
+    """
+
+    name: str
+    platform: str = ""
+    backend: str = ""
+    max_batch_size: int = 0
+    instance_groups: tuple[InstanceGroup, ...] = ()
+    dynamic_batching: DynamicBatching | None = None
+    sequence_batching: bool = False
+    ensemble_steps: tuple[EnsembleStep, ...] = ()
+    warmups: tuple[Warmup, ...] = ()
+    decoupled: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    version_policy: str = "latest:1"
+    response_cache: bool = False
+
+
+def parse_model_config(body: bytes) -> ModelConfig:
+    """Return the configuration in `body`; absent fields have the defaults of the protocol.
+
+    Raises:
+        MalformedBody: it is no model configuration, which has at least a name.
+    """
+    answer = decode_object(body, "the model configuration")
+    fields = answer.child("config") if answer.has("config") and not answer.has("name") else answer
+    if not fields.text("name"):
+        raise MalformedBody(f"the model configuration has no name: {excerpt(body)}")
+    return ModelConfig(
+        name=fields.text("name"),
+        platform=fields.text("platform"),
+        backend=fields.text("backend"),
+        max_batch_size=fields.integer("max_batch_size"),
+        instance_groups=tuple(_group(group) for group in fields.children("instance_group")),
+        dynamic_batching=_batching(fields.child("dynamic_batching"))
+        if fields.has("dynamic_batching")
+        else None,
+        sequence_batching=fields.has("sequence_batching"),
+        ensemble_steps=tuple(_step(step) for step in fields.child("ensemble_scheduling").children("step")),
+        warmups=tuple(_warmup(warmup) for warmup in fields.children("model_warmup")),
+        decoupled=fields.child("model_transaction_policy").flag("decoupled"),
+        parameters=_parameters(fields.child("parameters")),
+        version_policy=_version_policy(fields.child("version_policy")),
+        response_cache=fields.child("response_cache").flag("enable"),
+    )
+
+
+def _group(fields: Fields) -> InstanceGroup:
+    return InstanceGroup(
+        name=fields.text("name"),
+        kind=fields.text("kind", "KIND_AUTO"),
+        count=max(1, fields.integer("count")),
+        gpus=fields.integers("gpus"),
+        passive=fields.flag("passive"),
+    )
+
+
+def _batching(fields: Fields) -> DynamicBatching:
+    policy = fields.child("default_queue_policy")
+    return DynamicBatching(
+        preferred_batch_sizes=fields.integers("preferred_batch_size"),
+        max_queue_delay_seconds=_seconds(fields, "max_queue_delay_microseconds"),
+        preserve_ordering=fields.flag("preserve_ordering"),
+        priority_levels=fields.integer("priority_levels"),
+        queue_policy=QueuePolicy(
+            timeout_action=policy.text("timeout_action", "REJECT"),
+            default_timeout_seconds=_seconds(policy, "default_timeout_microseconds"),
+            allow_timeout_override=policy.flag("allow_timeout_override"),
+            max_queue_size=policy.integer("max_queue_size"),
+        ),
+    )
+
+
+def _seconds(fields: Fields, key: str) -> float:
+    return min(fields.integer(key), 2**64) * MICROSECONDS
+
+
+def _step(fields: Fields) -> EnsembleStep:
+    return EnsembleStep(
+        model=fields.text("model_name"),
+        version=fields.integer("model_version", LATEST),
+        input_map=fields.text_map("input_map"),
+        output_map=fields.text_map("output_map"),
+    )
+
+
+def _warmup(fields: Fields) -> Warmup:
+    return Warmup(
+        name=fields.text("name"),
+        batch_size=fields.integer("batch_size"),
+        count=max(1, fields.integer("count")),
+    )
+
+
+def _parameters(fields: Fields) -> Mapping[str, str]:
+    return {key: fields.child(key).text("string_value") for key, _ in fields.items()}
+
+
+def _version_policy(fields: Fields) -> str:
+    if fields.has("all"):
+        return "all"
+    if fields.has("specific"):
+        versions = fields.child("specific").integers("versions")
+        return "specific:" + ",".join(map(str, versions))
+    return f"latest:{max(1, fields.child('latest').integer('num_versions'))}"
