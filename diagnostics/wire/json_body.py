@@ -61,7 +61,7 @@ def decode_object(body: bytes, what: str) -> Fields:
 class Fields:
     """One JSON object, whose keys are asked for in snake_case and found in camelCase too.
 
-    An absent or null value reads as the default. A value of the wrong type raises MalformedBody that names the key.
+    An absent or null value reads as the default; one of the wrong type raises MalformedBody naming the key.
     """
 
     __slots__ = ("_values", "_what")

@@ -1,0 +1,242 @@
+"""The Prometheus text format, read incrementally: what did not change since the last scrape is not parsed.
+
+Formats: text format 0.0.4 (prometheus.io, "Exposition formats"), and OpenMetrics 1.0 where it differs.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress, count
+from operator import ne
+
+from diagnostics.errors import MalformedBody
+from diagnostics.wire.json_body import excerpt
+
+# Possessive quantifiers: a hostile line costs time in proportion to its length, never more.
+_HEAD = re.compile(
+    rb"[ \t]*+(?P<name>[a-zA-Z_:][a-zA-Z0-9_:]*+)[ \t]*+"
+    rb'(?:\{(?P<labels>(?:[^"{}]|"(?:[^"\\]|\\.)*+")*+)\})?+[ \t]*+'
+)
+_LABEL = re.compile(rb'[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\]|\\.)*+)"[ \t]*+(?:,|$)')
+_ESCAPE = re.compile(r'\\([\\n"])')
+_ESCAPED = {"\\": "\\", "n": "\n", '"': '"'}
+_BLANK = b" \t\r"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One series: its name as written (`…_count`, `…_sum` included) and its labels."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layout:
+    """Which series a scrape holds. Consecutive scrapes with the same series in the same order share one.
+
+    Compared and hashed by identity, so that "did the series change?" costs one `is`.
+
+    Attributes:
+        series: the series, in the order of the body; a slot is an index into it.
+        by_name: the slots of each series name, ascending.
+        types: the type of each family that states one (`counter`, `gauge`, `summary`, `histogram`, …).
+    """
+
+    series: tuple[Series, ...]
+    by_name: Mapping[str, tuple[int, ...]]
+    types: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The values of one scrape, by slot of its layout. Never altered once made.
+
+    The only place past a parser where NaN may stand (`Nan`: a summary without recent events);
+    the window turns it into None.
+    """
+
+    layout: Layout
+    values: Sequence[float]
+
+
+_NOTHING = Layout(series=(), by_name={}, types={})
+
+
+@dataclass(slots=True)
+class _Page:
+    """A body taken apart: one entry of `heads` and `slots` per line, one of `values` per slot."""
+
+    lines: list[bytes]
+    heads: list[bytes]
+    slots: list[int]
+    values: array[float]
+    types: dict[str, str]
+    repeats: bool = False
+
+
+class ExpositionReader:
+    """Reads the metrics bodies of one server, remembering the last one so as to parse only what changed."""
+
+    def __init__(self) -> None:
+        self._page = _Page([], [], [], array("d"), {})
+        self._layout = _NOTHING
+        self._known: dict[bytes, Series] = {}
+
+    def read(self, body: bytes) -> Snapshot:
+        """Return the series and values of `body`; an empty body has none.
+
+        A line's timestamp and exemplar are read over. When a series is repeated, its last value counts.
+
+        Raises:
+            MalformedBody: a line is not of the format (an HTML page, binary data, a truncated read).
+                The reader keeps what it knew before.
+        """
+        lines = body.split(b"\n")
+        if (values := self._changed_values(lines)) is None:
+            return self._read_anew(body, lines)
+        self._page.lines, self._page.values = lines, values
+        return Snapshot(layout=self._layout, values=values)
+
+    def _changed_values(self, lines: list[bytes]) -> array[float] | None:
+        """Return the last values with those of changed lines replaced; None unless only values changed."""
+        page = self._page
+        if len(lines) != len(page.lines) or page.repeats:
+            return None
+        values = page.values[:]
+        heads, slots = page.heads, page.slots
+        try:
+            for at in compress(count(), map(ne, lines, page.lines)):
+                line, head = lines[at], heads[at]
+                if not head or not line.startswith(head):
+                    return None
+                values[slots[at]] = _plain_number(line[len(head) :])
+        except ValueError:
+            return None
+        return values
+
+    def _read_anew(self, body: bytes, lines: list[bytes]) -> Snapshot:
+        _refuse_what_is_no_text(body)
+        page, series = _take_apart(lines, self._known)
+        if page.types != self._layout.types or series != list(self._layout.series):
+            self._layout = _layout(series, page.types)
+        self._page = page
+        self._known = {head: series[slot] for head, slot in zip(page.heads, page.slots, strict=True) if head}
+        return Snapshot(layout=self._layout, values=page.values)
+
+
+def _take_apart(lines: list[bytes], known: Mapping[bytes, Series]) -> tuple[_Page, list[Series]]:
+    page = _Page(lines, [b""] * len(lines), [-1] * len(lines), array("d"), {})
+    series: list[Series] = []
+    slot_of: dict[bytes, int] = {}
+    for at, line in enumerate(lines):
+        bare = line.strip(_BLANK)
+        if not bare or bare.startswith(b"#"):
+            _note_type(bare, page.types)
+            continue
+        head = _head(line, at)
+        value = _value(line, len(head), at)
+        slot = slot_of.setdefault(head, len(series))
+        if slot < len(series):
+            page.repeats, page.values[slot] = True, value
+        else:
+            series.append(known.get(head) or parse_series(head, at))
+            page.values.append(value)
+        page.heads[at], page.slots[at] = head, slot
+    _refuse_cut_end(lines)
+    return page, series
+
+
+def parse_series(head: bytes, at: int = 0) -> Series:
+    r"""Return the series that `head` names, its label values unescaped (`\\`, `\"`, `\n`).
+
+    Args:
+        head: name and labels, without a value.
+        at: index of its line, for the message.
+
+    Raises:
+        MalformedBody: it is not `name` or `name{label="value",…}`.
+    """
+    match = _HEAD.fullmatch(head)
+    if match is None:
+        raise _refusal(at, head)
+    return Series(name=match["name"].decode(), labels=dict(_labels(match["labels"] or b"", head, at)))
+
+
+def _labels(text: bytes, head: bytes, at: int) -> Iterable[tuple[str, str]]:
+    position, text = 0, text.rstrip(_BLANK)
+    while position < len(text):
+        match = _LABEL.match(text, position)
+        if match is None:
+            raise _refusal(at, head)
+        yield match[1].decode(), _ESCAPE.sub(lambda found: _ESCAPED[found[1]], match[2].decode())
+        position = match.end()
+
+
+def _head(line: bytes, at: int) -> bytes:
+    match = _HEAD.match(line)
+    if match is None:
+        raise _refusal(at, line)
+    return match[0]
+
+
+def _value(line: bytes, start: int, at: int) -> float:
+    words = line[start:].partition(b"#")[0].split()
+    try:
+        value, *timestamp = map(_plain_number, words)
+    except ValueError:
+        value, timestamp = 0.0, [0.0, 0.0]
+    # The name needs a separator before the value: `up1` is a name without a value.
+    if len(timestamp) > 1 or line[start - 1 : start] not in (b" ", b"\t", b"}"):
+        raise _refusal(at, line)
+    return value
+
+
+def _plain_number(text: bytes) -> float:
+    """Return the number; ValueError for what Python's float takes beyond the format's (`1_000`)."""
+    if b"_" in text:
+        raise ValueError(text)
+    return float(text)
+
+
+def _note_type(comment: bytes, types: dict[str, str]) -> None:
+    words = comment.split(maxsplit=3)
+    if len(words) == 4 and words[0] == b"#" and words[1] == b"TYPE":
+        types[words[2].decode()] = words[3].decode()
+
+
+def _layout(series: list[Series], types: Mapping[str, str]) -> Layout:
+    by_name: dict[str, list[int]] = {}
+    for slot, one in enumerate(series):
+        by_name.setdefault(one.name, []).append(slot)
+    slots = {name: tuple(found) for name, found in by_name.items()}
+    return Layout(series=tuple(series), by_name=slots, types=types)
+
+
+def _refuse_what_is_no_text(body: bytes) -> None:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start)
+        raise _refusal(line, body.split(b"\n")[line]) from error
+
+
+def _refuse_cut_end(lines: list[bytes]) -> None:
+    """Refuse a last sample without line feed: its value may have lost digits, and so look like a reset."""
+    if (last := lines[-1].strip(_BLANK)) and not last.startswith(b"#"):
+        raise MalformedBody(
+            f"the metrics end in the middle of a line: {excerpt(lines[-1])}",
+            where=f"line {len(lines)}",
+            hint="the read was cut short",
+        )
+
+
+def _refusal(at: int, seen: bytes) -> MalformedBody:
+    return MalformedBody(
+        f"not a Prometheus metric: {excerpt(seen)}",
+        where=f"line {at + 1}",
+        hint="check that the address is Triton's metrics port",
+    )

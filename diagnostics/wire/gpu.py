@@ -1,0 +1,172 @@
+"""One sample of a machine's GPUs, as recorded from NVML and GPM.
+
+Percent, milliwatts, millijoules and megahertz become ratios, watts, joules and hertz. What the card or the driver
+does not give, and what cannot be true, is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from diagnostics.errors import MalformedBody
+from diagnostics.wire.json_body import Fields, decode_object, excerpt, number
+
+PERCENT = 1e-2
+MILLI = 1e-3
+MEGA = 1e6
+HIGHEST_RATIO = 1.5
+"""Rounding and overlapping sample periods take a share a little past 1; more than this is no share."""
+BLANK_FLOAT = 140737488355328.0
+BLANK_INTEGER = float(0x7FFFFFFFFFFFFFF0)
+"""DCGM's values for "no data" start here (`dcgmlib/dcgm_structs.h`); the 32-bit one is `BLANK_SHORT`."""
+BLANK_SHORT = float(0x7FFFFFF0)
+HIGHEST_BYTES = 2.0**50
+"""1 PiB: no card holds as much, and the blank values lie above."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU at one instant. Every number is None where the card, the driver or the rights give none.
+
+    Attributes:
+        index: NVML's index.
+        uuid: joins Triton's `gpu_uuid` and DCGM's `UUID`; empty when unknown.
+        name: the product.
+        utilization: share of the sample period in which any kernel ran, not how full the card is.
+        memory_used_bytes: memory in use by anybody.
+        memory_total_bytes: memory of the card.
+        power_watts: draw.
+        power_limit_watts: the enforced limit.
+        temperature_celsius: of the chip.
+        sm_clock_hertz: the clock now.
+        max_sm_clock_hertz: the highest clock of the card.
+        throttle_reasons: NVML's bit mask of clock event reasons.
+        energy_joules: total since the driver was loaded, for deltas.
+        mig: whether the card is partitioned.
+        process_memory: bytes by process id; a value is None where it is withheld.
+        process_sm: share of the SMs' time by process id; processes without a recent sample are absent.
+        graphics_active: share of time in which the graphics or compute engine was busy.
+        sm_active: mean share of SMs busy.
+        sm_occupancy: mean share of warp slots in use.
+        tensor_active: mean share of time the tensor pipes were busy.
+        dram_active: share of memory bandwidth in use.
+    """
+
+    index: int
+    uuid: str = ""
+    name: str = ""
+    utilization: float | None = None
+    memory_used_bytes: float | None = None
+    memory_total_bytes: float | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    temperature_celsius: float | None = None
+    sm_clock_hertz: float | None = None
+    max_sm_clock_hertz: float | None = None
+    throttle_reasons: int | None = None
+    energy_joules: float | None = None
+    mig: bool | None = None
+    process_memory: Mapping[int, int | None] = field(default_factory=dict)
+    process_sm: Mapping[int, float] = field(default_factory=dict)
+    graphics_active: float | None = None
+    sm_active: float | None = None
+    sm_occupancy: float | None = None
+    tensor_active: float | None = None
+    dram_active: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """The GPUs of one machine at one instant; `at` is Unix seconds, None when the body does not say."""
+
+    at: float | None
+    driver_version: str = ""
+    gpus: tuple[Gpu, ...] = ()
+
+
+def parse_nvml(body: bytes) -> GpuSample:
+    """Return the sample in `body`.
+
+    Raises:
+        MalformedBody: it is no NVML sample, which has at least a list of GPUs.
+    """
+    fields = decode_object(body, "the NVML sample")
+    if not isinstance(fields.raw("gpus"), list):
+        raise MalformedBody(f"the NVML sample lists no GPUs: {excerpt(body)}")
+    return GpuSample(
+        at=number(fields.raw("t")),
+        driver_version=fields.text("driver_version"),
+        gpus=tuple(_gpu(gpu, position) for position, gpu in enumerate(fields.children("gpus"))),
+    )
+
+
+def _gpu(fields: Fields, position: int) -> Gpu:
+    gpm = fields.child("gpm")
+    return Gpu(
+        index=fields.integer("index", position),
+        uuid=fields.text("uuid"),
+        name=fields.text("name"),
+        utilization=_ratio(fields, "utilization_gpu_percent"),
+        memory_used_bytes=_size(fields.raw("memory_used_bytes")),
+        memory_total_bytes=_size(fields.raw("memory_total_bytes")),
+        power_watts=_scaled(fields, "power_mw", MILLI),
+        power_limit_watts=_scaled(fields, "power_limit_mw", MILLI),
+        temperature_celsius=_scaled(fields, "temperature_c", 1.0),
+        sm_clock_hertz=_scaled(fields, "sm_clock_mhz", MEGA),
+        max_sm_clock_hertz=_scaled(fields, "max_sm_clock_mhz", MEGA),
+        throttle_reasons=_mask(fields.raw("throttle_reasons")),
+        energy_joules=_energy(fields),
+        mig=_mig(fields.raw("mig_mode")),
+        process_memory=_process_memory(fields.children("processes")),
+        process_sm=_process_sm(fields.children("process_utilization")),
+        graphics_active=_ratio(gpm, "graphics_util"),
+        sm_active=_ratio(gpm, "sm_util"),
+        sm_occupancy=_ratio(gpm, "sm_occupancy"),
+        tensor_active=_ratio(gpm, "tensor_util"),
+        dram_active=_ratio(gpm, "dram_bw_util"),
+    )
+
+
+def _ratio(fields: Fields, key: str) -> float | None:
+    value = number(fields.raw(key))
+    if value is None or not 0 <= value * PERCENT <= HIGHEST_RATIO:
+        return None
+    return min(1.0, value * PERCENT)
+
+
+def _scaled(fields: Fields, key: str, factor: float) -> float | None:
+    value = number(fields.raw(key))
+    return value * factor if value is not None and 0 <= value < BLANK_SHORT else None
+
+
+def _energy(fields: Fields) -> float | None:
+    """A counter that passes the 32-bit blank value in good health: only the larger ones mean "no data"."""
+    value = number(fields.raw("total_energy_mj"))
+    return value * MILLI if value is not None and 0 <= value < BLANK_FLOAT else None
+
+
+def _size(value: object) -> float | None:
+    found = number(value)
+    return found if found is not None and 0 <= found < HIGHEST_BYTES else None
+
+
+def _mask(value: object) -> int | None:
+    found = number(value)
+    return int(found) if found is not None and 0 <= found < BLANK_INTEGER else None
+
+
+def _mig(value: object) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    return {0: False, 1: True}.get(value) if isinstance(value, int) else None
+
+
+def _process_memory(processes: tuple[Fields, ...]) -> Mapping[int, int | None]:
+    sizes = {process.integer("pid"): _size(process.raw("used_memory_bytes")) for process in processes}
+    return {pid: None if size is None else int(size) for pid, size in sizes.items()}
+
+
+def _process_sm(processes: tuple[Fields, ...]) -> Mapping[int, float]:
+    shares = {process.integer("pid"): _ratio(process, "sm_percent") for process in processes}
+    return {pid: share for pid, share in shares.items() if share is not None}

@@ -1,0 +1,150 @@
+"""One sample of the machine a server runs on: CPU time, pressure, throttling, the server's processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from diagnostics.wire.json_body import Fields, decode_object, number
+
+MICROSECONDS = 1e-6
+KIBIBYTE = 1024.0
+USUAL_TICKS = 100.0
+"""`sysconf(_SC_CLK_TCK)` on every Linux of the last twenty years, for samples that do not say."""
+IDLE_STATES = frozenset({"idle", "iowait"})
+COUNTED_ELSEWHERE = frozenset({"guest", "guest_nice"})
+"""Linux already counts these in `user` and `nice` (proc(5))."""
+_KIBIBYTES = re.compile(r"\s*([0-9]{1,18})\s*kB\s*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostProcess:
+    """One process of the server's tree; `command` is the kernel's name of at most 15 characters."""
+
+    pid: int
+    ppid: int | None = None
+    command: str = ""
+    cpu_seconds: float | None = None
+    rss_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """The machine at one instant. Every number is None where the machine gives none.
+
+    Attributes:
+        at: Unix seconds.
+        cores: processors of the machine.
+        cpu_busy_seconds: CPU time in use since boot, over all cores: all but idle and iowait. Steal is busy:
+            the core was wanted.
+        cpu_total_seconds: CPU time since boot, over all cores.
+        cpu_steal_seconds: CPU time that the hypervisor gave to others.
+        pressure_seconds: time since boot in which some task waited for a CPU (PSI, `cpu some total`).
+        throttled_seconds: time for which the server's cgroup was held back by its quota.
+        throttled_periods: scheduling periods in which that happened.
+        periods: scheduling periods in which the cgroup ran.
+        quota_cores: the cgroup's CPU limit in cores; None is no limit.
+        memory_total_bytes: memory of the machine.
+        memory_available_bytes: memory that can be had without swapping.
+        server_pid: the server's process id.
+        processes: the server's process tree, in the sample's order.
+    """
+
+    at: float | None
+    cores: int | None = None
+    cpu_busy_seconds: float | None = None
+    cpu_total_seconds: float | None = None
+    cpu_steal_seconds: float | None = None
+    pressure_seconds: float | None = None
+    throttled_seconds: float | None = None
+    throttled_periods: float | None = None
+    periods: float | None = None
+    quota_cores: float | None = None
+    memory_total_bytes: float | None = None
+    memory_available_bytes: float | None = None
+    server_pid: int | None = None
+    processes: tuple[HostProcess, ...] = ()
+
+
+def parse_host(body: bytes) -> HostSample:
+    """Return the sample in `body`.
+
+    Sources: proc(5) for CPU time, Linux `Documentation/accounting/psi.rst` and `cgroup-v2.rst`.
+
+    Raises:
+        MalformedBody: it is no JSON object, or a part of it has the wrong type.
+    """
+    fields = decode_object(body, "the host sample")
+    busy, total, steal = _cpu_seconds(fields)
+    throttling = _flat_keyed(fields.text("cgroup_cpu_stat"))
+    throttled = throttling.get("throttled_usec")
+    return HostSample(
+        at=number(fields.raw("t")),
+        cores=_whole(fields.raw("cores")),
+        cpu_busy_seconds=busy,
+        cpu_total_seconds=total,
+        cpu_steal_seconds=steal,
+        pressure_seconds=_pressure(fields.text("pressure_cpu")),
+        throttled_seconds=None if throttled is None else throttled * MICROSECONDS,
+        throttled_periods=throttling.get("nr_throttled"),
+        periods=throttling.get("nr_periods"),
+        quota_cores=_quota(fields.text("cgroup_cpu_max")),
+        memory_total_bytes=_kibibytes(fields.child("meminfo").raw("MemTotal")),
+        memory_available_bytes=_kibibytes(fields.child("meminfo").raw("MemAvailable")),
+        server_pid=_whole(fields.raw("server_pid")),
+        processes=tuple(_process(process) for process in fields.children("server_processes")),
+    )
+
+
+def _cpu_seconds(fields: Fields) -> tuple[float | None, float | None, float | None]:
+    ticks = number(fields.raw("clk_tck")) or USUAL_TICKS
+    states = {state: number(value) for state, value in fields.child("cpu_jiffies").items()}
+    times = {state: value / ticks for state, value in states.items() if value is not None}
+    own = {state: seconds for state, seconds in times.items() if state not in COUNTED_ELSEWHERE}
+    if not own:
+        return None, None, None
+    busy = sum(seconds for state, seconds in own.items() if state not in IDLE_STATES)
+    return busy, sum(own.values()), own.get("steal")
+
+
+def _pressure(text: str) -> float | None:
+    for line in text.splitlines():
+        kind, _, rest = line.partition(" ")
+        if kind == "some":
+            total = number(rest.rpartition("total=")[2])
+            return None if total is None else total * MICROSECONDS
+    return None
+
+
+def _flat_keyed(text: str) -> Mapping[str, float]:
+    pairs = (line.split() for line in text.splitlines())
+    found = {pair[0]: number(pair[1]) for pair in pairs if len(pair) == 2}
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _quota(text: str) -> float | None:
+    """Return cores of `cpu.max` ("200000 100000" is 2); None for "max"."""
+    quota, _, period = text.strip().partition(" ")
+    allowed, per = number(quota), number(period)
+    return allowed / per if allowed is not None and per else None
+
+
+def _kibibytes(value: object) -> float | None:
+    match = _KIBIBYTES.fullmatch(value) if isinstance(value, str) else None
+    return float(match[1]) * KIBIBYTE if match else None
+
+
+def _whole(value: object) -> int | None:
+    found = number(value)
+    return None if found is None else int(found)
+
+
+def _process(fields: Fields) -> HostProcess:
+    return HostProcess(
+        pid=fields.integer("pid"),
+        ppid=_whole(fields.raw("ppid")),
+        command=fields.text("comm"),
+        cpu_seconds=number(fields.raw("cpu_seconds")),
+        rss_bytes=number(fields.raw("rss_bytes")),
+    )
