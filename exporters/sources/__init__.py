@@ -1,0 +1,1 @@
+"""Where bytes come from. Every source hands out scrapes: one body, or one reason for its absence."""

@@ -1,0 +1,144 @@
+"""How a source is reached: deadline, credentials, TLS. Secrets live here and are shown nowhere."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from diagnostics.errors import UsageError
+
+DEFAULT_TIMEOUT = 5.0
+# A server with 1,000 models and summaries on answers with about 10 MB; beyond this it is not a Triton page.
+MAX_BODY_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """How to read a server. Credentials are left out of its repr.
+
+    Attributes:
+        timeout: seconds after which one read counts as failed.
+        bearer_token: sent as `Authorization: Bearer …`; excludes `basic`.
+        basic: `user:password`, sent as `Authorization: Basic …`.
+        headers: further headers of every request.
+        ca_file: PEM file of the authorities to trust instead of the system's.
+        cert_file: PEM file of the client's certificate.
+        key_file: PEM file of the client's key, where `cert_file` does not hold it.
+        insecure: whether a server's certificate goes unverified.
+        metrics_url: the metrics endpoint, where it is not at the usual offset from the port given.
+        grpc_url: the gRPC endpoint, likewise.
+    """
+
+    timeout: float = DEFAULT_TIMEOUT
+    bearer_token: str | None = field(default=None, repr=False)
+    basic: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    insecure: bool = False
+    metrics_url: str | None = field(default=None, repr=False)
+    grpc_url: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.bearer_token and self.basic:
+            raise UsageError("a bearer token and a password are both given", hint="give one of them")
+
+    @property
+    def has_credentials(self) -> bool:
+        return bool(self.bearer_token or self.basic or self.cert_file)
+
+    def for_user(self, user: str | None) -> SourceOptions:
+        """Return these options with `user` (`name:password`) as the credentials; self for None."""
+        return self if user is None else replace(self, basic=user, bearer_token=None)
+
+    def request_headers(self) -> dict[str, str]:
+        """Return the headers of every request, credentials included: never log them."""
+        headers = dict(self.headers)
+        if self.bearer_token:
+            headers["Authorization"] = f"Bearer {self.bearer_token}"
+        elif self.basic:
+            headers["Authorization"] = f"Basic {base64.b64encode(self.basic.encode()).decode()}"
+        return headers
+
+    def scrub(self, text: str) -> str:
+        """Return `text` without any credential that a server may have echoed."""
+        secrets = [self.bearer_token, self.basic, *self.request_headers().values()]
+        if self.basic:
+            secrets.append(self.basic.partition(":")[2])
+        for secret in secrets:
+            if secret:
+                text = text.replace(secret, "***")
+        return text
+
+    def tls(self) -> ssl.SSLContext:
+        """Return the TLS context of these options.
+
+        Raises:
+            UsageError: a certificate or key file cannot be used.
+        """
+        context = _trust(self.ca_file)
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if self.cert_file:
+            _present(context, self.cert_file, self.key_file)
+        return context
+
+
+def read_secret(path: Path, what: str) -> str:
+    """Return the one line that the file `path` holds.
+
+    Args:
+        path: the file; surrounding white space is dropped.
+        what: what the line is, for messages; the line itself is never shown.
+
+    Raises:
+        UsageError: the file cannot be read, is empty, or holds several lines.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the {what}: {reason_of(error)}", where=str(path)) from None
+    return clean_secret(text, what, str(path))
+
+
+def clean_secret(text: str, what: str, where: str) -> str:
+    """Return `text` without surrounding white space, refused where it cannot be a header's value."""
+    text = text.strip()
+    if not text:
+        raise UsageError(f"the {what} is empty", where=where)
+    if not text.isprintable():
+        raise UsageError(f"the {what} is not one line of printable text", where=where)
+    return text
+
+
+def reason_of(error: Exception) -> str:
+    """Return an operating system error in words, without its number and path."""
+    if isinstance(error, UnicodeDecodeError):
+        return "not text"
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def _trust(ca_file: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+    except ssl.SSLError:
+        raise UsageError("holds no certificate in PEM form", where=str(ca_file)) from None
+    except OSError as error:
+        raise UsageError(f"cannot read the CA file: {reason_of(error)}", where=str(ca_file)) from None
+
+
+def _present(context: ssl.SSLContext, cert_file: Path, key_file: Path | None) -> None:
+    try:
+        # An encrypted key would make OpenSSL ask on the terminal; an empty password makes it fail instead.
+        context.load_cert_chain(cert_file, key_file, password="")
+    except ssl.SSLError:
+        where = str(key_file or cert_file)
+        hint = "give an unencrypted PEM key that belongs to the certificate"
+        raise UsageError("the client certificate cannot be used", where=where, hint=hint) from None
+    except OSError as error:
+        raise UsageError(f"cannot read it: {reason_of(error)}", where=str(cert_file)) from None

@@ -1,0 +1,55 @@
+"""What a server's closed or unfound ports hide, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from exporters.sources.failure import ReadFailure
+from exporters.sources.triton_grpc import NOT_INSTALLED
+from exporters.sources.triton_server import Gap
+
+_Failures = Mapping[str, Mapping[str, ReadFailure]]
+
+
+def gaps_of(found: Set[str], failures: _Failures) -> tuple[Gap, ...]:
+    """Return what cannot be read, given the endpoints found (of http, grpc, metrics) and the failures."""
+    gaps = []
+    if "metrics" not in found:
+        gaps.append(_no_metrics(failures))
+    if not {"http", "grpc"} & found:
+        gaps.append(_no_api(failures))
+    elif "http" not in found and failures["http"]:
+        gaps.append(_only_grpc(failures))
+    return tuple(gaps)
+
+
+def _no_metrics(failures: _Failures) -> Gap:
+    return Gap(
+        what="GPU gauges, pending requests, engine gauges, failures by reason and latency summaries",
+        why=f"no metrics page: {_told(failures['metrics'])}",
+        fix="start the server with --allow-metrics=true, or say where its metrics are with --metrics-url",
+    )
+
+
+def _no_api(failures: _Failures) -> Gap:
+    missing = any(failure.reason == NOT_INSTALLED for failure in failures["grpc"].values())
+    fix = (
+        "pip install 'triton-diagnostics[grpc]'" if missing else "open the HTTP or gRPC port to this machine"
+    )
+    return Gap(
+        what="statistics, configuration and instance counts (a busy share is only an upper bound)",
+        why=f"neither HTTP ({_told(failures['http'])}) nor gRPC ({_told(failures['grpc'])}) can be read",
+        fix=fix,
+    )
+
+
+def _only_grpc(failures: _Failures) -> Gap:
+    return Gap(
+        what="nothing: statistics and configuration are read over gRPC instead of HTTP",
+        why=f"HTTP cannot be read: {_told(failures['http'])}",
+        fix="",
+    )
+
+
+def _told(failures: Mapping[str, ReadFailure]) -> str:
+    return "; ".join(f"{failure.reason} at {place}" for place, failure in failures.items()) or "not asked for"

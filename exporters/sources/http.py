@@ -1,0 +1,167 @@
+"""Reads one URL: bounded, with a deadline, without redirects; every failure becomes one short reason."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+
+import urllib3
+from urllib3 import exceptions as http_errors
+from urllib3.response import BaseHTTPResponse
+
+from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
+from exporters.sources.failure import Obstacle, ReadFailure, plain
+
+_CHUNK = 64 * 2**10
+_USER_AGENT = "triton-diagnostics"
+
+
+class HttpReader:
+    """Reads URLs with one set of options. Connections are kept; it may be used from several threads.
+
+    Raises:
+        UsageError: a certificate file of the options cannot be used.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        if options.insecure:
+            urllib3.disable_warnings(http_errors.InsecureRequestWarning)
+        self._pools = urllib3.PoolManager(
+            maxsize=4,
+            retries=False,
+            timeout=urllib3.Timeout(connect=options.timeout, read=options.timeout),
+            ssl_context=options.tls(),
+            assert_hostname=False if options.insecure else None,
+            cert_reqs="CERT_NONE" if options.insecure else "CERT_REQUIRED",
+        )
+
+    def read(self, method: str, url: str, body: bytes | None = None, accept: str = "*/*") -> bytes:
+        """Return the body of a 200 answer.
+
+        Raises:
+            ReadFailure: there is none; the reason holds no credential and no control character.
+        """
+        deadline = time.monotonic() + self._options.timeout
+        try:
+            return self._read(method, url, body, accept, deadline)
+        except (http_errors.HTTPError, OSError) as error:
+            raise self._failure(error) from None
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._pools.clear()
+
+    def _read(self, method: str, url: str, body: bytes | None, accept: str, deadline: float) -> bytes:
+        response = self._pools.request(
+            method,
+            url,
+            body=body,
+            headers=self._headers(accept, body),
+            redirect=False,
+            preload_content=False,
+        )
+        complete = False
+        try:
+            data = _drain(response, deadline, self._options.timeout)
+            complete = True
+        finally:
+            # A body that was given up must not be read by the next request on the same connection.
+            response.release_conn() if complete else response.close()
+        if response.status != 200:
+            raise self._refusal(response.status, response.headers, data)
+        return data
+
+    def _headers(self, accept: str, body: bytes | None) -> dict[str, str]:
+        headers = {"User-Agent": _USER_AGENT, "Accept": accept, "Accept-Encoding": "gzip"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        return headers | self._options.request_headers()
+
+    def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> ReadFailure:
+        if 300 <= status < 400:
+            target = plain(self._options.scrub(headers.get("Location", "elsewhere")))
+            return ReadFailure(f"HTTP {status} redirect to {target}, not followed", Obstacle.ANSWER)
+        if status in (401, 403):
+            hint = "not allowed" if self._options.has_credentials else "credentials are missing"
+            return ReadFailure(f"HTTP {status}, {hint}", Obstacle.DENIED)
+        said = plain(self._options.scrub(_error_text(body)))
+        return ReadFailure(f"HTTP {status}{': ' if said else ''}{said}", Obstacle.ANSWER)
+
+    def _failure(self, error: Exception) -> ReadFailure:
+        reason, obstacle = explain(error, self._options.timeout)
+        return ReadFailure(plain(self._options.scrub(reason)), obstacle)
+
+
+def _drain(response: BaseHTTPResponse, deadline: float, timeout: float) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := response.read1(_CHUNK, decode_content=True):
+        size += len(part)
+        if size > MAX_BODY_BYTES:
+            raise ReadFailure(f"the answer is larger than {MAX_BODY_BYTES // 2**20} MiB", Obstacle.ANSWER)
+        if time.monotonic() > deadline:
+            raise ReadFailure(f"no complete answer within {timeout:g} s")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _error_text(body: bytes) -> str:
+    # Triton answers an error as {"error": "…"}; anything else is a page of a proxy, which says nothing.
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return ""
+    text = said.get("error", "") if isinstance(said, dict) else ""
+    return text if isinstance(text, str) else ""
+
+
+def explain(error: Exception, timeout: float) -> tuple[str, Obstacle]:
+    """Return why `error` was raised, in words, and how far the read came."""
+    if isinstance(error, http_errors.NameResolutionError | socket.gaierror):
+        return "host name not found", Obstacle.NO_HOST
+    if isinstance(error, http_errors.NewConnectionError):
+        return _connection(error.__cause__)
+    if isinstance(error, http_errors.TimeoutError | TimeoutError):
+        return f"no answer within {timeout:g} s", Obstacle.LATE
+    if isinstance(error, http_errors.SSLError | ssl.SSLError):
+        return _tls(error), Obstacle.PROTOCOL
+    if isinstance(error, http_errors.DecodeError):
+        return "the compressed answer is damaged", Obstacle.ANSWER
+    if isinstance(error, http_errors.ProtocolError):
+        return _protocol(error), Obstacle.PROTOCOL
+    return f"{type(error).__name__}: {error}", Obstacle.PROTOCOL
+
+
+def _connection(cause: BaseException | None) -> tuple[str, Obstacle]:
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused", Obstacle.CLOSED
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror.lower(), Obstacle.NO_HOST
+    return "cannot connect", Obstacle.CLOSED
+
+
+def _tls(error: Exception) -> str:
+    text = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        why = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+        return f"the TLS certificate is not trusted ({why or 'unknown reason'}); see --ca-file and --insecure"
+    if "hostname" in text and "match" in text:
+        return "the TLS certificate is for another host name"
+    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text or "PACKET_LENGTH_TOO_LONG" in text:
+        return "the port does not speak TLS: use http://"
+    return f"TLS failed ({text.rpartition('] ')[2].partition(' (_ssl')[0]})"
+
+
+def _protocol(error: http_errors.ProtocolError) -> str:
+    cause = next((arg for arg in error.args if isinstance(arg, Exception)), error)
+    if "IncompleteRead" in f"{type(cause).__name__} {cause}":
+        return "the answer was cut off"
+    if isinstance(cause, ConnectionResetError | BrokenPipeError):
+        return "the connection was closed before an answer"
+    if type(cause).__name__ == "RemoteDisconnected":
+        return "the connection was closed without an answer"
+    return "the port does not speak plain HTTP"

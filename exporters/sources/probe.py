@@ -1,0 +1,90 @@
+"""Asks a port what it is. A port is believed only after it has answered as what it is taken for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from diagnostics.errors import MalformedBody
+from diagnostics.wire.exposition import ExpositionReader
+from diagnostics.wire.records import Kind
+from diagnostics.wire.server import parse_server
+from exporters.sources.access import SourceOptions
+from exporters.sources.address import Address
+from exporters.sources.failure import Obstacle, ReadFailure, plain
+from exporters.sources.http import HttpReader
+from exporters.sources.triton_grpc import GrpcApi
+from exporters.sources.triton_http import HttpApi, read_metrics
+from exporters.sources.triton_server import Metrics
+
+T = TypeVar("T")
+
+
+def probe_http(address: Address, options: SourceOptions) -> HttpApi:
+    """Return the HTTP API at `address` (its path stands before `/v2`).
+
+    Raises:
+        ReadFailure: no server with Triton's protocol answers there.
+    """
+    api = HttpApi(HttpReader(options), str(address))
+    _metadata(api.read(Kind.SERVER))
+    return api
+
+
+def probe_grpc(address: Address, options: SourceOptions) -> GrpcApi:
+    """Return the gRPC API at `address`.
+
+    Raises:
+        ReadFailure: no Triton answers there, or the extra `grpc` is not installed.
+    """
+    api = GrpcApi(address, options)
+    try:
+        _metadata(api.read(Kind.SERVER))
+    except ReadFailure:
+        api.close()
+        raise
+    return api
+
+
+def probe_metrics(address: Address, options: SourceOptions) -> Metrics:
+    """Return the metrics page at `address`; a path without `/metrics` gets it appended.
+
+    Raises:
+        ReadFailure: no page of Triton's metrics is there.
+    """
+    path = address.path if address.path.endswith("/metrics") else f"{address.path}/metrics"
+    url = str(replace(address, path=path))
+    reader = HttpReader(options)
+    _triton_page(read_metrics(reader, url))
+    return Metrics(url=url, read=partial(read_metrics, reader, url), close=reader.close)
+
+
+def first_found(probes: Iterable[tuple[str, Callable[[], T]]], failures: dict[str, ReadFailure]) -> T | None:
+    """Return what the first probe that succeeds gives; the others' failures are added under their names."""
+    for name, probe in probes:
+        try:
+            return probe()
+        except ReadFailure as failure:
+            failures[name] = failure
+    return None
+
+
+def _metadata(body: bytes) -> None:
+    try:
+        metadata = parse_server(body)
+    except MalformedBody as error:
+        raise ReadFailure(f"not Triton's server metadata ({plain(error.what)})", Obstacle.ANSWER) from None
+    if not metadata.name and not metadata.version:
+        raise ReadFailure("JSON, but not Triton's server metadata", Obstacle.ANSWER)
+
+
+def _triton_page(body: bytes) -> None:
+    try:
+        series = ExpositionReader().read(body).layout.series
+    except MalformedBody as error:
+        raise ReadFailure(f"not Prometheus metrics ({plain(error.what)})", Obstacle.ANSWER) from None
+    # A Triton without models and GPU may have nothing to say; any other page without nv_ is not Triton's.
+    if series and not any(one.name.startswith("nv_") for one in series):
+        raise ReadFailure("metrics of another program: no family begins with nv_", Obstacle.ANSWER)

@@ -1,0 +1,220 @@
+"""Finds a Triton's endpoints from any one of them.
+
+Triton's HTTP, gRPC and metrics ports are 8000, 8001 and 8002 unless told otherwise, and deployments that move
+them tend to keep their distances. So the others are sought at those distances from the port given, and each
+is believed only after it has answered as what it is taken for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from diagnostics.errors import CollectError, MalformedBody
+from diagnostics.wire.exposition import ExpositionReader
+from diagnostics.wire.records import Kind
+from diagnostics.wire.server import parse_index
+from exporters.sources.access import SourceOptions
+from exporters.sources.address import Address, parse_address
+from exporters.sources.failure import Obstacle, ReadFailure
+from exporters.sources.gaps import gaps_of
+from exporters.sources.http import HttpReader
+from exporters.sources.parallel import Lanes
+from exporters.sources.probe import first_found, probe_grpc, probe_http, probe_metrics
+from exporters.sources.triton_http import HttpApi
+from exporters.sources.triton_server import Api, Gap, Metrics, TritonServer
+
+__all__ = ["Gap", "TritonServer", "discover"]
+
+HTTP, GRPC, METRICS = "http", "grpc", "metrics"
+_OFFSETS = {HTTP: 0, GRPC: 1, METRICS: 2}
+_DEFAULT_HTTP_PORT = 8000
+
+
+def discover(url: str, options: SourceOptions | None = None) -> TritonServer:
+    """Return the server that `url` belongs to, with every endpoint of it that could be found.
+
+    Args:
+        url: any one endpoint: `http(s)://host:port[/path]`, `host:port`, `host`, `grpc(s)://host:port`,
+            or a metrics URL.
+        options: how to read, and endpoints at unusual places.
+
+    Raises:
+        UsageError: `url` or an option cannot be used.
+        CollectError: no endpoint of a Triton answers; the message says for each what came instead.
+    """
+    options = options or SourceOptions()
+    address = parse_address(url)
+    search = _Search(address, options.for_user(address.user))
+    search.ask_given()
+    search.ask_others()
+    return search.server()
+
+
+class _Search:
+    """One search: what was found, and why the rest was not."""
+
+    def __init__(self, given: Address, options: SourceOptions) -> None:
+        self.given, self.options = given, options
+        self.found: dict[str, Api | Metrics] = {}
+        self.failures: dict[str, dict[str, ReadFailure]] = {HTTP: {}, GRPC: {}, METRICS: {}}
+        self.role = _role_by_number(given)
+
+    def ask_given(self) -> None:
+        """Ask the given port what it is."""
+        if self.given.port is None:
+            self.given = replace(self.given, port=_DEFAULT_HTTP_PORT)
+        for role in _roles_to_try(self.given):
+            failure = self._ask(role, self.given)
+            if failure is None:
+                self.role = role
+                return
+            if failure.obstacle in (Obstacle.CLOSED, Obstacle.LATE):
+                # Nobody there, or nobody free: the ports beside it may still answer.
+                return
+            if failure.obstacle is Obstacle.NO_HOST:
+                break
+        if not (self.options.metrics_url or self.options.grpc_url):
+            raise self._nothing()
+
+    def ask_others(self) -> None:
+        """Seek what the given port is not, side by side; gRPC only where HTTP is not open."""
+        seek = [role for role in (METRICS, HTTP) if role not in self.found]
+        lanes: Lanes[str, None] = Lanes(2 * self.options.timeout)
+        lanes.run({role: partial(self._seek, role) for role in seek})
+        if HTTP not in self.found and GRPC not in self.found:
+            self._seek(GRPC)
+        self._refuse_strangers()
+
+    def server(self) -> TritonServer:
+        """Return what was found."""
+        self._demand_explicit()
+        metrics = self.found.get(METRICS)
+        api = self.found.get(HTTP) or self.found.get(GRPC)
+        if api is None and metrics is None:
+            raise self._nothing()
+        assert metrics is None or isinstance(metrics, Metrics)
+        assert not isinstance(api, Metrics)
+        gaps = gaps_of(set(self.found), self.failures)
+        # An HTTP port too busy to answer now may answer in a later round.
+        api = api or self._late_http()
+        seen = [parse_address(part.url) for part in (metrics, api) if part is not None]
+        return TritonServer(
+            name=seen[0].netloc(),
+            host=self.given.host,
+            ports=tuple(address.port for address in seen if address.port),
+            api=api,
+            metrics=metrics,
+            gaps=gaps,
+            timeout=self.options.timeout,
+        )
+
+    def _ask(self, role: str, address: Address) -> ReadFailure | None:
+        """Return why `address` is not a Triton's `role`; None when it is, and then it is kept."""
+        probes: dict[str, Callable[[Address, SourceOptions], Api | Metrics]] = {
+            HTTP: probe_http,
+            GRPC: probe_grpc,
+            METRICS: probe_metrics,
+        }
+        failures = self.failures[role]
+        place = address.netloc()
+        found = first_found([(place, partial(probes[role], address, self.options))], failures)
+        if found is None:
+            return failures[place]
+        self.found[role] = found
+        return None
+
+    def _seek(self, role: str) -> None:
+        for address in self._candidates(role):
+            if self._ask(role, address) is None:
+                return
+
+    def _candidates(self, role: str) -> list[Address]:
+        explicit = self._explicit(role)
+        if explicit:
+            return [parse_address(explicit)]
+        given, path = self.given, self.given.path.removesuffix("/metrics")
+        http_port = (given.port or 0) - _OFFSETS[self.role]
+        if given.port in (80, 443):
+            http_port = _DEFAULT_HTTP_PORT
+        port = http_port + _OFFSETS[role]
+        places = [replace(given, scheme=scheme, port=port, path="") for scheme in self._schemes(role)]
+        if role != GRPC and given.scheme in ("http", "https") and self.role != GRPC:
+            # Behind a gateway, one port may lead to both.
+            places.append(replace(given, path=path))
+        return [place for place in places if 0 < (place.port or 0) < 65536 and self._untried(role, place)]
+
+    def _untried(self, role: str, place: Address) -> bool:
+        return place.netloc() not in self.failures[role]
+
+    def _explicit(self, role: str) -> str | None:
+        return {METRICS: self.options.metrics_url, GRPC: self.options.grpc_url}.get(role)
+
+    def _schemes(self, role: str) -> list[str]:
+        if role == GRPC:
+            return ["grpcs" if self.given.secure else "grpc"]
+        if not self.given.secure:
+            return ["http"]
+        # Triton's own metrics port speaks no TLS; but what was given for TLS is not sent in the clear.
+        return ["https"] if self.options.has_credentials else ["https", "http"]
+
+    def _refuse_strangers(self) -> None:
+        api, metrics = self.found.get(HTTP) or self.found.get(GRPC), self.found.get(METRICS)
+        if api is None or metrics is None or self.options.metrics_url:
+            return
+        assert isinstance(metrics, Metrics)
+        assert not isinstance(api, Metrics)
+        if _share_no_model(api, metrics):
+            reason = "shows none of this server's models: another server's page"
+            stranger = METRICS if self.role != METRICS else HTTP if HTTP in self.found else GRPC
+            part = self.found.pop(stranger)
+            self.failures[stranger][parse_address(part.url).netloc()] = ReadFailure(reason, Obstacle.ANSWER)
+
+    def _late_http(self) -> Api | None:
+        late = any(failure.obstacle is Obstacle.LATE for failure in self.failures[HTTP].values())
+        if not late or self.role != HTTP:
+            return None
+        return HttpApi(HttpReader(self.options), str(self.given))
+
+    def _demand_explicit(self) -> None:
+        for role, url in ((METRICS, self.options.metrics_url), (GRPC, self.options.grpc_url)):
+            needed = role == METRICS or HTTP not in self.found
+            if url and needed and role not in self.found:
+                failure = next(iter(self.failures[role].values()))
+                raise CollectError(failure.reason, where=str(parse_address(url)))
+
+    def _nothing(self) -> CollectError:
+        reasons: dict[str, list[str]] = {}
+        for role, failures in self.failures.items():
+            for place, failure in failures.items():
+                reasons.setdefault(failure.reason, []).append(f"{role} {place}")
+        told = "; ".join(f"{reason} ({', '.join(places)})" for reason, places in reasons.items())
+        hint = "check the address, and that the server has finished loading its models"
+        return CollectError(f"no Triton found: {told}", where=str(self.given), hint=hint)
+
+
+def _role_by_number(given: Address) -> str:
+    if given.scheme in ("grpc", "grpcs") or given.port == _DEFAULT_HTTP_PORT + _OFFSETS[GRPC]:
+        return GRPC
+    if given.path.endswith("/metrics") or given.port == _DEFAULT_HTTP_PORT + _OFFSETS[METRICS]:
+        return METRICS
+    return HTTP
+
+
+def _roles_to_try(given: Address) -> tuple[str, ...]:
+    if given.scheme in ("grpc", "grpcs"):
+        return (GRPC,)
+    if given.path.endswith("/metrics"):
+        return (METRICS,)
+    return (HTTP, METRICS, GRPC)
+
+
+def _share_no_model(api: Api, metrics: Metrics) -> bool:
+    try:
+        listed = {entry.name for entry in parse_index(api.read(Kind.INDEX)) if entry.state == "READY"}
+        series = ExpositionReader().read(metrics.read()).layout.series
+    except (ReadFailure, MalformedBody):
+        return False
+    shown = {one.labels["model"] for one in series if "model" in one.labels}
+    return bool(listed and shown) and listed.isdisjoint(shown)

@@ -1,0 +1,102 @@
+"""Triton's gRPC endpoint, read where HTTP is closed. Answers become JSON bodies as HTTP would have given."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from diagnostics.errors import UsageError
+from diagnostics.wire.records import Kind
+from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
+from exporters.sources.address import Address
+from exporters.sources.failure import Obstacle, ReadFailure, plain
+
+NOT_INSTALLED = "gRPC support is not installed: pip install 'triton-diagnostics[grpc]'"
+_CALLS: dict[Kind, str] = {
+    Kind.SERVER: "get_server_metadata",
+    Kind.STATISTICS: "get_inference_statistics",
+    Kind.INDEX: "get_model_repository_index",
+    Kind.CONFIG: "get_model_config",
+}
+_REASONS: dict[str, tuple[str, Obstacle]] = {
+    "UNAVAILABLE": ("no gRPC server answers", Obstacle.CLOSED),
+    "UNAUTHENTICATED": ("credentials are missing or refused", Obstacle.DENIED),
+    "PERMISSION_DENIED": ("not allowed", Obstacle.DENIED),
+    "UNIMPLEMENTED": ("a gRPC server, but not Triton's", Obstacle.ANSWER),
+    "RESOURCE_EXHAUSTED": (f"the answer is larger than {MAX_BODY_BYTES // 2**20} MiB", Obstacle.ANSWER),
+}
+
+
+class GrpcApi:
+    """The gRPC API of one server.
+
+    Args:
+        address: where it listens; `grpcs` or `https` for TLS.
+        options: deadline, credentials and TLS files.
+
+    Raises:
+        ReadFailure: the extra `grpc` is not installed.
+        UsageError: the options cannot be met over gRPC.
+    """
+
+    def __init__(self, address: Address, options: SourceOptions) -> None:
+        self.url = f"{'grpcs' if address.secure else 'grpc'}://{address.netloc()}"
+        self._options = options
+        try:
+            module = importlib.import_module("tritonclient.grpc")
+        except ImportError:
+            raise ReadFailure(NOT_INSTALLED, Obstacle.ANSWER) from None
+        self._client = module.InferenceServerClient(address.netloc(), **_channel(address, options))
+
+    def read(self, kind: Kind, name: str = "") -> bytes:
+        """Return the answer of `kind` as JSON, in protobuf's mapping: 64-bit integers are strings.
+
+        Raises:
+            ReadFailure: there is none; the reason holds no credential and no control character.
+        """
+        call: Callable[..., Any] = getattr(self._client, _CALLS[kind])
+        arguments = [name] if kind is Kind.CONFIG else []
+        headers = {key.lower(): value for key, value in self._options.request_headers().items()}
+        try:
+            answer = call(*arguments, headers=headers, as_json=True, client_timeout=self._options.timeout)
+        except Exception as error:  # noqa: BLE001 - its class is known only where the extra is installed
+            raise self._failure(error) from None
+        return json.dumps(answer, separators=(",", ":")).encode()
+
+    def close(self) -> None:
+        """Close the channel."""
+        self._client.close()
+
+    def _failure(self, error: Exception) -> ReadFailure:
+        # The client wraps every RPC failure in one exception, whose status() names the gRPC code.
+        status = getattr(error, "status", None)
+        if status is None:
+            raise error
+        code = str(status()).rpartition(".")[2]
+        if code == "DEADLINE_EXCEEDED":
+            return ReadFailure(f"no answer within {self._options.timeout:g} s")
+        if code in _REASONS:
+            return ReadFailure(*_REASONS[code])
+        said = plain(self._options.scrub(str(getattr(error, "message", lambda: "")())))
+        return ReadFailure(f"gRPC {code}{': ' if said else ''}{said}", Obstacle.ANSWER)
+
+
+def _channel(address: Address, options: SourceOptions) -> dict[str, object]:
+    # gRPC waits up to two minutes before it tries a lost server again; a restart shall be seen at once.
+    backoff = [(f"grpc.{word}_reconnect_backoff_ms", 1000) for word in ("initial", "min", "max")]
+    limits = [("grpc.max_receive_message_length", MAX_BODY_BYTES), *backoff]
+    channel: dict[str, object] = {"channel_args": limits}
+    if not address.secure:
+        return channel
+    if options.insecure:
+        raise UsageError("gRPC always checks certificates", where=str(address), hint="give --ca-file")
+    authorities = options.ca_file or ssl.get_default_verify_paths().cafile
+    return channel | {
+        "ssl": True,
+        "root_certificates": str(authorities) if authorities else None,
+        "private_key": str(options.key_file or options.cert_file) if options.cert_file else None,
+        "certificate_chain": str(options.cert_file) if options.cert_file else None,
+    }

@@ -1,0 +1,78 @@
+"""Triton's HTTP endpoints: the inference port's API and the metrics page. Bodies pass as they came."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from diagnostics.wire.records import Kind
+from exporters.sources.failure import Obstacle, ReadFailure
+from exporters.sources.http import HttpReader
+
+_EXPOSITION = "text/plain;version=0.0.4"
+
+
+class HttpApi:
+    """The HTTP API of one server.
+
+    Args:
+        reader: what reads.
+        base: the URL in front of `/v2`, without a trailing slash.
+    """
+
+    def __init__(self, reader: HttpReader, base: str) -> None:
+        self._reader, self.url = reader, base
+
+    def read(self, kind: Kind, name: str = "") -> bytes:
+        """Return the JSON body of `kind` (statistics, index, server, or config of the model `name`).
+
+        Raises:
+            ReadFailure: there is none, or it is no JSON.
+        """
+        method, path, body = _request(kind, name)
+        return _json(self._reader.read(method, f"{self.url}/v2{path}", body, accept="application/json"))
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._reader.close()
+
+
+def read_metrics(reader: HttpReader, url: str) -> bytes:
+    """Return the page at `url` if it may be a metrics page.
+
+    Raises:
+        ReadFailure: there is none, or it is an HTML page, JSON or binary.
+    """
+    body = reader.read("GET", url, accept=_EXPOSITION)
+    # `{` opens no line of a Prometheus page: a JSON answer of some other program.
+    if body.lstrip()[:1] in (b"<", b"{", b"[") or b"\0" in body[:4096]:
+        raise ReadFailure(f"{_what(body)}, not a page of Prometheus metrics", Obstacle.ANSWER)
+    return body
+
+
+def _request(kind: Kind, name: str) -> tuple[str, str, bytes | None]:
+    match kind:
+        case Kind.STATISTICS:
+            return "GET", "/models/stats", None
+        case Kind.INDEX:
+            return "POST", "/repository/index", b"{}"
+        case Kind.CONFIG:
+            return "GET", f"/models/{quote(name, safe='')}/config", None
+        case _:
+            return "GET", "", None
+
+
+def _json(body: bytes) -> bytes:
+    if body.lstrip()[:1] not in (b"{", b"["):
+        raise ReadFailure(f"{_what(body)}, not Triton's JSON", Obstacle.ANSWER)
+    return body
+
+
+def _what(body: bytes) -> str:
+    start = body.lstrip()[:1]
+    if not start:
+        return "an empty answer"
+    if start == b"<":
+        return "an HTML page"
+    if start in (b"{", b"["):
+        return "JSON"
+    return "binary data" if b"\0" in body[:4096] else "other text"

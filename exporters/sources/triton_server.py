@@ -1,0 +1,199 @@
+"""One Triton, once its endpoints are known: what a round of reads gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from diagnostics.errors import MalformedBody
+from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.server import parse_index
+from diagnostics.wire.statistics import parse_statistics
+from exporters.sources.failure import Obstacle
+from exporters.sources.parallel import Lanes, Outcome
+
+# How many configurations are read at once: few, since they share the server's inference threads.
+_CONFIGS_AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Something a server cannot be asked.
+
+    Attributes:
+        what: what stays hidden.
+        why: the reason.
+        fix: what opens it; empty when nothing is lost.
+    """
+
+    what: str
+    why: str
+    fix: str
+
+
+class Api(Protocol):
+    """A way to the server's own API: HTTP or gRPC."""
+
+    url: str
+
+    def read(self, kind: Kind, name: str = "") -> bytes: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """A verified metrics page.
+
+    Attributes:
+        url: the page.
+        read: returns the body, or raises ReadFailure.
+        close: closes idle connections.
+    """
+
+    url: str
+    read: Callable[[], bytes]
+    close: Callable[[], None]
+
+
+Key = tuple[Kind, str]
+
+
+class TritonServer:
+    """A Triton whose endpoints have been found. Not for use from several threads at once.
+
+    Attributes:
+        name: `host:port` of its metrics page, Prometheus' `instance`; else of the port that answers.
+        host: name or address of its machine.
+        ports: the ports found open.
+        api: its HTTP or gRPC API; None when neither is open.
+        metrics: its metrics page; None when there is none.
+        gaps: what closed or unfound ports hide.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        host: str,
+        ports: tuple[int, ...],
+        api: Api | None,
+        metrics: Metrics | None,
+        gaps: tuple[Gap, ...],
+        timeout: float,
+    ) -> None:
+        self.name, self.host, self.ports = name, host, ports
+        self.api, self.metrics, self.gaps = api, metrics, gaps
+        self._lanes: Lanes[Key, bytes] = Lanes(timeout)
+        self._versions: Mapping[str, frozenset[str]] = {}
+        self._described: Mapping[str, frozenset[str]] | None = None
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The URLs that are read, without credentials."""
+        found = (self.api.url if self.api else None, self.metrics.url if self.metrics else None)
+        return tuple(url for url in found if url)
+
+    @property
+    def needs_describing(self) -> bool:
+        """Whether configurations were never read, or versions changed or the server was away since."""
+        return self.api is not None and (self._described is None or self._described != self._versions)
+
+    def scrape(self) -> list[Scrape]:
+        """Return one round: metrics, statistics, repository index, each failing alone."""
+        reads: dict[Key, Callable[[], bytes]] = {}
+        if self.metrics:
+            # First, because statistics and index wait for the threads that serve inference.
+            reads[Kind.METRICS, ""] = self.metrics.read
+        if self.api:
+            reads[Kind.STATISTICS, ""] = partial(self.api.read, Kind.STATISTICS)
+            reads[Kind.INDEX, ""] = partial(self.api.read, Kind.INDEX)
+        outcomes = self._lanes.run(reads)
+        self._learn(outcomes)
+        return self._scrapes(outcomes)
+
+    def describe(self) -> list[Scrape]:
+        """Return server metadata and the configuration of every served model; nothing without an API."""
+        if self.api is None:
+            return []
+        if not self._versions:
+            self._learn(self._read(((Kind.INDEX, ""),)))
+        self._described = self._versions
+        scrapes = self._scrapes(self._read(((Kind.SERVER, ""),)))
+        for group in _groups(sorted(self._versions), _CONFIGS_AT_ONCE):
+            outcomes = self._read(tuple((Kind.CONFIG, name) for name in group))
+            scrapes += self._scrapes(outcomes)
+            if all(_unanswered(outcome) for outcome in outcomes.values()):
+                # Do not put hundreds of reads to a server that answers none; the next round tries again.
+                self._described = None
+                break
+        return scrapes
+
+    def close(self) -> None:
+        """Close idle connections."""
+        for part in (self.api, self.metrics):
+            if part:
+                part.close()
+
+    def _read(self, keys: Sequence[Key]) -> Mapping[Key, Outcome[bytes]]:
+        assert self.api is not None
+        return self._lanes.run({key: partial(self.api.read, *key) for key in keys})
+
+    def _scrapes(self, outcomes: Mapping[Key, Outcome[bytes]]) -> list[Scrape]:
+        return [
+            Scrape(
+                server=self.name,
+                kind=kind,
+                name=name,
+                at=outcome.at,
+                mono=outcome.mono,
+                took=outcome.took,
+                body=outcome.value,
+                error=outcome.failure.reason if outcome.failure else None,
+            )
+            for (kind, name), outcome in outcomes.items()
+        ]
+
+    def _learn(self, outcomes: Mapping[Key, Outcome[bytes]]) -> None:
+        index = outcomes.get((Kind.INDEX, ""))
+        if index is None:
+            return
+        if index.value is not None:
+            self._versions = _ready_versions(index.value)
+        elif index.failure and index.failure.obstacle is Obstacle.CLOSED:
+            # The server is away: what comes back may be configured otherwise under the same versions.
+            self._described = None
+        elif statistics := outcomes.get((Kind.STATISTICS, "")):
+            self._versions = _loaded_versions(statistics.value) or self._versions
+
+
+def _unanswered(outcome: Outcome[bytes]) -> bool:
+    return outcome.failure is not None and outcome.failure.obstacle in (Obstacle.LATE, Obstacle.CLOSED)
+
+
+def _groups(names: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    return (names[start : start + size] for start in range(0, len(names), size))
+
+
+def _ready_versions(body: bytes) -> Mapping[str, frozenset[str]]:
+    try:
+        entries = parse_index(body)
+    except MalformedBody:
+        return {}
+    return _by_model([(entry.name, entry.version) for entry in entries if entry.state == "READY"])
+
+
+def _loaded_versions(body: bytes | None) -> Mapping[str, frozenset[str]]:
+    try:
+        models = parse_statistics(body) if body else ()
+    except MalformedBody:
+        return {}
+    return _by_model([(model.name, model.version) for model in models])
+
+
+def _by_model(pairs: Sequence[tuple[str, str]]) -> Mapping[str, frozenset[str]]:
+    versions: dict[str, set[str]] = {}
+    for name, version in pairs:
+        versions.setdefault(name, set()).add(version)
+    return {name: frozenset(found) for name, found in versions.items()}
