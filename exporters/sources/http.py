@@ -20,7 +20,10 @@ _USER_AGENT = "triton-diagnostics"
 
 
 class HttpReader:
-    """Reads URLs with one set of options. Connections are kept; it may be used from several threads.
+    """Reads URLs with one set of options; it may be used from several threads.
+
+    Each read has a connection of its own: one kept open would hold up a Triton that is told to stop, and
+    would fail once after the server had dropped it.
 
     Raises:
         UsageError: a certificate file of the options cannot be used.
@@ -31,7 +34,6 @@ class HttpReader:
         if options.insecure:
             urllib3.disable_warnings(http_errors.InsecureRequestWarning)
         self._pools = urllib3.PoolManager(
-            maxsize=4,
             retries=False,
             timeout=urllib3.Timeout(connect=options.timeout, read=options.timeout),
             ssl_context=options.tls(),
@@ -51,10 +53,6 @@ class HttpReader:
         except (http_errors.HTTPError, OSError) as error:
             raise self._failure(error) from None
 
-    def close(self) -> None:
-        """Close idle connections."""
-        self._pools.clear()
-
     def _read(self, method: str, url: str, body: bytes | None, accept: str, deadline: float) -> bytes:
         response = self._pools.request(
             method,
@@ -64,19 +62,21 @@ class HttpReader:
             redirect=False,
             preload_content=False,
         )
-        complete = False
         try:
             data = _drain(response, deadline, self._options.timeout)
-            complete = True
         finally:
-            # A body that was given up must not be read by the next request on the same connection.
-            response.release_conn() if complete else response.close()
+            response.close()
         if response.status != 200:
             raise self._refusal(response.status, response.headers, data)
         return data
 
     def _headers(self, accept: str, body: bytes | None) -> dict[str, str]:
-        headers = {"User-Agent": _USER_AGENT, "Accept": accept, "Accept-Encoding": "gzip"}
+        headers = {
+            "User-Agent": _USER_AGENT,
+            "Accept": accept,
+            "Accept-Encoding": "gzip",
+            "Connection": "close",
+        }
         if body is not None:
             headers["Content-Type"] = "application/json"
         return headers | self._options.request_headers()

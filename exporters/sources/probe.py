@@ -58,7 +58,7 @@ def probe_metrics(address: Address, options: SourceOptions) -> Metrics:
     url = str(replace(address, path=path))
     reader = HttpReader(options)
     _triton_page(read_metrics(reader, url))
-    return Metrics(url=url, read=partial(read_metrics, reader, url), close=reader.close)
+    return Metrics(url=url, read=partial(read_metrics, reader, url))
 
 
 def first_found(probes: Iterable[tuple[str, Callable[[], T]]], failures: dict[str, ReadFailure]) -> T | None:

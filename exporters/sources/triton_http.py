@@ -32,8 +32,7 @@ class HttpApi:
         return _json(self._reader.read(method, f"{self.url}/v2{path}", body, accept="application/json"))
 
     def close(self) -> None:
-        """Close idle connections."""
-        self._reader.close()
+        """Do nothing: no connection outlives its read."""
 
 
 def read_metrics(reader: HttpReader, url: str) -> bytes:

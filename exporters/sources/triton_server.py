@@ -49,12 +49,10 @@ class Metrics:
     Attributes:
         url: the page.
         read: returns the body, or raises ReadFailure.
-        close: closes idle connections.
     """
 
     url: str
     read: Callable[[], bytes]
-    close: Callable[[], None]
 
 
 Key = tuple[Kind, str]
@@ -113,6 +111,11 @@ class TritonServer:
         self._learn(outcomes)
         return self._scrapes(outcomes)
 
+    def round(self) -> list[Scrape]:
+        """Return `scrape()`, and `describe()` where that is due."""
+        scrapes = self.scrape()
+        return scrapes + self.describe() if self.needs_describing else scrapes
+
     def describe(self) -> list[Scrape]:
         """Return server metadata and the configuration of every served model; nothing without an API."""
         if self.api is None:
@@ -131,10 +134,9 @@ class TritonServer:
         return scrapes
 
     def close(self) -> None:
-        """Close idle connections."""
-        for part in (self.api, self.metrics):
-            if part:
-                part.close()
+        """Close the connection, if one is kept."""
+        if self.api:
+            self.api.close()
 
     def _read(self, keys: Sequence[Key]) -> Mapping[Key, Outcome[bytes]]:
         assert self.api is not None

@@ -1,0 +1,103 @@
+"""The machine a server runs on, as the capture format's `host` bodies hold it. Linux only; needs no rights."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from diagnostics.wire.records import Kind, Scrape
+
+PROC = Path("/proc")
+CGROUP = Path("/sys/fs/cgroup")
+# The columns of the first line of /proc/stat, proc(5); guest time is already in `user`.
+_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_MEMORY = ("MemTotal", "MemFree", "MemAvailable")
+Json = dict[str, object]
+
+
+def sample_host(server: str, server_pid: int | None) -> Scrape | None:
+    """Return one sample of this machine: processors, CPU time, pressure, throttling, the server's processes.
+
+    Args:
+        server: name of the server the sample belongs to.
+        server_pid: its process here.
+
+    Returns:
+        None when there is no such process here; a part that the kernel does not give is null in the body.
+    """
+    if server_pid is None or not (PROC / str(server_pid)).exists():
+        return None
+    begun, at = time.monotonic(), time.time()
+    body = json.dumps(_sample(at, server_pid)).encode()
+    now = time.monotonic()
+    return Scrape(server=server, kind=Kind.HOST, at=at, mono=begun, took=now - begun, body=body)
+
+
+def _sample(at: float, pid: int) -> Json:
+    return {
+        "t": at,
+        "cores": os.cpu_count(),
+        "cpu_jiffies": _jiffies(),
+        "clk_tck": os.sysconf("SC_CLK_TCK"),
+        "loadavg": (_text(PROC / "loadavg") or "").split()[:3],
+        "pressure_cpu": _text(PROC / "pressure" / "cpu"),
+        "cgroup_cpu_stat": _text(_cgroup(pid) / "cpu.stat"),
+        "cgroup_cpu_max": _text(_cgroup(pid) / "cpu.max"),
+        "meminfo": _meminfo(),
+        "server_pid": pid,
+        "server_processes": _tree(pid),
+    }
+
+
+def _jiffies() -> Json:
+    fields = (_text(PROC / "stat") or "").partition("\n")[0].split()[1:]
+    return {state: int(value) for state, value in zip(_STATES, fields, strict=False)}
+
+
+def _meminfo() -> Json:
+    lines = (line.partition(":") for line in (_text(PROC / "meminfo") or "").splitlines())
+    return {name: value for name, _, value in lines if name in _MEMORY}
+
+
+def _cgroup(pid: int) -> Path:
+    # Version 2 has one hierarchy, listed as `0::/path`; version 1 leaves this folder without the files.
+    lines = (_text(PROC / str(pid) / "cgroup") or "").splitlines()
+    path = next((line[3:] for line in lines if line.startswith("0::")), "/")
+    return CGROUP / path.lstrip("/")
+
+
+def _tree(root: int) -> list[Json]:
+    """Return the process `root` and all that descend from it."""
+    found = [process for entry in PROC.glob("[0-9]*") if (process := _process(entry))]
+    children: dict[object, list[Json]] = {}
+    for process in found:
+        children.setdefault(process["ppid"], []).append(process)
+    tree = [process for process in found if process["pid"] == root]
+    for parent in tree:
+        tree.extend(children.get(parent["pid"], []))
+    return tree
+
+
+def _process(entry: Path) -> Json | None:
+    # The name stands in brackets and may hold any character, brackets included: split after the last one.
+    head, _, tail = (_text(entry / "stat") or "").rpartition(")")
+    fields = tail.split()
+    if len(fields) < 22:
+        return None
+    ticks = int(fields[11]) + int(fields[12])
+    return {
+        "pid": int(entry.name),
+        "ppid": int(fields[1]),
+        "comm": head.partition("(")[2],
+        "cpu_seconds": ticks / os.sysconf("SC_CLK_TCK"),
+        "rss_bytes": int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None

@@ -1,0 +1,150 @@
+"""Rounds on a fixed schedule: round k of every server begins at start + k × interval, however long others took.
+
+Each server's round runs in a thread of its own, so a slow one delays no other. A server that is still busy when
+its next round is due sits that round out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+from diagnostics.wire.records import Scrape
+
+# How long `stop` may go unasked.
+_ATTENTION = 0.2
+_Inbox = SimpleQueue["Scrape | _Done"]
+
+
+class Source(Protocol):
+    """What is read once a round. A round is a list of scrapes and raises nothing."""
+
+    name: str
+
+    def round(self) -> list[Scrape]: ...
+
+
+class Clock(Protocol):
+    """A steady clock that can wait on a queue."""
+
+    def now(self) -> float: ...
+    def wait(self, inbox: _Inbox, seconds: float) -> Scrape | _Done | None: ...
+
+
+class SystemClock:
+    """The machine's own steady clock."""
+
+    def now(self) -> float:
+        """Return a steady clock's seconds."""
+        return time.monotonic()
+
+    def wait(self, inbox: _Inbox, seconds: float) -> Scrape | _Done | None:
+        """Return the next item within `seconds`, else None."""
+        try:
+            return inbox.get(timeout=max(0.0, seconds))
+        except Empty:
+            return None
+
+
+class _Done:
+    """A server's round has ended; `error` is set when it raised."""
+
+    def __init__(self, source: Source, error: Exception | None) -> None:
+        self.source, self.error = source, error
+
+
+def collect(
+    sources: Sequence[Source],
+    interval: float,
+    *,
+    seconds: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    clock: Clock | None = None,
+) -> Iterator[Scrape]:
+    """Yield the scrapes of all sources as they come.
+
+    Args:
+        sources: what to read; a round of one is never begun before its last one has ended.
+        interval: seconds between the beginnings of two rounds.
+        seconds: the last round begins at most this long after the first; None for no end.
+        stop: asked several times a second; once true, no more is read and rounds under way are left.
+        clock: the time.
+    """
+    clock = clock or SystemClock()
+    return _Rounds(sources, interval, seconds, stop, clock).scrapes()
+
+
+class _Rounds:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        interval: float,
+        seconds: float | None,
+        stop: Callable[[], bool],
+        clock: Clock,
+    ) -> None:
+        self.sources, self.interval, self.stop, self.clock = sources, interval, stop, clock
+        self.start = clock.now()
+        # A little slack, so that 3 s in steps of 0.1 s end with round 30 in spite of rounding.
+        self.rounds = None if seconds is None else int(seconds / interval + 1e-6) + 1
+        self.begun = 0
+        self.busy: set[str] = set()
+        self.inbox: _Inbox = SimpleQueue()
+
+    def scrapes(self) -> Iterator[Scrape]:
+        while not self.stop():
+            self._begin_due()
+            if self._ended() and not self.busy:
+                break
+            item = self.clock.wait(self.inbox, self._patience())
+            if isinstance(item, Scrape):
+                yield item
+            elif item is not None:
+                self._finish(item)
+        yield from self._rest()
+
+    def _ended(self) -> bool:
+        return self.rounds is not None and self.begun >= self.rounds
+
+    def _patience(self) -> float:
+        if self._ended():
+            return _ATTENTION
+        return min(_ATTENTION, self.start + self.begun * self.interval - self.clock.now())
+
+    def _begin_due(self) -> None:
+        if self._ended():
+            return
+        due = int((self.clock.now() - self.start) / self.interval + 1e-6)
+        if due < self.begun:
+            return
+        for source in self.sources:
+            if source.name not in self.busy:
+                self.busy.add(source.name)
+                threading.Thread(target=self._run, args=(source,), daemon=True).start()
+        # Rounds that were slept through (a suspended machine) are not made up for.
+        self.begun = due + 1
+
+    def _run(self, source: Source) -> None:
+        error: Exception | None = None
+        try:
+            for scrape in source.round():
+                self.inbox.put(scrape)
+        except Exception as raised:  # noqa: BLE001 - carried to the thread that collects, which raises it
+            error = raised
+        self.inbox.put(_Done(source, error))
+
+    def _finish(self, done: _Done) -> None:
+        self.busy.discard(done.source.name)
+        if done.error is not None:
+            raise done.error
+
+    def _rest(self) -> Iterator[Scrape]:
+        with contextlib.suppress(Empty):
+            while True:
+                item = self.inbox.get_nowait()
+                if isinstance(item, Scrape):
+                    yield item
