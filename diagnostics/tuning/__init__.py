@@ -1,1 +1,1 @@
-"""What to change and what it would bring: configuration changes, patches of `config.pbtxt`, the scheduler model."""
+"""What to change and what it would bring: config changes, `config.pbtxt` patches, the scheduler model."""

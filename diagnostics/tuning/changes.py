@@ -30,10 +30,12 @@ class Setting:
     """One field of a model's configuration and the value it shall have.
 
     Attributes:
-        path: field names joined by dots, as in `dynamic_batching.max_queue_delay_microseconds`; `parameters.KEY`
-            is a backend parameter; `engine.NAME` a limit built into a TensorRT engine, which no file states.
-        value: what the field shall be; None removes it. `dynamic_batching` itself takes True (the block exists).
-            `version_policy` takes `all`, `latest:2` or `specific:1,3`. Times are in the field's own unit.
+        path: field names joined by dots, as in `dynamic_batching.max_queue_delay_microseconds`;
+            `parameters.KEY` is a backend parameter; `engine.NAME` a limit built into a TensorRT engine,
+            which no file states.
+        value: what the field shall be; None removes it. `dynamic_batching` itself takes True (the block
+            exists). `version_policy` takes `all`, `latest:2` or `specific:1,3`. Times are in the field's
+            own unit.
     """
 
     path: str
@@ -76,10 +78,10 @@ _IN_PLACE = ("instance_group.", "version_policy")
 def blast_radius(change: ConfigChange, *, backend: str = "") -> BlastRadius:
     """Return the heaviest effect among the change's settings.
 
-    `instance_group` and `version_policy` alone are applied in place; any other field of `config.pbtxt` reloads the
-    model, with the old and the new copy in memory at once; limits of an engine need a new engine. `backend` is the
-    model's backend or platform: an engine's `max_batch_size` is built into it. Source: Triton core,
-    `model_lifecycle.cc` and `model_repository_manager.cc`; TensorRT-LLM's build options.
+    `instance_group` and `version_policy` alone are applied in place; any other field of `config.pbtxt`
+    reloads the model, with the old and the new copy in memory at once; limits of an engine need a new
+    engine. `backend` is the model's backend or platform: an engine's `max_batch_size` is built into it.
+    Source: Triton core, `model_lifecycle.cc` and `model_repository_manager.cc`; TensorRT-LLM's build options.
     """
     paths = [setting.path for setting in change.settings]
     if any(path.startswith("engine.") for path in paths):

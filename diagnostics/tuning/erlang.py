@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def erlang_c(servers: int, offered: float) -> float:
-    """Return the share of arrivals that find all servers busy in M/M/c; 1 when `offered` (erlangs) is not below it.
+    """Return the share of arrivals that find all servers busy in M/M/c; 1 when `offered` erlangs are too many.
 
     Source: Erlang 1917, by the stable recursion of the loss formula (Kleinrock, Queueing Systems I, 3.5).
     """
@@ -22,8 +22,9 @@ def waiting_seconds(
 ) -> float | None:
     """Return the mean seconds a customer waits in G/G/c, None when the servers cannot keep up.
 
-    `rate` is per second, `service` in seconds; the squared coefficients of variation are ratios. Exact for M/G/1.
-    Source: Allen, Probability, Statistics and Queueing Theory, 2nd ed., 5.2.3 (the Allen-Cunneen approximation).
+    `rate` is per second, `service` in seconds; the squared coefficients of variation are ratios. Exact for
+    M/G/1. Source: the Allen-Cunneen approximation (Allen, Probability, Statistics, and Queueing Theory, 2nd
+    ed.).
     """
     offered = rate * service
     if offered >= servers:

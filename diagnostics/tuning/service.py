@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 from diagnostics.errors import UsageError
@@ -67,16 +67,16 @@ class ServiceTime:
     def with_slope(self, per_item: float) -> ServiceTime:
         """Return the service time of another slope through the best known point."""
         base = max(self.time(self.pivot) - per_item * self.pivot, 0.0)
-        return ServiceTime(
-            base=base,
-            per_item=per_item,
-            per_item_low=per_item,
-            per_item_high=per_item,
-            pivot=self.pivot,
-            sizes_seen=self.sizes_seen,
-            executions=self.executions,
-            dispatch_gap=self.dispatch_gap,
-            estimated=self.estimated,
+        return replace(self, base=base, per_item=per_item, per_item_low=per_item, per_item_high=per_item)
+
+    def scaled(self, factor: float) -> ServiceTime:
+        """Return the service time of executions that take `factor` times as long."""
+        return replace(
+            self,
+            base=self.base * factor,
+            per_item=self.per_item * factor,
+            per_item_low=self.per_item_low * factor,
+            per_item_high=self.per_item_high * factor,
         )
 
     @property
@@ -87,7 +87,7 @@ class ServiceTime:
 
 
 def constant(seconds: float) -> ServiceTime:
-    """Return the service time of a stage whose batches are not known: from flat to linear in the batch size."""
+    """Return the service time of a stage whose batches are not known: anything from flat to linear."""
     return fit([BatchPoint(size=1, executions=1, seconds=seconds)])
 
 
@@ -95,8 +95,9 @@ def fit(points: Sequence[BatchPoint], *, dispatch_gap: float = DISPATCH_GAP) -> 
     """Return the affine service time of batch statistics.
 
     The slope is the weighted median of the slopes between all pairs of sizes (Theil 1950, Sen 1968; weights:
-    executions on both sides, times distance), so one cold execution of a rare size does not bend it. Where one size
-    was seen, every slope from flat (0) to linear (base 0) is possible: the middle is given, `estimated` is True.
+    executions on both sides, times distance), so one cold execution of a rare size does not bend it. Where
+    one size was seen, every slope from flat (0) to linear (base 0) is possible: the middle is given and
+    `estimated` is True.
 
     Raises:
         UsageError: no point has an execution and a positive time.
