@@ -1,7 +1,7 @@
 """One sample of a machine's GPUs, as recorded from NVML and GPM.
 
-Percent, milliwatts, millijoules and megahertz become ratios, watts, joules and hertz. What the card or the driver
-does not give, and what cannot be true, is None.
+Percent, milliwatts, millijoules and megahertz become ratios, watts, joules and hertz.
+What the card or the driver does not give, and what cannot be true, is None.
 """
 
 from __future__ import annotations

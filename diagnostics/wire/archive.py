@@ -1,0 +1,251 @@
+"""The files of a capture, from a folder or streamed out of an archive: never extracted, always bounded.
+
+An archive comes from somebody else: it may lie about sizes, unpack without end, or name paths outside itself.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import stat
+import struct
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Protocol, Self
+
+from diagnostics.errors import CaptureError
+
+MAX_MEMBERS = 200_000
+"""A day of two bodies a second; a listing of more is an attack on memory."""
+MAX_BODY_BYTES = 64 * 2**20
+"""A metrics page of a thousand models with summaries is below 8 MiB, a trace export below 16."""
+MAX_TOTAL_BYTES = 2 * 2**30
+"""Unpacked: a day of a fifty-model page every ten seconds, and still read within a minute."""
+MAX_HEADER_BYTES = 2**20
+"""Of one extended header (long names), which tar reads into memory before anybody can look at it."""
+XZ_MEMORY_BYTES = 128 * 2**20
+"""`xz -9` needs 65 MiB; an archive that asks for gigabytes of dictionary is refused before they are taken."""
+_CHUNK = 64 * 2**10
+_XZ, _GZIP = b"\xfd7zXZ\x00", b"\x1f\x8b"
+_EXTENDED = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+# What the tar, gzip and xz readers of the standard library raise on bytes that are not theirs.
+_UNREADABLE = (
+    tarfile.TarError,
+    EOFError,
+    lzma.LZMAError,
+    zlib.error,
+    gzip.BadGzipFile,
+    ValueError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    struct.error,
+)
+_NOT_AN_ARCHIVE = "neither a folder nor a .tar, .tar.gz or .tar.xz archive"
+
+
+class Damage(Exception):  # noqa: N818 - not an error for the user: what was whole is used
+    """The archive ends early or is corrupt from here on; what was read before is whole."""
+
+
+class _Source(Protocol):
+    def read1(self, size: int, /) -> bytes: ...
+
+
+def files(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """Yield (path inside, content) of each wanted regular file; links and devices are passed over.
+
+    Args:
+        path: a folder or an archive, told apart by content.
+        wanted: whether the file at a path inside is to be read.
+
+    Raises:
+        CaptureError: the path cannot be read, is no archive, breaks a bound, or names a path outside itself.
+        Damage: the archive is damaged; everything whole before was yielded.
+    """
+    try:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            yield from _folder_files(path, wanted)
+        elif stat.S_ISREG(mode):
+            yield from _archive_files(path, wanted)
+        else:
+            raise CaptureError(_NOT_AN_ARCHIVE, where=str(path))
+    except OSError as error:
+        raise CaptureError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+
+
+def _folder_files(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    members, total = 0, 0
+    for folder, folders, names in os.walk(path, onerror=_refuse):
+        folders.sort()
+        for name in sorted(names):
+            file = Path(folder, name)
+            inside = file.relative_to(path).as_posix()
+            members += 1
+            if members > MAX_MEMBERS:
+                raise _too_many(path)
+            if not stat.S_ISREG(file.lstat().st_mode) or not wanted(inside):
+                continue
+            body = _read_bounded(file, inside, path)
+            total += len(body)
+            if total > MAX_TOTAL_BYTES:
+                raise _too_much(path)
+            yield inside, body
+
+
+def _refuse(error: OSError) -> None:
+    raise error
+
+
+def _read_bounded(file: Path, inside: str, path: Path) -> bytes:
+    with file.open("rb") as stream:
+        body = stream.read(MAX_BODY_BYTES + 1)
+    if len(body) > MAX_BODY_BYTES:
+        raise _too_large(inside, path)
+    return body
+
+
+def _archive_files(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    with ExitStack() as stack:
+        stream = _Bounded(_unpacked(path, stack), path)
+        try:
+            archive = stack.enter_context(
+                tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member)  # type: ignore[call-overload]
+            )
+        except (Damage, *_UNREADABLE) as error:
+            raise CaptureError(f"{_NOT_AN_ARCHIVE} ({error})", where=str(path)) from error
+        try:
+            yield from _members(archive, wanted, path)
+        except _UNREADABLE as error:
+            raise Damage(str(error) or type(error).__name__) from error
+
+
+def _members(
+    archive: tarfile.TarFile, wanted: Callable[[str], bool], path: Path
+) -> Iterator[tuple[str, bytes]]:
+    members = 0
+    while (member := archive.next()) is not None:
+        archive.members.clear()  # type: ignore[attr-defined]  # else it remembers every member of a stream
+        members += 1
+        if members > MAX_MEMBERS:
+            raise _too_many(path)
+        inside = _inside(member.name, path)
+        if not member.isreg() or member.issparse() or not wanted(inside):
+            continue
+        if member.size > MAX_BODY_BYTES:
+            raise _too_large(inside, path)
+        yield inside, _content(archive, member)
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = archive.extractfile(member)
+    body = b"" if stream is None else stream.read()
+    if len(body) != member.size:
+        raise Damage("unexpected end of data")
+    return body
+
+
+def _inside(name: str, path: Path) -> str:
+    """Return the normal form of a member's name.
+
+    Raises:
+        CaptureError: it leads out of the archive, as no recorder's does.
+    """
+    pure = PurePosixPath(name)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise CaptureError(f"refused: it names a path outside itself: {name[:60]!a}", where=str(path))
+    return pure.as_posix()
+
+
+class _Member(tarfile.TarInfo):
+    """A header that tells a damaged archive from a finished one; tarfile itself ends quietly at either."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        if len(buf) < tarfile.BLOCKSIZE:
+            raise Damage("the archive has no end mark")
+        if not any(buf):
+            return super().frombuf(buf, encoding, errors)  # raises what ends the iteration
+        try:
+            member = super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            raise Damage(f"bad header: {error}") from error
+        if member.type in _EXTENDED and member.size > MAX_HEADER_BYTES:
+            raise Damage("an extended header of more than 1 MiB")
+        return member
+
+
+class _Bounded:
+    """What tarfile reads from: unpacked bytes, until there are too many."""
+
+    def __init__(self, source: _Source, path: Path) -> None:
+        self._source, self._path, self._left = source, path, MAX_TOTAL_BYTES
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read1(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise _too_much(self._path)
+        return data
+
+
+class _Xz:
+    """Unpacked xz with a bound on memory, which `lzma.open` has not. Gives all there is before it fails."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._unpack = stream, _xz_decompressor()
+
+    def read1(self, size: int, /) -> bytes:
+        while True:
+            if self._unpack.eof:
+                rest = self._unpack.unused_data.lstrip(b"\0") or self._stream.read(_CHUNK).lstrip(b"\0")
+                if not rest:
+                    return b""
+                self._unpack = _xz_decompressor()
+                data = self._unpack.decompress(rest, size)
+            else:
+                packed = self._stream.read(_CHUNK) if self._unpack.needs_input else b""
+                if self._unpack.needs_input and not packed:
+                    raise EOFError("the compressed data end early")
+                data = self._unpack.decompress(packed, size)
+            if data:
+                return data
+
+
+def _xz_decompressor() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=XZ_MEMORY_BYTES)
+
+
+def _unpacked(path: Path, stack: ExitStack) -> _Source:
+    stream = stack.enter_context(path.open("rb"))
+    start = stream.read(len(_XZ))
+    stream.seek(0)
+    if start == _XZ:
+        return _Xz(stream)
+    if start.startswith(_GZIP):
+        return stack.enter_context(gzip.GzipFile(fileobj=stream))
+    return stream
+
+
+def _too_many(path: Path) -> CaptureError:
+    return CaptureError(f"refused: it holds more than {MAX_MEMBERS:,} files", where=str(path))
+
+
+def _too_much(path: Path) -> CaptureError:
+    return CaptureError(f"refused: it unpacks to more than {MAX_TOTAL_BYTES >> 30} GiB", where=str(path))
+
+
+def _too_large(inside: str, path: Path) -> CaptureError:
+    what = f"refused: {inside[:60]!a} is larger than {MAX_BODY_BYTES >> 20} MiB"
+    return CaptureError(what, where=str(path))

@@ -1,0 +1,144 @@
+"""Where each scrape lies in a capture of format 1, both ways.
+
+Two parts are added to what every recorder writes: `<target>/failed/<ms>-<kind>.json`, a read that failed and
+why; and `<target>/later/<ms>/…`, a further body of a part that has no time of its own (a configuration after
+a reload, the log's continuation).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from urllib.parse import quote, unquote
+
+from diagnostics.errors import MalformedBody
+from diagnostics.wire.json_body import decode_object, number
+from diagnostics.wire.records import Kind, Scrape
+
+MANIFEST = "capture.json"
+CLIENT = "client.jsonl"
+MILLISECOND = 1e-3
+_MACHINE = {"nvml": Kind.NVML, "traces": Kind.TRACES}
+_TIMED = {"metrics": Kind.METRICS, "stats": Kind.STATISTICS, "index": Kind.INDEX, "host": Kind.HOST}
+_UNTIMED = {"server.json": Kind.SERVER, "server.log": Kind.LOG}
+_RESERVED = frozenset({*_MACHINE, MANIFEST, CLIENT, ".", ".."})
+_STEM = re.compile(r"([0-9]{1,15})(?:-[0-9]+)?\.[a-z]+", re.ASCII)
+# All of ASCII that prints, but the separators and the escape itself.
+_PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "/%\\")
+
+
+def has_own_time(kind: Kind) -> bool:
+    """Return whether a capture keeps every body of this kind under the time of its read."""
+    return kind in _TIMED.values() or kind in _MACHINE.values()
+
+
+def place(scrape: Scrape, bump: int = 0) -> str:
+    """Return the path of `scrape` inside a capture.
+
+    Args:
+        scrape: what is recorded; a failed read has a place too.
+        bump: milliseconds to add, for a body whose place is taken.
+    """
+    ms = round(scrape.at / MILLISECOND) + bump
+    server = _component(scrape.server)
+    if scrape.body is None:
+        return f"{server}/failed/{ms}-{scrape.kind}.json"
+    match scrape.kind:
+        case Kind.CLIENT:
+            return CLIENT
+        case Kind.NVML:
+            return f"nvml/{ms}.json"
+        case Kind.TRACES:
+            return f"traces/{ms}-1.{'json' if scrape.body.lstrip()[:1] == b'{' else 'pb'}"
+        case Kind.CONFIG:
+            return f"{server}/config/{_component(scrape.name)}.json"
+        case Kind.REPOSITORY:
+            return f"{server}/repository/" + "/".join(map(_component, scrape.name.split("/")))
+        case Kind.SERVER | Kind.LOG:
+            return f"{server}/server.{'json' if scrape.kind is Kind.SERVER else 'log'}"
+        case _:
+            return f"{server}/{scrape.kind}/{ms}.{'prom' if scrape.kind is Kind.METRICS else 'json'}"
+
+
+def place_later(scrape: Scrape, bump: int = 0) -> str:
+    """Return the path of a further body of a part without a time of its own."""
+    server, _, rest = place(scrape).partition("/")
+    return f"{server}/later/{round(scrape.at / MILLISECOND) + bump}/{rest}"
+
+
+def content(scrape: Scrape) -> bytes:
+    """Return what the file of `scrape` holds: the body as it came, or JSON that says why there is none."""
+    if scrape.body is not None:
+        return scrape.body
+    failure = {
+        "t": scrape.at,
+        "server": scrape.server,
+        "kind": scrape.kind,
+        "name": scrape.name,
+        "reason": scrape.error or "unknown",
+    }
+    return json.dumps(failure).encode()
+
+
+def scrape_at(path: str, body: bytes, window_from: float) -> Scrape | None:
+    """Return the scrape that lies at `path`, None for a part this version does not know.
+
+    Args:
+        path: the path inside the capture, without a wrapping folder.
+        body: the file's content.
+        window_from: Unix seconds for parts that have no time of their own.
+    """
+    first, *rest = path.split("/")
+    if not rest:
+        return _scrape("", Kind.CLIENT, window_from, body) if first == CLIENT else None
+    if first in _MACHINE:
+        return _timed("", _MACHINE[first], rest, body)
+    return _of_server(unquote(first), rest, body, window_from)
+
+
+def _of_server(server: str, rest: Sequence[str], body: bytes, at: float) -> Scrape | None:
+    match rest:
+        case [("server.json" | "server.log") as name]:
+            return _scrape(server, _UNTIMED[name], at, body)
+        case ["config", name] if name.endswith(".json"):
+            return _scrape(server, Kind.CONFIG, at, body, unquote(name.removesuffix(".json")))
+        case ["repository", *names] if names:
+            return _scrape(server, Kind.REPOSITORY, at, body, "/".join(map(unquote, names)))
+        case ["failed", _]:
+            return _failed(body)
+        case ["later", ms, *names] if names and _STEM.fullmatch(f"{ms}.x"):
+            return _of_server(server, names, body, int(ms) * MILLISECOND) if names[0] != "later" else None
+        case [folder, name] if folder in _TIMED:
+            return _timed(server, _TIMED[folder], [name], body)
+    return None
+
+
+def _timed(server: str, kind: Kind, names: Sequence[str], body: bytes) -> Scrape | None:
+    found = _STEM.fullmatch(names[0]) if len(names) == 1 else None
+    return _scrape(server, kind, int(found[1]) * MILLISECOND, body) if found else None
+
+
+def _failed(body: bytes) -> Scrape | None:
+    try:
+        fields = decode_object(body, "the failed read")
+        kind, at = Kind(fields.text("kind")), number(fields.raw("t"))
+        server, name = fields.text("server"), fields.text("name")
+        reason = fields.text("reason") or "unknown"
+    except (MalformedBody, ValueError):
+        return None
+    if at is None:
+        return None
+    return Scrape(server=server, kind=kind, at=at, mono=at, error=reason, name=name)
+
+
+def _scrape(server: str, kind: Kind, at: float, body: bytes, name: str = "") -> Scrape:
+    return Scrape(server=server, kind=kind, at=at, mono=at, body=body, name=name)
+
+
+def _component(name: str) -> str:
+    """Return `name` as one path component that neither leads elsewhere nor hides a part of the format."""
+    if not name:
+        return "unnamed"
+    quoted = quote(name, safe=_PLAIN)
+    return f"%{ord(name[0]):02X}{quoted[1:]}" if name in _RESERVED else quoted
