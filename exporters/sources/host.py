@@ -1,4 +1,4 @@
-"""The machine a server runs on, as the capture format's `host` bodies hold it. Linux only; needs no rights."""
+"""The machine a server runs on, as the capture format's `host` bodies hold it. Linux only, without rights."""
 
 from __future__ import annotations
 

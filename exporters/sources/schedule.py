@@ -1,7 +1,7 @@
-"""Rounds on a fixed schedule: round k of every server begins at start + k × interval, however long others took.
+"""Rounds on a fixed schedule: round k of each server begins at start + k × interval, whatever others take.
 
-Each server's round runs in a thread of its own, so a slow one delays no other. A server that is still busy when
-its next round is due sits that round out.
+Each server's round runs in a thread of its own, so a slow one delays no other. One still busy when its next
+round is due sits that round out.
 """
 
 from __future__ import annotations

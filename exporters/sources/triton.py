@@ -7,7 +7,8 @@ is believed only after it has answered as what it is taken for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -25,7 +26,7 @@ from exporters.sources.probe import first_found, probe_grpc, probe_http, probe_m
 from exporters.sources.triton_http import HttpApi
 from exporters.sources.triton_server import Api, Gap, Metrics, TritonServer
 
-__all__ = ["Gap", "TritonServer", "discover"]
+__all__ = ["Gap", "TritonServer", "discover", "discover_all"]
 
 HTTP, GRPC, METRICS = "http", "grpc", "metrics"
 _OFFSETS = {HTTP: 0, GRPC: 1, METRICS: 2}
@@ -50,6 +51,27 @@ def discover(url: str, options: SourceOptions | None = None) -> TritonServer:
     search.ask_given()
     search.ask_others()
     return search.server()
+
+
+def discover_all(
+    urls: Sequence[str], options: SourceOptions | None = None
+) -> tuple[list[TritonServer], list[CollectError]]:
+    """Return the servers that `urls` belong to, each once, and the failures of those that were not found.
+
+    Raises:
+        UsageError: a URL or an option cannot be used.
+    """
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        found = list(pool.map(lambda url: _discover_or_fail(url, options), dict.fromkeys(urls)))
+    servers = {one.name: one for one in found if isinstance(one, TritonServer)}
+    return list(servers.values()), [one for one in found if isinstance(one, CollectError)]
+
+
+def _discover_or_fail(url: str, options: SourceOptions | None) -> TritonServer | CollectError:
+    try:
+        return discover(url, options)
+    except CollectError as error:
+        return error
 
 
 class _Search:

@@ -1,0 +1,1 @@
+"""The command `diag`: arguments in, text and an exit code out."""

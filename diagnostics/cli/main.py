@@ -1,0 +1,134 @@
+"""The entry point: finds the verb, and turns every failure into one line and a documented exit code.
+
+Verbs are imported only when they are used, so that `diag --version` stays as quick as an interpreter's start.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+
+import click
+
+from diagnostics import __version__
+from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, DiagError
+
+# In the order of `diag --help`; each is a module of this package that holds a click command named `command`.
+VERBS = (
+    "explain",
+    "diff",
+    "record",
+    "watch",
+    "serve",
+    "whatif",
+    "tune",
+    "verify",
+    "lint",
+    "bench",
+    "slo",
+    "checks",
+    "gen",
+    "demo",
+)
+# What a shell shows for a program whose reader went away: 128 + SIGPIPE.
+EXIT_READER_GONE = 141
+_EPILOG = """\b
+Examples:
+  diag explain http://triton:8000         why is it slow, and what to change
+  diag record triton:8000 -o slow.tar.xz  keep the evidence for later
+  diag explain slow.tar.xz                the same answer, without the server
+
+\b
+Exit codes: 0 done, 1 findings at --fail-on, 2 usage, 3 could not collect, 130 interrupted.
+Completion: eval "$(_DIAG_COMPLETE=bash_source diag)"; zsh_source and fish_source likewise.
+Credentials: DIAG_BEARER_TOKEN, DIAG_BASIC_AUTH (user:password), or files; never arguments.
+NO_COLOR turns colour off; DIAG_DEBUG=1 shows the traceback of an internal error.
+"""
+
+
+class _ReaderGone(Exception):  # noqa: N818 - no error: `diag … | head` is used as meant
+    """The reader of standard output has closed it."""
+
+
+class _Verbs(click.Group):
+    """A group that knows its commands by name and imports them when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
+        return [verb for verb in VERBS if importlib.util.find_spec(_module(verb))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(_module(cmd_name)).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderGone from None
+
+
+def _module(verb: str) -> str:
+    return f"{__package__}.{verb}"
+
+
+@click.group(cls=_Verbs, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="diag", message="%(prog)s %(version)s")
+@click.pass_context
+def diag(ctx: click.Context) -> None:
+    """Find why an NVIDIA Triton endpoint is slow, and which line to change."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        ctx.color = False
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run `diag` and return its exit code; failures are told in one line on standard error.
+
+    Args:
+        arguments: the command line after `diag`; by default the process's own.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal without Unicode must not turn "µs" into a crash.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+    except (_ReaderGone, BrokenPipeError):
+        # The interpreter flushes once more when it ends, and would complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_READER_GONE
+    return code
+
+
+def _run(arguments: list[str] | None) -> int:
+    try:
+        code = diag.main(arguments, prog_name="diag", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except (_ReaderGone, BrokenPipeError):
+        raise
+    except DiagError as error:
+        return _fail(str(error), error.exit_code)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{(error.strerror or str(error)).lower()}", EXIT_COLLECT)
+    except Exception as error:  # noqa: BLE001 - a user gets one line, whatever broke
+        text = f"internal error: {type(error).__name__}: {error}".rstrip(": ")
+        return _fail(f"{text}; please report it, with what DIAG_DEBUG=1 shows", EXIT_COLLECT)
+    return code if isinstance(code, int) else EXIT_OK
+
+
+def _fail(text: str, code: int) -> int:
+    if os.environ.get("DIAG_DEBUG") == "1":
+        traceback.print_exc()
+    click.echo(f"diag: {' '.join(text.split())}", err=True)
+    return code

@@ -1,0 +1,134 @@
+"""Options that several verbs share, and the types of their values."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from diagnostics.errors import UsageError
+from exporters.sources.access import DEFAULT_TIMEOUT, SourceOptions, clean_secret, read_secret
+
+BEARER_VARIABLE = "DIAG_BEARER_TOKEN"
+BASIC_VARIABLE = "DIAG_BASIC_AUTH"
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_PLAIN = re.compile(r"\d+(?:\.\d+)?")
+_SECRET_HEADERS = {"authorization", "proxy-authorization", "cookie"}
+
+
+class Duration(click.ParamType[float]):
+    """A duration such as `500ms`, `60s`, `2m` or `1h30m`, as seconds; a bare number is seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        seconds = parse_duration(str(value))
+        if seconds is None or seconds <= 0:
+            self.fail(f"{value!r} is not a duration such as 500ms, 60s, 2m or 1h30m", param, ctx)
+        return seconds
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds that `text` names; None when it names none."""
+    if _PLAIN.fullmatch(text):
+        return float(text)
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+DURATION = Duration()
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_OPTIONS = (
+    click.option(
+        "--metrics-url", metavar="URL", help="The metrics page, where it is not two ports above HTTP."
+    ),
+    click.option("--grpc-url", metavar="URL", help="The gRPC endpoint, where it is not one port above HTTP."),
+    click.option(
+        "--timeout", type=DURATION, default=f"{DEFAULT_TIMEOUT:g}s", show_default=True, help="For one read."
+    ),
+    click.option(
+        "--bearer-token-file", type=_FILE, help=f"File with a bearer token (or ${BEARER_VARIABLE})."
+    ),
+    click.option("--basic-auth-file", type=_FILE, help=f"File with user:password (or ${BASIC_VARIABLE})."),
+    click.option(
+        "--header", "headers", multiple=True, metavar="NAME:VALUE", help="A further request header."
+    ),
+    click.option("--ca-file", type=_FILE, help="Authorities to trust instead of the system's, as PEM."),
+    click.option("--cert-file", type=_FILE, help="Client certificate, as PEM."),
+    click.option("--key-file", type=_FILE, help="Its key, where the certificate's file does not hold it."),
+    click.option("--insecure", is_flag=True, help="Do not verify the server's certificate."),
+)
+_NAMES = frozenset(
+    {
+        "metrics_url",
+        "grpc_url",
+        "timeout",
+        "bearer_token_file",
+        "basic_auth_file",
+        "headers",
+        "ca_file",
+        "cert_file",
+        "key_file",
+        "insecure",
+    }
+)
+
+
+def source_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Give `command` the options for reaching a server, as its one argument `options: SourceOptions`."""
+
+    @functools.wraps(command)
+    def with_options(*arguments: object, **values: object) -> object:
+        given = {name: values.pop(name) for name in _NAMES & values.keys()}
+        return command(*arguments, options=_gathered(given), **values)
+
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), with_options)
+
+
+def _gathered(given: dict[str, object]) -> SourceOptions:
+    headers = given.pop("headers")
+    assert isinstance(headers, tuple)
+    bearer, basic = _credentials(given.pop("bearer_token_file"), given.pop("basic_auth_file"))
+    return SourceOptions(
+        bearer_token=bearer,
+        basic=basic,
+        headers=dict(_header(text) for text in headers),
+        **given,  # type: ignore[arg-type]  # click has made each what its option's type says
+    )
+
+
+def _credentials(bearer_file: object, basic_file: object) -> tuple[str | None, str | None]:
+    """Return token and user with password; a file wins over the environment."""
+    files = bearer_file is not None or basic_file is not None
+    bearer = _secret(bearer_file, BEARER_VARIABLE, "bearer token", use_environment=not files)
+    basic = _secret(basic_file, BASIC_VARIABLE, "user and password", use_environment=not files)
+    if basic is not None and ":" not in basic:
+        where = str(basic_file) if basic_file else BASIC_VARIABLE
+        raise UsageError("is not of the form user:password", where=where)
+    return bearer, basic
+
+
+def _secret(file: object, variable: str, what: str, *, use_environment: bool) -> str | None:
+    if isinstance(file, Path):
+        return read_secret(file, what)
+    value = os.environ.get(variable) if use_environment else None
+    return clean_secret(value, what, variable) if value else None
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = (part.strip() for part in text.partition(":"))
+    if not (colon and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) and value.isprintable()):
+        raise UsageError("a header is given as NAME:VALUE", where="--header")
+    if name.lower() in _SECRET_HEADERS:
+        hint = f"use ${BEARER_VARIABLE}, ${BASIC_VARIABLE} or their files"
+        raise UsageError(f"{name} would show a secret in the list of processes", where="--header", hint=hint)
+    return name, value
