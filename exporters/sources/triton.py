@@ -21,6 +21,7 @@ from exporters.sources.address import Address, parse_address
 from exporters.sources.failure import Obstacle, ReadFailure
 from exporters.sources.gaps import gaps_of
 from exporters.sources.http import HttpReader
+from exporters.sources.local_server import find_server, listening_ports
 from exporters.sources.parallel import Lanes
 from exporters.sources.probe import first_found, probe_grpc, probe_http, probe_metrics
 from exporters.sources.triton_http import HttpApi
@@ -156,16 +157,27 @@ class _Search:
         explicit = self._explicit(role)
         if explicit:
             return [parse_address(explicit)]
-        given, path = self.given, self.given.path.removesuffix("/metrics")
-        http_port = (given.port or 0) - _OFFSETS[self.role]
-        if given.port in (80, 443):
-            http_port = _DEFAULT_HTTP_PORT
-        port = http_port + _OFFSETS[role]
-        places = [replace(given, scheme=scheme, port=port, path="") for scheme in self._schemes(role)]
+        given = self.given
+        ports = self._ports(role)
+        places = [replace(given, scheme=s, port=port, path="") for port in ports for s in self._schemes(role)]
         if role != GRPC and given.scheme in ("http", "https") and self.role != GRPC:
             # Behind a gateway, one port may lead to both.
-            places.append(replace(given, path=path))
-        return [place for place in places if 0 < (place.port or 0) < 65536 and self._untried(role, place)]
+            places.append(replace(given, path=given.path.removesuffix("/metrics")))
+        return [place for place in places if self._untried(role, place)]
+
+    def _ports(self, role: str) -> list[int]:
+        """Return the ports where `role` may be, likeliest first."""
+        assert self.given.port is not None
+        http_port = (
+            _DEFAULT_HTTP_PORT if self.given.port in (80, 443) else self.given.port - _OFFSETS[self.role]
+        )
+        usual = http_port + _OFFSETS[role]
+        pid = find_server(self.given.host, (self.given.port,))
+        if pid is None:
+            return [usual] if 0 < usual < 65536 else []
+        # The process is here: what it listens on is known, wherever its ports were moved to.
+        others = set(listening_ports(pid)) - {self.given.port}
+        return sorted(others, key=lambda port: abs(port - usual))
 
     def _untried(self, role: str, place: Address) -> bool:
         return place.netloc() not in self.failures[role]
