@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def erlang_c(servers: int, offered: float) -> float:
-    """Return the share of arrivals that find all servers busy in M/M/c; 1 when `offered` erlangs are too many.
+    """Return the share of arrivals that find all servers of M/M/c busy; 1 from full load (in erlangs) on.
 
     Source: Erlang 1917, by the stable recursion of the loss formula (Kleinrock, Queueing Systems I, 3.5).
     """

@@ -1,0 +1,116 @@
+"""A change as text to apply: a diff of the repository's file, or a fragment to paste."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from diagnostics.errors import UsageError
+from diagnostics.tuning.changes import ConfigChange, Setting, is_build_option
+from diagnostics.tuning.fragment import fragment, other_scheduler
+from diagnostics.tuning.pbtxt import parse
+from diagnostics.tuning.settings import Draft, apply
+from diagnostics.wire.model_config import ModelConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patch:
+    """What to apply.
+
+    Attributes:
+        text: a unified diff that `patch -p1` applies in the model repository (base `file`), or
+            `config.pbtxt` text
+            to paste (base `effective`); empty when the configuration already says so or no file can hold it.
+        base: what the text was made from: the file, or the configuration in effect.
+        notes: what the reader must know before applying it, one sentence each.
+    """
+
+    text: str
+    base: Literal["file", "effective"]
+    notes: tuple[str, ...]
+
+
+def patch(change: ConfigChange, *, file_text: str | None, path: str, effective: ModelConfig | None) -> Patch:
+    """Return the change as a patch of `file_text`, or of the effective configuration where there is no file.
+
+    `path` is the file's place below the repository, as in `safety/config.pbtxt`.
+
+    Raises:
+        MalformedBody: the file is not protobuf text format.
+        UsageError: the model's scheduler does not allow a setting, or `path` cannot stand in a diff.
+    """
+    if "\n" in path or "\r" in path:
+        raise UsageError(f"{path!r} cannot stand in a patch", hint="rename the file")
+    notes = [_build_note(setting) for setting in change.settings if is_build_option(setting.path)]
+    if file_text is not None:
+        draft = _applied(file_text, change, path)
+        return Patch(text=_diff(file_text, draft.text, path), base="file", notes=(*draft.notes, *notes))
+    draft = _from_effective(change, path, effective)
+    return Patch(text=draft.text, base="effective", notes=(*draft.notes, *notes))
+
+
+def edited(file_text: str, change: ConfigChange, path: str = "config.pbtxt") -> str:
+    """Return the text of the file after the change; the same text when it already says so.
+
+    Raises:
+        MalformedBody: the file is not protobuf text format.
+        UsageError: the model's scheduler does not allow a setting.
+    """
+    return _applied(file_text, change, path).text
+
+
+def _applied(text: str, change: ConfigChange, path: str) -> Draft:
+    draft = Draft(text=text, path=path)
+    _ = draft.root  # a file that cannot be read is refused even where nothing is to change
+    for setting in change.settings:
+        if not is_build_option(setting.path):
+            apply(draft, setting)
+    return draft
+
+
+def _build_note(setting: Setting) -> str:
+    option = setting.path.partition(".")[2]
+    return f"{option} is built into the engine: build it again with --{option} {setting.value}"
+
+
+def _from_effective(change: ConfigChange, path: str, effective: ModelConfig | None) -> Draft:
+    """Edit the text of the fields in effect; the result is a fragment, and says so."""
+    paths = [setting.path for setting in change.settings]
+    before = fragment(effective, paths) if effective else ""
+    scheduler = other_scheduler(effective) if effective else ""
+    draft = _applied(scheduler + before, change, path)
+    after = draft.text.removeprefix(scheduler)
+    held, kept = (_fields(text, path) for text in (before, after))
+    removals = "".join(f"# Remove the field {name}.\n" for name in sorted(held - kept))
+    draft.text = "" if after == before else _heading(path) + removals + after
+    return draft
+
+
+def _fields(text: str, path: str) -> set[str]:
+    return {field.name for field in parse(text, path).fields}
+
+
+def _heading(path: str) -> str:
+    return (
+        f"# A fragment for {path}, made from the configuration in effect: the file was not at hand.\n"
+        "# Put these fields in the place of those with the same name, or add them.\n"
+    )
+
+
+def _diff(before: str, after: str, path: str) -> str:
+    """Return a unified diff that `patch` and `git apply` take, empty for equal texts."""
+    # A name with a space ends at a tab; otherwise `patch` would take its first word.
+    end = "\t" if " " in path else ""
+    lines = difflib.unified_diff(
+        _lines(before), _lines(after), fromfile=f"a/{path}{end}", tofile=f"b/{path}{end}"
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def _lines(text: str) -> list[str]:
+    """Split at line feeds only: a carriage return belongs to its line, other separators are characters."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)

@@ -1,0 +1,291 @@
+"""One setting written into the text of a `config.pbtxt`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from diagnostics.errors import UsageError
+from diagnostics.tuning.changes import Setting, SettingValue, Warmup
+from diagnostics.tuning.editing import add_field, add_item, remove_field, remove_item, replace_value
+from diagnostics.tuning.pbtxt import Field, ListValue, Message, Scalar, Value, parse, quote
+from diagnostics.tuning.warmup import missing_warmups
+
+_GROUP = "instance_group"
+_BATCHING = "dynamic_batching"
+_OTHER_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """The text under change. `path` names it in messages; `notes` gather what the reader must know."""
+
+    text: str
+    path: str
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def root(self) -> Message:
+        return parse(self.text, self.path)
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def apply(draft: Draft, setting: Setting) -> None:
+    """Write one setting into the draft; nothing changes where the file already says so.
+
+    Raises:
+        UsageError: the model's scheduler does not allow the setting.
+        MalformedBody: the text is not text format.
+    """
+    head = setting.path.partition(".")[0]
+    if setting.path in _WHOLE:
+        _WHOLE[setting.path](draft, setting.value)
+    elif head == "parameters":
+        _parameter(draft, setting.path.partition(".")[2], setting.value)
+    else:
+        if head == _BATCHING and setting.value is not None:
+            _schedulable(draft, _BATCHING)
+        _scalar(draft, setting.path, setting.value)
+
+
+def literal(value: SettingValue) -> str:
+    """Return how text format writes a value of a scalar field or of a list of them."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return "[ " + ", ".join(map(str, value)) + " ]"
+    return str(value)
+
+
+def _schedulable(draft: Draft, what: str) -> None:
+    for scheduler in _OTHER_SCHEDULERS:
+        if draft.root.all(scheduler):
+            raise UsageError(
+                f"{what} is not allowed beside {scheduler}", where=draft.path, hint="change the member model"
+            )
+
+
+def _scalar(draft: Draft, path: str, value: SettingValue) -> None:
+    """Set a field below zero or more single blocks; blocks that are missing are added."""
+    *blocks, name = path.split(".")
+    parent = draft.root
+    for depth, block in enumerate(blocks):
+        inner = parent.messages(block)
+        if not inner:
+            if value is not None:
+                _set(draft, parent, block, _nested([*blocks[depth + 1 :], name], value), path)
+            return
+        parent = inner[-1]
+    if value is None:
+        _remove_all(draft, parent, name, path)
+    else:
+        _set(draft, parent, name, literal(value), path)
+
+
+def _nested(names: list[str], value: SettingValue) -> str:
+    name, *rest = names
+    return f"{{ {name}: {literal(value)} }}" if not rest else f"{{ {name} {_nested(rest, value)} }}"
+
+
+def _set(draft: Draft, parent: Message, name: str, written: str, path: str) -> None:
+    """Give a field one value: replace the first occurrence, remove the others, or add it."""
+    present = parent.all(name)
+    if not present:
+        separator = " " if written.startswith("{") else ": "
+        draft.text = add_field(draft.text, parent, f"{name}{separator}{written}")
+        return
+    if _same(present, written):
+        return
+    for other in reversed(present[1:]):
+        draft.text = remove_field(draft.text, other)
+    _note_templates(draft, present, path, written)
+    value = present[0].value
+    colon = (
+        ": " if ":" not in draft.text[present[0].start : value.start] and isinstance(value, Message) else ""
+    )
+    draft.text = replace_value(draft.text, value, colon + written)
+
+
+def _same(present: tuple[Field, ...], written: str) -> bool:
+    """Say whether fields already hold what would be written, however they are spelled."""
+    wanted = parse(f"x: {written}").fields
+    return [_meaning(v) for f in present for v in f.values()] == [
+        _meaning(v) for f in wanted for v in f.values()
+    ]
+
+
+_BOOLEANS = {"True": "true", "t": "true", "False": "false", "f": "false"}
+
+
+def _meaning(value: Value) -> object:
+    if isinstance(value, Scalar):
+        number = value.integer()
+        return _BOOLEANS.get(value.value, value.value) if number is None else number
+    if isinstance(value, ListValue):
+        return [_meaning(item) for item in value.items]
+    return [(f.name, [_meaning(v) for v in f.values()]) for f in value.fields]
+
+
+def _note_templates(draft: Draft, fields: tuple[Field, ...], path: str, written: str) -> None:
+    names = [name for f in fields for name in _templates(f.value)]
+    for name in dict.fromkeys(names):
+        draft.note(
+            f"{path} is filled from the template field ${{{name}}}: give {name} the value "
+            f"{written.strip('[] ')} there, or the next fill loses this change"
+        )
+
+
+def _templates(value: Value) -> tuple[str, ...]:
+    if isinstance(value, Scalar):
+        return value.templates
+    if isinstance(value, ListValue):
+        return tuple(name for item in value.items for name in _templates(item))
+    return tuple(name for f in value.fields for name in _templates(f.value))
+
+
+def _remove_all(draft: Draft, parent: Message, name: str, path: str) -> None:
+    present = parent.all(name)
+    _note_templates(draft, present, path, "none")
+    for old in reversed(present):
+        draft.text = remove_field(draft.text, old)
+
+
+def _max_batch_size(draft: Draft, value: SettingValue) -> None:
+    before = draft.text
+    _scalar(draft, "max_batch_size", value)
+    if draft.text == before:
+        return
+    sizes = [v.integer() for f in _preferred(draft.root) for v in f.values() if isinstance(v, Scalar)]
+    fitting = tuple(size for size in sizes if size is not None and isinstance(value, int) and size <= value)
+    if len(fitting) < len([size for size in sizes if size is not None]):
+        _scalar(draft, f"{_BATCHING}.preferred_batch_size", fitting or None)
+        draft.note(
+            "preferred batch sizes above max_batch_size are dropped: the model would not load with them"
+        )
+    draft.note("an ensemble's max_batch_size may not exceed the smallest of its members'")
+
+
+def _preferred(root: Message) -> tuple[Field, ...]:
+    return tuple(f for block in root.messages(_BATCHING) for f in block.all("preferred_batch_size"))
+
+
+def _dynamic_batching(draft: Draft, value: SettingValue) -> None:
+    root = draft.root
+    if value is None:
+        _remove_all(draft, root, _BATCHING, _BATCHING)
+    elif not root.all(_BATCHING):
+        _schedulable(draft, _BATCHING)
+        draft.text = add_field(draft.text, root, f"{_BATCHING} {{ }}")
+
+
+def _instances(draft: Draft, value: SettingValue) -> None:
+    """Set the count of every group that serves; passive groups only wait."""
+    _schedulable_instances(draft)
+    groups = draft.root.messages(_GROUP)
+    active = [index for index, group in enumerate(groups) if not _is_passive(group)]
+    if not active:
+        _add_group(draft, value)
+        return
+    if len(groups) > 1:
+        kept = "" if len(active) == len(groups) else "; passive groups are left as they are"
+        draft.note(f"the count applies to each of the {len(active)} active instance groups{kept}")
+    for index in active:
+        group = draft.root.messages(_GROUP)[index]
+        gpus = [v for f in group.all("gpus") for v in f.values()]
+        if len(gpus) > 1:
+            draft.note(f"the count is per GPU, and the group lists {len(gpus)} of them")
+        _set(draft, group, "count", literal(value), f"{_GROUP}.count")
+
+
+def _schedulable_instances(draft: Draft) -> None:
+    if draft.root.all("ensemble_scheduling"):
+        raise UsageError(
+            "an ensemble has no instances", where=draft.path, hint="change the count of the member that waits"
+        )
+
+
+def _is_passive(group: Message) -> bool:
+    flag = group.scalar("passive")
+    return flag is not None and flag.value in ("true", "True", "t", "1")
+
+
+def _add_group(draft: Draft, value: SettingValue) -> None:
+    written = f"{{ count: {literal(value)} }}"
+    lists = [f.value for f in draft.root.all(_GROUP) if isinstance(f.value, ListValue)]
+    held = [v for items in lists for v in items.items if isinstance(v, Scalar)]
+    if held:
+        _note_templates(draft, draft.root.all(_GROUP), f"{_GROUP}.count", literal(value))
+        draft.text = replace_value(draft.text, held[0], written)
+    elif lists:
+        draft.text = add_item(draft.text, lists[-1], written)
+    else:
+        draft.text = add_field(draft.text, draft.root, f"{_GROUP} [{written}]")
+
+
+def _version_policy(draft: Draft, value: SettingValue) -> None:
+    root = draft.root
+    if value is None:
+        _remove_all(draft, root, "version_policy", "version_policy")
+        return
+    kind, _, numbers = str(value).partition(":")
+    inner = {
+        "all": "all { }",
+        "latest": f"latest {{ num_versions: {numbers} }}",
+        "specific": f"specific {{ versions: [ {numbers.replace(',', ', ')} ] }}",
+    }[kind]
+    _set(draft, root, "version_policy", f"{{ {inner} }}", "version_policy")
+
+
+def _model_warmup(draft: Draft, value: SettingValue) -> None:
+    if not isinstance(value, Warmup):
+        _remove_all(draft, draft.root, "model_warmup", "model_warmup")
+        return
+    written, notes = missing_warmups(draft.root, value, draft.path)
+    for note in notes:
+        draft.note(note)
+    if written:
+        draft.text = add_field(draft.text, draft.root, f"model_warmup [{', '.join(written)}]")
+
+
+def _parameter(draft: Draft, key: str, value: SettingValue) -> None:
+    """Set one entry of the map `parameters`, written as repeated fields or as a list."""
+    for parent in draft.root.all("parameters"):
+        for index, entry in enumerate(parent.values()):
+            name = entry.scalar("key") if isinstance(entry, Message) else None
+            if name is not None and name.value == key and isinstance(entry, Message):
+                _set_parameter(draft, parent, index, entry, key, value)
+                return
+    if value is not None:
+        block = f"parameters {{ key: {quote(key)} value {{ string_value: {quote(str(value))} }} }}"
+        draft.text = add_field(draft.text, draft.root, block)
+
+
+def _set_parameter(
+    draft: Draft, parent: Field, index: int, entry: Message, key: str, value: SettingValue
+) -> None:
+    path = f"parameters.{key}"
+    if value is None:
+        _note_templates(draft, entry.all("value"), path, "none")
+        in_list = isinstance(parent.value, ListValue) and len(parent.value.items) > 1
+        if in_list and isinstance(parent.value, ListValue):
+            draft.text = remove_item(draft.text, parent.value, index)
+        else:
+            draft.text = remove_field(draft.text, parent)
+        return
+    holders = entry.messages("value")
+    if holders:
+        _set(draft, holders[-1], "string_value", quote(str(value)), path)
+    else:
+        draft.text = add_field(draft.text, entry, f"value {{ string_value: {quote(str(value))} }}")
+
+
+_WHOLE: Mapping[str, Callable[[Draft, SettingValue], None]] = {
+    "max_batch_size": _max_batch_size,
+    f"{_GROUP}.count": _instances,
+    _BATCHING: _dynamic_batching,
+    "version_policy": _version_policy,
+    "model_warmup": _model_warmup,
+}
