@@ -131,9 +131,7 @@ def _archive_files(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[
             raise Damage(str(error) or type(error).__name__) from error
 
 
-def _members(
-    archive: tarfile.TarFile, wanted: Callable[[str], bool], path: Path
-) -> Iterator[tuple[str, bytes]]:
+def _members(archive: tarfile.TarFile, wanted: Callable[[str], bool], path: Path) -> Iterator[tuple[str, bytes]]:
     members = 0
     while (member := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]  # else it remembers every member of a stream

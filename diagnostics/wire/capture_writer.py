@@ -155,9 +155,7 @@ class CaptureWriter:
         try:
             yield
         except OSError as error:
-            raise CaptureError(
-                f"cannot be written: {error.strerror or error}", where=str(self.path)
-            ) from error
+            raise CaptureError(f"cannot be written: {error.strerror or error}", where=str(self.path)) from error
 
 
 class _Sink(Protocol):
@@ -211,9 +209,7 @@ def _open_sink(path: Path, name: str, overwrite: bool) -> _Sink:
     lowered = path.name.lower()
     packing = next((kind for suffix, kind in _ARCHIVES.items() if lowered.endswith(suffix)), None)
     if packing is None and lowered.endswith(_OTHER_ARCHIVES):
-        raise UsageError(
-            "captures are folders, .tar, .tar.gz or .tar.xz", where=str(path), hint="choose another name"
-        )
+        raise UsageError("captures are folders, .tar, .tar.gz or .tar.xz", where=str(path), hint="choose another name")
     try:
         if packing is None:
             return _Folder(path)

@@ -17,12 +17,8 @@ SHOWN_CHARACTERS = 60
 
 def excerpt(seen: str | bytes) -> str:
     """Return what was seen in quotes, cut to 60 characters, control and undecodable characters escaped."""
-    text = (
-        seen[: 4 * SHOWN_CHARACTERS].decode("utf-8", "backslashreplace") if isinstance(seen, bytes) else seen
-    )
-    return ascii(text[:SHOWN_CHARACTERS] + ("…" if len(text) > SHOWN_CHARACTERS else "")).replace(
-        "\\u2026", "…"
-    )
+    text = seen[: 4 * SHOWN_CHARACTERS].decode("utf-8", "backslashreplace") if isinstance(seen, bytes) else seen
+    return ascii(text[:SHOWN_CHARACTERS] + ("…" if len(text) > SHOWN_CHARACTERS else "")).replace("\\u2026", "…")
 
 
 def decode(body: bytes, what: str) -> object:

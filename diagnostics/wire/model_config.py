@@ -119,9 +119,7 @@ def parse_model_config(body: bytes) -> ModelConfig:
         backend=fields.text("backend"),
         max_batch_size=fields.integer("max_batch_size"),
         instance_groups=tuple(_group(group) for group in fields.children("instance_group")),
-        dynamic_batching=_batching(fields.child("dynamic_batching"))
-        if fields.has("dynamic_batching")
-        else None,
+        dynamic_batching=_batching(fields.child("dynamic_batching")) if fields.has("dynamic_batching") else None,
         sequence_batching=fields.has("sequence_batching"),
         ensemble_steps=tuple(_step(step) for step in fields.child("ensemble_scheduling").children("step")),
         warmups=tuple(_warmup(warmup) for warmup in fields.children("model_warmup")),

@@ -1,0 +1,94 @@
+"""No credential gets into a recording: each body is cleaned before it is written.
+
+`Anonymizer`, for those who share a recording with strangers, goes further and keeps only what it knows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from diagnostics.wire.anonymize import Anonymizer
+from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.secret_shapes import REDACTED, names_a_secret, scrub
+
+__all__ = ["REDACTED", "Anonymizer", "redact"]
+
+_TEXT = frozenset({Kind.METRICS, Kind.LOG, Kind.REPOSITORY, Kind.CLIENT})
+_TENSOR_MAPS = frozenset({"input_map", "output_map", "inputMap", "outputMap"})
+"""Their keys are names of tensors: `TOKEN` is text there."""
+_NAME_KEYS, _VALUE_KEYS = ("key", "name"), ("value", "string_value", "stringValue")
+
+
+def redact(scrape: Scrape) -> Scrape:
+    """Return `scrape` without the values of secrets, or `scrape` itself when it holds none.
+
+    Secrets are known by the name of their key, label, parameter, flag or header, and by their shape: bearer
+    and basic credentials, user info in URLs, keys of the large clouds and forges, private key blocks.
+    A body that is binary (a protobuf trace) cannot be cleaned and is left out, with the reason.
+    """
+    server, name = scrub(scrape.server), scrub(scrape.name)
+    error = None if scrape.error is None else scrub(scrape.error)
+    body = scrape.body
+    if body is not None:
+        try:
+            body = _clean(body, scrape.kind)
+        except UnicodeDecodeError:
+            body, error = None, "left out: a binary body cannot be searched for secrets"
+    if (server, name, error, body) == (scrape.server, scrape.name, scrape.error, scrape.body):
+        return scrape
+    return replace(scrape, server=server, name=name, error=error, body=body)
+
+
+def _clean(body: bytes, kind: Kind) -> bytes:
+    text = body.decode()
+    if kind in _TEXT:
+        return scrub(text).encode()
+    try:
+        value = json.loads(text)
+        cleaned = _clean_value(value)
+    except (ValueError, RecursionError):
+        return scrub(text).encode()
+    return body if cleaned == value else json.dumps(cleaned).encode()
+
+
+def _clean_value(value: object) -> object:
+    if isinstance(value, str):
+        return scrub(value)
+    if isinstance(value, list):
+        return _clean_list(value)
+    if isinstance(value, dict):
+        return _clean_named({scrub(key): _clean_item(key, item) for key, item in value.items()})
+    return value
+
+
+def _clean_item(key: str, item: object) -> object:
+    if key in _TENSOR_MAPS:
+        return item
+    return _blank(item) if names_a_secret(key) else _clean_value(item)
+
+
+def _clean_list(values: list[object]) -> list[object]:
+    """Clean each item; the one after a flag such as `--api-key` is its value."""
+    cleaned: list[object] = []
+    for before, value in zip([None, *values], values, strict=False):
+        is_value = isinstance(before, str) and before.startswith("-") and names_a_secret(before)
+        cleaned.append(_blank(value) if is_value else _clean_value(value))
+    return cleaned
+
+
+def _clean_named(fields: dict[str, object]) -> dict[str, object]:
+    """Clean `{"key": "api_key", "value": …}`, the shape of OTLP attributes and environment variables."""
+    named = any(isinstance(name := fields.get(key), str) and names_a_secret(name) for key in _NAME_KEYS)
+    if not named:
+        return fields
+    return {key: _blank(item) if key in _VALUE_KEYS else item for key, item in fields.items()}
+
+
+def _blank(value: object) -> object:
+    """Return `value` with its shape kept, so that the body still parses, and every string and number gone."""
+    if isinstance(value, dict):
+        return {key: _blank(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_blank(item) for item in value]
+    return value if value is None or isinstance(value, bool) or value == "" else REDACTED

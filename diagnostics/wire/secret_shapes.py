@@ -1,0 +1,103 @@
+"""What a secret looks like: by the name it goes under, and by its own shape.
+
+The field is full of harmless tokens and keys (`eos_token`, `tokens_per`), so a name is judged by its words.
+When in doubt a value is taken for a secret: a lost word in a log costs less than a leaked credential.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+
+REDACTED = "[REDACTED]"
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_SECRET_WORDS = re.compile(
+    r"secrets?|passwords?|passwd|passphrase|passcode|pwd|credentials?|creds|authorization|auth|cookie"
+    r"|apikey|secretkey|accesskey|privatekey|authtoken|accesstoken|jwt|dsn|sig"
+)
+_SECRET_PAIRS = re.compile(
+    r"(?:api|access|private|secret|account|signing|encryption|auth|ssh|master|license|storage|client|service"
+    r"|shared) keys?|(?:api|access|auth|refresh) tokens?|connection string|(?:amz|goog) signature"
+)
+_TEXT_TOKENS = re.compile(
+    r"(?:eos|bos|pad|end|start|stop|unk|mask|sep|cls|per|first|last|next|max|min|num|image|draft|sink|special"
+    r"|decoder|prompt|input|output|sampled|forced|new|context|generated|inter|total|bad) token"
+)
+"""Where `token` is a piece of text and not a credential."""
+
+_ASSIGNED = re.compile(r"""(?P<name>[A-Za-z][A-Za-z0-9_.-]*+)\\?["']?\s*+[=:]\s*+""")
+_VALUE = re.compile(
+    r"""\\"(?:\\\\\\"|[^"\\]|\\(?!"))*+(?:\\")?|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|[^\s"',;&(){}\[\]]++"""
+)
+_HEADER = re.compile(r"(?i)\b((?:proxy-)?authorization|(?:set-)?cookie)(\s*:\s*)(?=[^\s\"'{[])[^\"'\n]+")
+_FLAG = re.compile(r"(?<!\S)--?(?P<name>[A-Za-z][A-Za-z0-9_-]*+)[ \t]+(?P<value>[^\s-]\S*)")
+_PARAMETER = re.compile(
+    r'(?P<tensors>(?:in|out)put_map\s*+:?\s*+[\[{\s]*+)?(?P<start>key\s*+:?\s*+"(?P<name>[^"\\]*+)"\s*+,?\s*+'
+    r'value\s*+:?\s*+(?:\{\s*+)?(?:string_value\s*+:?\s*+)?)"(?:[^"\\]|\\.)*+"'
+)
+_SCHEME = re.compile(r"\b((?i:bearer)\s+|(?i:basic|digest|token)\s+(?=[a-z._~+/-]*[0-9A-Z=]))[A-Za-z0-9._~+/=-]{8,}")
+_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*+://)[^/\s\"'<>]+@")
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*-----|\Z)", re.S)
+_KNOWN_KEYS = re.compile(
+    r"\b(?:(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{16}"  # AWS
+    r"|AIza[0-9A-Za-z_-]{35}|ya29\.[0-9A-Za-z_-]{10,}|GOCSPX-[0-9A-Za-z_-]{20,}"  # Google
+    r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{20,}"  # forges
+    r"|hf_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{20,}|sk-[A-Za-z0-9_-]{20,}|xox[abeprs]-[A-Za-z0-9-]{10,}"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"  # a signed JSON token
+)
+
+
+@lru_cache(maxsize=4096)
+def names_a_secret(name: str) -> bool:
+    """Return whether a key, label, parameter or variable of this name holds a credential."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    if any(map(_SECRET_WORDS.fullmatch, words)):
+        return True
+    pairs = [f"{first} {second}" for first, second in pairwise(words)]
+    if any(map(_SECRET_PAIRS.fullmatch, pairs)):
+        return True
+    return words[-1:] == ["token"] and not (pairs and _TEXT_TOKENS.fullmatch(pairs[-1]))
+
+
+def scrub(text: str) -> str:
+    """Return `text` with every value that is named as a secret, or looks like one, replaced."""
+    text = _PRIVATE_KEY.sub(REDACTED, text)
+    text = _USER_INFO.sub(rf"\1{REDACTED}@", text)
+    text = _HEADER.sub(rf"\1\2{REDACTED}", text)
+    text = _SCHEME.sub(rf"\1{REDACTED}", text)
+    text = _KNOWN_KEYS.sub(REDACTED, text)
+    text = _PARAMETER.sub(_scrub_parameter, text)
+    text = _FLAG.sub(_scrub_flag, text)
+    return _scrub_assignments(text)
+
+
+def _scrub_parameter(found: re.Match[str]) -> str:
+    """Clean a text-format map entry; the keys of an ensemble's maps are tensors."""
+    if found["tensors"] or not names_a_secret(found["name"]):
+        return found[0]
+    return f'{found["start"]}"{REDACTED}"'
+
+
+def _scrub_flag(found: re.Match[str]) -> str:
+    if not names_a_secret(found["name"]):
+        return found[0]
+    return found[0].removesuffix(found["value"]) + _blank(found["value"])
+
+
+def _scrub_assignments(text: str) -> str:
+    """Clean `name=value` and `name: value`. A harmless name's value is looked into, too: `env: TOKEN=…`."""
+    parts, position = [], 0
+    for found in _ASSIGNED.finditer(text):
+        if found.start() < position or not names_a_secret(found["name"]):
+            continue
+        if value := _VALUE.match(text, found.end()):
+            parts += [text[position : found.end()], _blank(value[0])]
+            position = value.end()
+    return "".join([*parts, text[position:]])
+
+
+def _blank(value: str) -> str:
+    """Return what stands for `value`, in its quotes; a number in a log is a value as any other."""
+    mark = '\\"' if value.startswith('\\"') else value[:1] if value[:1] in ("'", '"') else ""
+    return f"{mark}{REDACTED}{mark}"
