@@ -25,6 +25,7 @@ class DiagError(Exception):
         what: what went wrong, in plain words.
         where: the URL, file or line it happened at, if there is one.
         hint: what to do about it, if anything is known to help.
+
     """
 
     exit_code = EXIT_COLLECT

@@ -20,7 +20,7 @@ class Unit(Enum):
     HERTZ = "hertz"
     CELSIUS = "celsius"
 
-    def format(self, value: float | None) -> str:
+    def show(self, value: float | None) -> str:
         """Return `value` for a person, three significant digits: `169 ms`, `97 %`, `1.5 GiB`; `unknown` for None."""
         if value is None:
             return "unknown"

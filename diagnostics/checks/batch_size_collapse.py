@@ -1,0 +1,157 @@
+"""Requests that could run together run one at a time, while others wait.
+
+## Looks for
+A model that may batch (`max_batch_size` above 1), busy instances, requests waiting, and executions that take far fewer
+of them than wait or fit.
+
+## Means
+Each execution pays its fixed cost for one request. Batching is off, or the batcher cannot join requests: unequal
+shapes, different sets of optional inputs, or so many instances that each finds one request at a time.
+
+## Rules out
+- Batch 1 at low concurrency: nothing waits, so nothing could have been joined.
+- Batches whose cost grows with every item: they would not help (`batching-without-gain`).
+- An LLM engine's row: batch 1 is normal there, it batches inside.
+
+## Do
+1. With no `dynamic_batching` block: add it as the patch says. It reloads the model, with both copies in memory.
+2. With the block: compare the shapes of requests; pad them, or set `allow_ragged_batch`; make optional inputs uniform.
+3. Measure again: mean batch size up, queue down.
+
+## Sources
+Triton user guide, "Batchers". server#7205, server#5721, server#2399 (instances suppress batching). Little's law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.gates import BATCH_FILLED, BUSY, COST_PAYS, QUEUE, batching_is_left_unused
+from diagnostics.checks.predictions import prediction, queue_of
+from diagnostics.evidence.ledger import Ledger
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import (
+    ARRIVAL_RATE,
+    BATCH_DELAY,
+    BATCH_MARGINAL_COST,
+    BATCH_SIZE,
+    CLIENT_BATCH_SIZE,
+    DYNAMIC_BATCHING,
+    EXECUTION_SECONDS,
+    INSTANCE_BUSY_SHARE,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+    QUEUE_SECONDS,
+    REQUEST_SECONDS,
+)
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.tuning.queueing import StageForecast, predict
+from diagnostics.units import Unit
+
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={"queue": QUEUE, "busy": BUSY, "batch_fill": BATCH_FILLED, "batch_marginal_cost": COST_PAYS},
+    symptom="rate(nv_inference_count[5m]) / rate(nv_inference_exec_count[5m]) < 1.5 "
+    "and rate(nv_inference_queue_duration_us[5m]) > rate(nv_inference_compute_infer_duration_us[5m])",
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if see.evidence.is_engine(on):
+        return Quiet(because="an engine batches inside; batch size 1 is normal")
+    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+        return Quiet(because="requests hardly wait, so none could have been joined")
+    if see.need(MAX_BATCH_SIZE, on) <= 1:
+        return Quiet(because="the model takes one request per execution by configuration")
+    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+        return Quiet(because="instances are idle while requests wait")
+    if not batching_is_left_unused(see, on):
+        return Quiet(because="batches are as large as the queue allows, or larger ones would not pay")
+    return _with_batching(see, on)
+
+
+def _with_batching(see: Ledger, on: Subject) -> Fires | Quiet:
+    load = stage_load(see, on)
+    forecast = predict(replace(load, batching=True))
+    if forecast.queue_seconds is None:
+        return Quiet(because="batches would not let the stage keep up either")
+    saved = see.evidence.read(QUEUE_SECONDS, on) - queue_of(forecast)
+    if not see.worthwhile("predicted_saving", on, saved):
+        return Quiet(because="batches would not shorten requests enough to be worth it")
+    return Fires(
+        summary=_summary(see, on),
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved.value or 0.0),),
+        saved_seconds=saved.value or 0.0,
+        suggestion=_suggestion(see, on, load.batching, forecast),
+    )
+
+
+def _summary(see: Ledger, on: Subject) -> str:
+    batch = see.evidence.read(BATCH_SIZE, on).value
+    waiting: Reading = see.evidence.read(ARRIVAL_RATE, on) * see.evidence.read(QUEUE_SECONDS, on)
+    return (
+        f"{on.model} executes {Unit.COUNT.show(batch)} request at a time while {Unit.COUNT.show(waiting.value)} "
+        f"wait and up to {see.need(MAX_BATCH_SIZE, on):.0f} fit: requests wait "
+        f"{Unit.SECONDS.show(see.need(QUEUE_SECONDS, on))}"
+    )
+
+
+def _suggestion(see: Ledger, on: Subject, batching: bool, forecast: StageForecast) -> Suggestion:
+    now = see.need(QUEUE_SECONDS, on)
+    expected = prediction(Phase.QUEUE, now, queue_of(forecast), forecast.assumptions)
+    if batching:
+        return Suggestion(
+            text="dynamic batching is on and joins nothing: make requests equal in shape and in optional inputs, or "
+            "allow ragged batches",
+            prediction=expected,
+        )
+    return Suggestion(
+        text=f"turn on dynamic batching for {on.model}",
+        change=ConfigChange(model=on.model or "", settings=(Setting(path="dynamic_batching", value=True),)),
+        prediction=expected,
+    )
+
+
+_LONE = {
+    QUEUE_SECONDS: 0.025,
+    INSTANCE_BUSY_SHARE: 0.91,
+    INSTANCES: 1,
+    MAX_BATCH_SIZE: 32,
+    DYNAMIC_BATCHING: 0,
+    BATCH_DELAY: 0,
+    BATCH_SIZE: 1,
+    CLIENT_BATCH_SIZE: 1,
+    ARRIVAL_RATE: 205,
+    EXECUTION_SECONDS: 0.0044,
+    REQUEST_SECONDS: 0.029,
+}
+CASES = (
+    Case(title="fires when five wait and each execution takes one", expect=Expected.FIRES, readings=_LONE),
+    Case(
+        title="is quiet when the model cannot batch",
+        expect=Expected.QUIET,
+        readings={**_LONE, MAX_BATCH_SIZE: 1},
+    ),
+    Case(
+        title="is quiet when an item in a batch costs as much as alone",
+        expect=Expected.QUIET,
+        readings={**_LONE, BATCH_MARGINAL_COST: 0.98},
+    ),
+    Case(
+        title="is quiet when batches are as large as what waits",
+        expect=Expected.QUIET,
+        readings={**_LONE, BATCH_SIZE: 5, DYNAMIC_BATCHING: 1},
+    ),
+    Case(title="is quiet at low concurrency", expect=Expected.QUIET, readings={**_LONE, QUEUE_SECONDS: 0.0001}),
+    Case(
+        title="is unknown without the configuration",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _LONE.items() if k is not MAX_BATCH_SIZE},
+    ),
+)

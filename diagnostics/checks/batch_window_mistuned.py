@@ -1,0 +1,158 @@
+"""Requests wait for a batching window to end while the instances idle.
+
+## Looks for
+Dynamic batching with `max_queue_delay_microseconds`, a mean queue of about that window, instances that are mostly idle,
+and batches that do not fill.
+
+## Means
+The window adds its length to nearly every request and gathers few others in it. With free instances that is pure
+added latency.
+
+## Rules out
+- Busy instances: the queue is then a line, not a window (`single-instance-serialization`, `batch-size-collapse`).
+- A queue much longer or shorter than the window: something else makes it.
+- An LLM engine's row: its window only delays admission, and its queue is inside.
+
+## Do
+1. Set `max_queue_delay_microseconds` as the patch says; it reloads the model, with both copies in memory.
+2. Measure again. If throughput matters more than latency here, keep a window of a fraction of the execution time.
+
+## Sources
+Triton user guide, "Batchers", delayed batching. server#3321 (queue 200 ms at every load: the window). Delay 0 takes
+what waits whenever an instance is free, so batches still form under load (core, dynamic batch scheduler).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.gates import BUSY, QUEUE
+from diagnostics.checks.predictions import prediction, queue_of
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import (
+    ARRIVAL_RATE,
+    BATCH_DELAY,
+    CLIENT_BATCH_SIZE,
+    DYNAMIC_BATCHING,
+    EXECUTION_SECONDS,
+    INSTANCE_BUSY_SHARE,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+    QUEUE_SECONDS,
+    REQUEST_SECONDS,
+)
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.tuning.queueing import StageForecast, predict
+from diagnostics.units import Unit
+
+LEAST_OF_WINDOW = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="the first request of a batch waits the whole window and those that join it half of it on average",
+)
+MOST_OF_WINDOW = Limit(
+    value=1.5,
+    unit=Unit.RATIO,
+    because="a request can wait one window and the end of a running execution, not much more with idle instances",
+)
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={
+        "queue": QUEUE,
+        "busy": BUSY,
+        "queue_in_windows_low": LEAST_OF_WINDOW,
+        "queue_in_windows_high": MOST_OF_WINDOW,
+    },
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if see.evidence.is_engine(on):
+        return Quiet(because="an engine batches inside")
+    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+        return Quiet(because="requests hardly wait")
+    if see.need(DYNAMIC_BATCHING, on) == 0 or see.need(BATCH_DELAY, on) == 0:
+        return Quiet(because="there is no batching window")
+    windows = see.read(QUEUE_SECONDS, on) / see.read(BATCH_DELAY, on)
+    if not see.compare("queue_in_windows", windows, LEAST_OF_WINDOW):
+        return Quiet(because="the queue is far shorter than the window")
+    if not see.compare("queue_in_windows", windows, MOST_OF_WINDOW, at_least=False):
+        return Quiet(because="the queue is longer than the window can make it")
+    if not see.at_most(INSTANCE_BUSY_SHARE, on, BUSY):
+        return Quiet(because="instances are busy: the queue is a line, not a window")
+    return _without_window(see, on)
+
+
+def _without_window(see: Ledger, on: Subject) -> Fires | Quiet:
+    load = stage_load(see, on)
+    forecast = predict(replace(load, delay_seconds=0.0))
+    if forecast.queue_seconds is None:
+        return Quiet(because="without the window the stage could not keep up")
+    saved = see.evidence.read(QUEUE_SECONDS, on) - queue_of(forecast)
+    if not see.worthwhile("predicted_saving", on, saved):
+        return Quiet(because="a shorter window would not shorten requests enough to be worth it")
+    window, queue = see.need(BATCH_DELAY, on), see.need(QUEUE_SECONDS, on)
+    return Fires(
+        summary=f"{on.model} holds requests {Unit.SECONDS.show(queue)} for a batching window of "
+        f"{Unit.SECONDS.show(window)} while its instances are busy "
+        f"{Unit.RATIO.show(see.need(INSTANCE_BUSY_SHARE, on))} of the time",
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved.value or 0.0),),
+        saved_seconds=saved.value or 0.0,
+        suggestion=_suggestion(on, queue, forecast),
+    )
+
+
+def _suggestion(on: Subject, queue: float, forecast: StageForecast) -> Suggestion:
+    path = "dynamic_batching.max_queue_delay_microseconds"
+    return Suggestion(
+        text=f"set the batching window of {on.model} to 0: requests that wait for a free instance still share a batch",
+        change=ConfigChange(model=on.model or "", settings=(Setting(path=path, value=0),)),
+        prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions),
+    )
+
+
+_HELD = {
+    QUEUE_SECONDS: 0.048,
+    INSTANCE_BUSY_SHARE: 0.013,
+    INSTANCES: 2,
+    MAX_BATCH_SIZE: 64,
+    DYNAMIC_BATCHING: 1,
+    BATCH_DELAY: 0.06,
+    CLIENT_BATCH_SIZE: 1,
+    ARRIVAL_RATE: 12,
+    EXECUTION_SECONDS: 0.004,
+    REQUEST_SECONDS: 0.166,
+}
+CASES = (
+    Case(
+        title="fires when idle instances let requests wait for the window",
+        expect=Expected.FIRES,
+        readings=_HELD,
+    ),
+    Case(
+        title="is quiet when instances are busy",
+        expect=Expected.QUIET,
+        readings={**_HELD, INSTANCE_BUSY_SHARE: 0.95},
+    ),
+    Case(
+        title="is quiet when the queue is far longer than the window",
+        expect=Expected.QUIET,
+        readings={**_HELD, BATCH_DELAY: 0.002},
+    ),
+    Case(
+        title="is quiet when the window is a small part of the request",
+        expect=Expected.QUIET,
+        readings={**_HELD, REQUEST_SECONDS: 2.0},
+    ),
+    Case(
+        title="is unknown without the configuration",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _HELD.items() if k not in (DYNAMIC_BATCHING, BATCH_DELAY)},
+    ),
+)

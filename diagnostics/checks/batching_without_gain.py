@@ -1,0 +1,150 @@
+"""Batches form, and cost as much as their requests one by one.
+
+## Looks for
+Dynamic batching that forms batches, an execution time that grows with every item nearly as much as a batch of one
+takes, and requests that spend long in executions they share.
+
+## Means
+The device is already full at one item, or the model loops over its batch. Batching then only makes every request wait
+for its neighbours' work; a longer window or a larger batch makes it worse.
+
+## Rules out
+- A flat or falling cost per item: batching pays there.
+- Batches the clients send: they are not the server's to split.
+- Requests that would wait as long for an instance as they now wait inside a batch: the missing instances are the cause
+  (`single-instance-serialization`).
+
+## Do
+1. Turn batching off for this model, or lower `max_batch_size`, as the patch says.
+2. If the model loops over its batch, vectorise it; then turn batching on again.
+
+## Sources
+server#4483, server#6894 (latency linear in batch). A public course lab: a batch of 7 took 79 ms, one 29 ms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.predictions import MODEL, prediction, queue_of
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import (
+    ARRIVAL_RATE,
+    BATCH_DELAY,
+    BATCH_MARGINAL_COST,
+    BATCH_SIZE,
+    CLIENT_BATCH_SIZE,
+    COMPUTE_SECONDS,
+    DYNAMIC_BATCHING,
+    EXECUTION_SECONDS,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+    QUEUE_SECONDS,
+    REQUEST_SECONDS,
+)
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.tuning.queueing import predict
+from diagnostics.units import Unit
+
+LINEAR_COST = Limit(
+    value=0.8,
+    unit=Unit.RATIO,
+    because="an item that costs 80 % of a batch of one leaves at most 20 % more throughput at any batch size",
+)
+BATCHES_FORM = Limit(
+    value=1.5,
+    unit=Unit.COUNT,
+    because="below 1.5 items per execution most requests run alone and wait for nobody",
+)
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={"batch_marginal_cost": LINEAR_COST, "batch_size": BATCHES_FORM},
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if see.evidence.is_engine(on):
+        return Quiet(because="an engine batches inside")
+    if not see.at_least(BATCH_SIZE, on, BATCHES_FORM):
+        return Quiet(because="batches hardly form")
+    if see.need(DYNAMIC_BATCHING, on) == 0:
+        return Quiet(because="batches are the clients' own")
+    if not see.at_least(BATCH_MARGINAL_COST, on, LINEAR_COST):
+        return Quiet(because="a larger batch is cheaper per item")
+    return _without_batching(see, on)
+
+
+def _without_batching(see: Ledger, on: Subject) -> Fires | Quiet:
+    load = stage_load(see, on)
+    forecast = predict(replace(load, batching=False))
+    if forecast.queue_seconds is None:
+        return Quiet(because="one at a time the stage could not keep up: it needs instances first")
+    alone = Reading.of(load.service.time(1), Unit.SECONDS, MODEL)
+    now = see.evidence.read(QUEUE_SECONDS, on) + see.read(COMPUTE_SECONDS, on)
+    saved = now - (queue_of(forecast) + alone)
+    if not see.worthwhile("predicted_saving", on, saved):
+        return Quiet(because="one at a time requests would wait about as long for an instance")
+    compute = see.need(COMPUTE_SECONDS, on)
+    excess = min(max(compute - load.service.time(1), 0.0), saved.value or 0.0)
+    return Fires(
+        summary=f"{on.model} batches {Unit.COUNT.show(see.need(BATCH_SIZE, on))} requests at a time, and each costs "
+        f"{Unit.RATIO.show(see.need(BATCH_MARGINAL_COST, on))} of a request alone: requests execute "
+        f"{Unit.SECONDS.show(compute)} for {Unit.SECONDS.show(load.service.time(1))} of own work",
+        claims=(Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=excess),),
+        saved_seconds=saved.value or 0.0,
+        suggestion=Suggestion(
+            text=f"turn dynamic batching off for {on.model}",
+            change=ConfigChange(model=on.model or "", settings=(Setting(path="dynamic_batching", value=None),)),
+            prediction=prediction(Phase.COMPUTE, now.value or 0.0, queue_of(forecast) + alone, forecast.assumptions),
+        ),
+    )
+
+
+_LINEAR = {
+    BATCH_SIZE: 4,
+    DYNAMIC_BATCHING: 1,
+    BATCH_MARGINAL_COST: 0.97,
+    EXECUTION_SECONDS: 0.0098,
+    COMPUTE_SECONDS: 0.06,
+    QUEUE_SECONDS: 0.03,
+    ARRIVAL_RATE: 60,
+    CLIENT_BATCH_SIZE: 1,
+    INSTANCES: 1,
+    MAX_BATCH_SIZE: 16,
+    BATCH_DELAY: 0.05,
+    REQUEST_SECONDS: 0.1,
+}
+CASES = (
+    Case(
+        title="fires when a window gathers batches that cost their sum",
+        expect=Expected.FIRES,
+        readings=_LINEAR,
+    ),
+    Case(
+        title="is quiet when a larger batch is cheaper per item",
+        expect=Expected.QUIET,
+        readings={**_LINEAR, BATCH_MARGINAL_COST: 0.1},
+    ),
+    Case(
+        title="is quiet when one at a time would wait as long for the instance",
+        expect=Expected.QUIET,
+        readings={**_LINEAR, ARRIVAL_RATE: 98},
+    ),
+    Case(
+        title="is quiet when batches do not form",
+        expect=Expected.QUIET,
+        readings={**_LINEAR, BATCH_SIZE: 1.05},
+    ),
+    Case(
+        title="is unknown without the time per batch size",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _LINEAR.items() if k is not BATCH_MARGINAL_COST},
+    ),
+)

@@ -1,0 +1,152 @@
+"""More arrives than this deployment can serve at any setting.
+
+## Looks for
+Busy instances with batches as large as they get, requests that wait, and a device whose headroom is known but too
+small: no number of instances on it would keep up with what arrives.
+
+## Means
+Work arrives faster than it can be done. The queue grows for as long as that lasts, and its length says how long it has
+lasted, not how slow the model is.
+
+## Rules out
+- Too few instances where the device has room for enough of them (`single-instance-serialization`).
+- A GPU that is full already (`gpu-saturated`), processors that are full (`host-cpu-starved`).
+- Batches that could be larger (`batch-size-collapse`).
+
+## Do
+1. Add replicas, or shed load in front of Triton before the queue does it with latency.
+2. In a load test: this is the saturation point; lower the rate.
+
+## Sources
+server#3416, server#7986 (latency = outstanding requests ÷ throughput at saturation). Little's law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.gates import (
+    BATCH_FILLED,
+    BUSY,
+    DEVICE_FULL,
+    HOST_FULL,
+    QUEUE,
+    batching_is_left_unused,
+    device_is_full,
+    host_is_full,
+)
+from diagnostics.evidence.ledger import Ledger
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import (
+    ARRIVAL_RATE,
+    BATCH_DELAY,
+    BATCH_SIZE,
+    CLIENT_BATCH_SIZE,
+    DYNAMIC_BATCHING,
+    EXECUTION_SECONDS,
+    INSTANCE_BUSY_SHARE,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+    QUEUE_SECONDS,
+    REQUEST_SECONDS,
+)
+from diagnostics.tuning.queueing import best_instances, headroom_limited, predict
+from diagnostics.units import Unit
+
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={
+        "queue": QUEUE,
+        "busy": BUSY,
+        "batch_fill": BATCH_FILLED,
+        "device_headroom": DEVICE_FULL,
+        "host_cpu_busy": HOST_FULL,
+    },
+    symptom="deriv(nv_inference_pending_request_count[5m]) > 0",
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if see.evidence.is_engine(on):
+        return Quiet(because="an engine's capacity is judged by its own gauges")
+    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+        return Quiet(because="requests hardly wait for an instance")
+    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+        return Quiet(because="instances are idle while requests wait")
+    if batching_is_left_unused(see, on):
+        return Quiet(because="larger batches are possible")
+    if host_is_full(see, on):
+        return Quiet(because="the host's processors are full")
+    if device_is_full(see, on):
+        return Quiet(because="the device itself is full")
+    return _at_any_count(see, on)
+
+
+def _at_any_count(see: Ledger, on: Subject) -> Fires | Quiet:
+    load, headroom = stage_load(see, on), see.evidence.read(DEVICE_HEADROOM, on)
+    room = None if headroom.low is None or headroom.high is None else (headroom.low, headroom.high)
+    limited = headroom_limited(load, room)
+    most = predict(replace(limited, instances=max(best_instances(limited, QUEUE.value), load.instances + 1)))
+    if most.stable:
+        return Quiet(because="more instances on this device would keep up")
+    queue = see.evidence.read(QUEUE_SECONDS, on)
+    if not see.worthwhile("queue_seconds", on, queue):
+        return Quiet(because="the queue is a small part of the request")
+    replicas = ceil(load.arrival_rate / most.capacity_per_second) + 1
+    return Fires(
+        summary=f"{on.model} is offered {Unit.PER_SECOND.show(load.arrival_rate)} and can serve at most "
+        f"{Unit.PER_SECOND.show(most.capacity_per_second)} on this device at any instance count",
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),),
+        saved_seconds=queue.value or 0.0,
+        suggestion=Suggestion(
+            text=f"serve {on.model} from {replicas} replicas, or shed load in front of Triton",
+            remedy=Remedy.MITIGATE,
+        ),
+    )
+
+
+_FLOOD = {
+    QUEUE_SECONDS: 3.0,
+    INSTANCE_BUSY_SHARE: 0.99,
+    INSTANCES: 4,
+    MAX_BATCH_SIZE: 1,
+    DYNAMIC_BATCHING: 0,
+    BATCH_DELAY: 0,
+    BATCH_SIZE: 1,
+    CLIENT_BATCH_SIZE: 1,
+    ARRIVAL_RATE: 400,
+    EXECUTION_SECONDS: 0.02,
+    REQUEST_SECONDS: 3.1,
+    DEVICE_HEADROOM: 0.2,
+    HOST_CPU_BUSY: 0.3,
+}
+CASES = (
+    Case(
+        title="fires when twice as much arrives as the device could do",
+        expect=Expected.FIRES,
+        readings=_FLOOD,
+    ),
+    Case(
+        title="is quiet when more instances would keep up",
+        expect=Expected.QUIET,
+        readings={**_FLOOD, ARRIVAL_RATE: 201, DEVICE_HEADROOM: 0.8},
+    ),
+    Case(
+        title="is quiet when the device is full",
+        expect=Expected.QUIET,
+        readings={**_FLOOD, DEVICE_HEADROOM: 0.02},
+    ),
+    Case(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_FLOOD, QUEUE_SECONDS: 0.001}),
+    Case(
+        title="is unknown when nothing is known of the device",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _FLOOD.items() if k is not DEVICE_HEADROOM},
+    ),
+)

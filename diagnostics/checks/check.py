@@ -1,0 +1,168 @@
+"""What a check is made of, and what it can answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.tuning.changes import ConfigChange
+
+
+class Layer(StrEnum):
+    """The part of the stack a cause belongs to."""
+
+    SERVING = "serving"
+    ENGINE = "engine"
+    GPU = "gpu"
+    HOST = "host"
+    CLIENT = "client"
+    FLEET = "fleet"
+    TELEMETRY = "telemetry"
+
+
+class Severity(StrEnum):
+    """`critical`: users are hurt now. `warning`: they will be, or money is burned. `info`: worth knowing."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+    @property
+    def loud(self) -> bool:
+        """Whether the finding makes a window degraded."""
+        return self is not Severity.INFO
+
+
+class Remedy(StrEnum):
+    """Whether a suggestion removes the cause or only its effect."""
+
+    FIX = "fix"
+    MITIGATE = "mitigate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What a change will do to the stage's time per request; seconds, with the interval that is known."""
+
+    phase: Phase
+    now_seconds: float
+    predicted_seconds: float
+    low_seconds: float
+    high_seconds: float
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """What to do, as words and, where a setting does it, as a change with its predicted effect."""
+
+    text: str
+    remedy: Remedy = Remedy.FIX
+    change: ConfigChange | None = None
+    prediction: Prediction | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """Seconds per request of a stage that a finding explains; they belong to the subject's entry."""
+
+    stage: str
+    phase: Phase
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fires:
+    """The check found its cause.
+
+    Attributes:
+        summary: one sentence that names the cause with its numbers.
+        claims: cells of the anatomy it explains, per request of the subject.
+        failed_share: share of the entry's requests that fail because of it.
+        saved_seconds: per request of the subject, what its intervention would save; rivals rank by it.
+        suggestion: what to do.
+        severity: None takes it from the harm.
+
+    """
+
+    summary: str
+    claims: tuple[Claim, ...] = ()
+    failed_share: float = 0.0
+    saved_seconds: float = 0.0
+    suggestion: Suggestion | None = None
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quiet:
+    """The cause is not there; `because` says which gate closed."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unknown:
+    """It cannot be told."""
+
+    reason: Missing
+    signal: str
+
+
+Outcome = Fires | Quiet | Unknown
+Diagnose = Callable[[Ledger, Subject], Fires | Quiet]
+
+
+class Expected(StrEnum):
+    """What a case expects of a check."""
+
+    FIRES = "fires"
+    QUIET = "quiet"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A stated situation and what the check must say of it. A signal that is not stated is absent."""
+
+    title: str
+    expect: Expected
+    readings: Mapping[Signal, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The declared part of a check.
+
+    Attributes:
+        layer: where the cause lives.
+        scope: over which subjects it runs.
+        limits: every number it compares with, by name.
+        severity: fixed severity; None takes it from the harm.
+        symptom: a PromQL expression that points here without deciding, for agentless alerts.
+
+    """
+
+    layer: Layer
+    scope: Scope
+    limits: Mapping[str, Limit]
+    severity: Severity | None = None
+    symptom: str | None = None
+
+
+class CheckModule(Protocol):
+    """What a file in this folder provides."""
+
+    CHECK: Check
+    CASES: tuple[Case, ...]
+    __doc__: str | None
+
+    def diagnose(self, see: Ledger, on: Subject) -> Fires | Quiet:
+        """Decide for one subject; `Undecided` raised by the ledger means unknown."""
+        ...

@@ -1,0 +1,126 @@
+"""Requests met a version that was loaded but not warm.
+
+## Looks for
+A version whose first executions in the window took several times as long as its later ones, and the execution and queue
+time above the steady level that requests paid meanwhile.
+
+## Means
+The first execution of each instance pays for lazy initialisation: CUDA modules, autotuning, just-in-time
+compilation, caches. Without `model_warmup`, or with one that does not cover the served batch sizes and shapes, users pay it.
+
+## Rules out
+- A version that stays slow: its steady time is the high one (`version-regression`).
+- A lack of instances: the busy share falls once the version is warm (`single-instance-serialization`).
+- Slow executions without a first one in the window: new shapes, other load.
+
+## Do
+1. Add `model_warmup` for the batch sizes and shapes that are served, as the patch says: it runs per instance, before
+   the version becomes READY.
+2. Until then send the new version no users' traffic before it has answered a few requests on every instance.
+
+## Sources
+Triton user guide, "Model warmup". server#3012 (the second request at a new batch size took 2.85 s), server#3473
+(a warm-up that did not cover the served shapes).
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.lifecycle import (
+    COLD_COMPUTE_SECONDS,
+    COLD_EXECUTION_SECONDS,
+    COLD_QUEUE_SECONDS,
+    COLD_SLOWDOWN,
+    STEADY_EXECUTION_SECONDS,
+)
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import MAX_BATCH_SIZE, REQUEST_SECONDS, WARMUPS
+from diagnostics.tuning.changes import ConfigChange, Setting, Warmup
+from diagnostics.units import Unit
+
+SLOW = Limit(
+    value=3.0,
+    unit=Unit.COUNT,
+    because="batch size and load move an execution by less than three times within one read; initialisation by tens",
+)
+CHECK = Check(layer=Layer.SERVING, scope=Scope.MODEL, limits={"cold_slowdown": SLOW})
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not see.at_least(COLD_SLOWDOWN, on, SLOW):
+        return Quiet(because="no first execution in the window was slow")
+    compute, queue = see.read(COLD_COMPUTE_SECONDS, on), see.read(COLD_QUEUE_SECONDS, on)
+    if not see.worthwhile("cold_seconds", on, compute + queue):
+        return Quiet(because="few requests met the slow executions")
+    return Fires(
+        summary=_summary(see, on),
+        claims=(
+            Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=compute.value or 0.0),
+            Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),
+        ),
+        saved_seconds=(compute + queue).value or 0.0,
+        suggestion=_suggestion(see, on),
+    )
+
+
+def _summary(see: Ledger, on: Subject) -> str:
+    warm = "without model_warmup" if see.read(WARMUPS, on).value == 0 else "and its model_warmup does not cover it"
+    return (
+        f"first executions of {on.model} version {on.version} took "
+        f"{Unit.SECONDS.show(see.need(COLD_EXECUTION_SECONDS, on))}, later ones "
+        f"{Unit.SECONDS.show(see.need(STEADY_EXECUTION_SECONDS, on))}: it was loaded {warm}"
+    )
+
+
+def _suggestion(see: Ledger, on: Subject) -> Suggestion:
+    most = see.read(MAX_BATCH_SIZE, on).value
+    if most is None:
+        return Suggestion(text=f"add model_warmup to {on.model} for the batch sizes that it serves")
+    sizes = tuple(sorted({1, round(most)}))
+    setting = Setting(path="model_warmup", value=Warmup(batch_sizes=sizes))
+    return Suggestion(
+        text=f"warm {on.model} up before it serves, at batch sizes {' and '.join(map(str, sizes))}, with typical inputs",
+        change=ConfigChange(model=on.model or "", settings=(setting,)),
+    )
+
+
+_COLD = {
+    COLD_SLOWDOWN: 260,
+    COLD_EXECUTION_SECONDS: 1.87,
+    STEADY_EXECUTION_SECONDS: 0.0071,
+    COLD_COMPUTE_SECONDS: 0.1,
+    COLD_QUEUE_SECONDS: 0.05,
+    WARMUPS: 0,
+    MAX_BATCH_SIZE: 16,
+    REQUEST_SECONDS: 0.23,
+}
+CASES = (
+    Case(
+        title="fires when first executions were slow and requests waited for them",
+        expect=Expected.FIRES,
+        readings=_COLD,
+    ),
+    Case(
+        title="fires when a warm-up exists and does not cover what is served",
+        expect=Expected.FIRES,
+        readings={**_COLD, WARMUPS: 1},
+    ),
+    Case(
+        title="is quiet when nothing was slow at first",
+        expect=Expected.QUIET,
+        readings={**_COLD, COLD_SLOWDOWN: 1.1},
+    ),
+    Case(
+        title="is quiet when hardly any request met it",
+        expect=Expected.QUIET,
+        readings={**_COLD, COLD_COMPUTE_SECONDS: 0.0004, COLD_QUEUE_SECONDS: 0.0},
+    ),
+    Case(
+        title="is unknown when counters were read too rarely",
+        expect=Expected.UNKNOWN,
+        readings={REQUEST_SECONDS: 0.2},
+    ),
+)

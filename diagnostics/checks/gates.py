@@ -1,0 +1,106 @@
+"""Questions that several checks ask, each answered once."""
+
+from __future__ import annotations
+
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
+from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.subject import Subject
+from diagnostics.signals.triton import (
+    ARRIVAL_RATE,
+    BATCH_MARGINAL_COST,
+    BATCH_SIZE,
+    DYNAMIC_BATCHING,
+    MAX_BATCH_SIZE,
+    QUEUE_SECONDS,
+)
+from diagnostics.units import Unit
+
+QUEUE = Limit(
+    value=WORTHWHILE_SECONDS,
+    unit=Unit.SECONDS,
+    because="a queue shorter than what is worth a change cannot be its reason",
+)
+BUSY = Limit(
+    value=0.7,
+    unit=Unit.RATIO,
+    because="at 70 % a single server's mean wait passes its service time (M/G/1: ρ/(1−ρ)·(1+c²)/2); below it busy "
+    "instances do not explain a queue",
+)
+DEVICE_FULL = Limit(
+    value=0.1,
+    unit=Unit.RATIO,
+    because="with a tenth of the device left, more work at once takes longer instead of waiting less",
+)
+HOST_FULL = Limit(
+    value=0.9,
+    unit=Unit.RATIO,
+    because="above 90 % of all processors runnable threads queue for a core, and every stage slows with them",
+)
+BATCH_FILLED = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="an execution that takes under half of what waits or fits leaves most of batching's gain unused",
+)
+COST_PAYS = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="an item that costs under half of a batch of one makes a pair cheaper than two executions by a quarter",
+)
+
+
+def waiting_items(see: Ledger, on: Subject) -> Reading:
+    """Return how many requests wait on average: arrival rate × mean wait (Little's law)."""
+    count = see.evidence.read(ARRIVAL_RATE, on) * see.evidence.read(QUEUE_SECONDS, on)
+    return count.with_unit(Unit.COUNT)
+
+
+def batch_fill(see: Ledger, on: Subject) -> Reading:
+    """Return mean batch ÷ what could have been in it: the largest batch or what waits, whichever is smaller."""
+    most, waiting = see.need(MAX_BATCH_SIZE, on), waiting_items(see, on)
+    if waiting.value is None:
+        raise Undecided("waiting_requests", waiting.missing or Missing.NOT_EXPORTED)
+    could = Reading.of(min(most, 1.0 + waiting.value), Unit.COUNT, waiting.source, estimated=waiting.estimated)
+    return see.evidence.read(BATCH_SIZE, on) / could
+
+
+def batching_is_left_unused(see: Ledger, on: Subject) -> bool:
+    """Return whether larger batches were possible and would pay: then they are cheaper than more instances."""
+    if see.need(MAX_BATCH_SIZE, on) <= 1:
+        return False
+    cost = see.read(BATCH_MARGINAL_COST, on)
+    if cost.value is not None and cost.value >= COST_PAYS.value:
+        return False
+    see.need(DYNAMIC_BATCHING, on)
+    return see.compare("batch_fill", batch_fill(see, on), BATCH_FILLED, at_least=False)
+
+
+def host_is_full(see: Ledger, on: Subject) -> bool:
+    """Return whether the host's processors are the limit; not measured counts as no and costs confidence."""
+    return see.ruled_out(HOST_CPU_BUSY, on, HOST_FULL, above=True)
+
+
+def device_is_full(see: Ledger, on: Subject) -> bool:
+    """Return whether even the most favourable reading leaves no room on the device.
+
+    Raises:
+        Undecided: nothing is known of the device.
+
+    """
+    headroom = see.evidence.read(DEVICE_HEADROOM, on)
+    if headroom.high is None:
+        raise Undecided(DEVICE_HEADROOM.name, headroom.missing or Missing.NOT_EXPORTED)
+    most = Reading.of(
+        headroom.high,
+        Unit.RATIO,
+        headroom.source,
+        low=headroom.low,
+        high=headroom.high,
+        estimated=headroom.estimated,
+        events=headroom.events,
+    )
+    return not see.compare(
+        DEVICE_HEADROOM.name,
+        most,
+        Limit(value=DEVICE_FULL.value, unit=Unit.RATIO, because=DEVICE_FULL.because),
+    )

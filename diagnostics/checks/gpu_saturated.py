@@ -1,0 +1,136 @@
+"""The GPU under a stage is full, so its requests wait and more instances cannot help.
+
+## Looks for
+A model on a GPU whose requests wait while its instances are busy, and a GPU with less than a tenth left by a
+resource that certainly limits: SM or tensor activity, DRAM, or the power cap.
+
+## Means
+The card does all it can. More instances share it and each execution takes longer; the queue moves inside the card.
+
+## Rules out
+- A GPU that is merely in use: `utilization.gpu` counts time with any kernel running and reads 95 % at a third of the SMs
+  busy. Alone it decides nothing here.
+- Too few instances on a card with room (`single-instance-serialization`).
+
+## Do
+1. Add a GPU for this model (another replica, or a second card in `instance_group.gpus`).
+2. Make each request cheaper: a smaller or quantised model, shorter inputs, larger batches if they are not full.
+3. Move other models off this card if they take much of it. At the power cap, clocks are below their maximum.
+
+## Sources
+NVIDIA DCGM, "Profiling metrics" (SM active of 0.8 and more). Measured on an H200: 100 % utilization at 82 % SM and
+679 of 700 W, 8 s of queue; against 95 % utilization at 35 % SM, where a second instance solved it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.gates import BUSY, DEVICE_FULL, QUEUE, device_is_full
+from diagnostics.checks.predictions import prediction, queue_of
+from diagnostics.evidence.ledger import Ledger
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.device import DEVICE_HEADROOM, ON_GPU
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import (
+    ARRIVAL_RATE,
+    BATCH_DELAY,
+    CLIENT_BATCH_SIZE,
+    DYNAMIC_BATCHING,
+    EXECUTION_SECONDS,
+    INSTANCE_BUSY_SHARE,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+    QUEUE_SECONDS,
+    REQUEST_SECONDS,
+)
+from diagnostics.tuning.queueing import StageForecast, StageLoad, predict
+from diagnostics.units import Unit
+
+CHECK = Check(
+    layer=Layer.GPU,
+    scope=Scope.MODEL,
+    limits={"queue": QUEUE, "busy": BUSY, "device_headroom": DEVICE_FULL},
+    symptom="nv_gpu_power_usage / nv_gpu_power_limit > 0.9",
+)
+_MOST_GPUS = 16
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+        return Quiet(because="requests hardly wait for an instance")
+    if see.need(ON_GPU, on) == 0:
+        return Quiet(because="the model does not run on a GPU")
+    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+        return Quiet(because="instances are idle while requests wait")
+    if not device_is_full(see, on):
+        return Quiet(because="the GPU has room")
+    return _with_more_gpus(see, on)
+
+
+def _with_more_gpus(see: Ledger, on: Subject) -> Fires | Quiet:
+    load = stage_load(see, on)
+    gpus, forecast = _enough_gpus(load)
+    queue = see.evidence.read(QUEUE_SECONDS, on)
+    expected = queue_of(forecast)
+    saved = queue if expected.value is None else queue - expected
+    if not see.worthwhile("predicted_saving", on, saved):
+        return Quiet(because="another GPU would not shorten requests enough to be worth it")
+    seconds = saved.value or 0.0
+    return Fires(
+        summary=f"the GPU under {on.model} is full: requests wait {Unit.SECONDS.show(queue.value)} and more instances "
+        "would only share it",
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        saved_seconds=seconds,
+        suggestion=Suggestion(
+            text=f"serve {on.model} from {gpus} GPUs of this kind, or make its requests cheaper",
+            remedy=Remedy.FIX if forecast.stable else Remedy.MITIGATE,
+            prediction=prediction(Phase.QUEUE, queue.value or 0.0, expected, forecast.assumptions)
+            if forecast.stable
+            else None,
+        ),
+    )
+
+
+def _enough_gpus(load: StageLoad) -> tuple[int, StageForecast]:
+    """Return the smallest number of equal cards that keeps up with a short queue, and its forecast per card."""
+    forecast = predict(load)
+    for gpus in range(2, _MOST_GPUS + 1):
+        forecast = predict(replace(load, arrival_rate=load.arrival_rate / gpus))
+        if forecast.queue_seconds is not None and forecast.queue_seconds <= load.service.time(1):
+            return gpus, forecast
+    return _MOST_GPUS, forecast
+
+
+_FULL = {
+    QUEUE_SECONDS: 8.7,
+    INSTANCE_BUSY_SHARE: 0.97,
+    DEVICE_HEADROOM: 0.03,
+    ON_GPU: 1,
+    INSTANCES: 2,
+    MAX_BATCH_SIZE: 1,
+    DYNAMIC_BATCHING: 0,
+    BATCH_DELAY: 0,
+    CLIENT_BATCH_SIZE: 1,
+    ARRIVAL_RATE: 35,
+    EXECUTION_SECONDS: 0.0837,
+    REQUEST_SECONDS: 8.9,
+}
+CASES = (
+    Case(title="fires when busy instances wait for a full card", expect=Expected.FIRES, readings=_FULL),
+    Case(
+        title="is quiet when the card has room",
+        expect=Expected.QUIET,
+        readings={**_FULL, DEVICE_HEADROOM: 0.6},
+    ),
+    Case(title="is quiet on a processor", expect=Expected.QUIET, readings={**_FULL, ON_GPU: 0}),
+    Case(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_FULL, QUEUE_SECONDS: 0.001}),
+    Case(
+        title="is unknown when the GPU was not measured",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _FULL.items() if k is not DEVICE_HEADROOM},
+    ),
+)

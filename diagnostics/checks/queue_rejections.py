@@ -1,0 +1,122 @@
+"""Requests are refused at a queue that is full, or expire in it.
+
+## Looks for
+Requests that outlived a queue policy's timeout (failure reason REJECTED), and requests that the stage before completed
+but a stage with `max_queue_size` never accepted, while the ensemble reports failures.
+
+## Means
+The queue policy does what it says: it sheds load. Clients see HTTP 503 or gRPC UNAVAILABLE. A full queue is counted
+nowhere as such; in an ensemble it shows as failures with reason OTHER of the ensemble while no member fails.
+
+## Rules out
+- Errors of the model itself (`request-failures`): they come after its execution.
+- Requests still waiting: the pending count is taken off.
+
+## Do
+1. Mend why the queue fills: the finding that causes this one, if there is one, says how.
+2. Know that any queue policy turns off Triton's prefetching and exposes a wake-up that can be lost: work can wait up to
+   0.5 s while instances idle. With idle instances, drop `max_queue_size` and limit load in front of Triton.
+
+## Sources
+Triton user guide, "Queue policy". Core, dynamic batch scheduler: `Exceeds maximum queue size` returns from enqueue and
+moves no counter of the model. Measured on 24.10: with a limit of 4, stalls of 0.5 s at 59 % busy instances.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
+from diagnostics.checks.gates import BUSY
+from diagnostics.evidence.ledger import Ledger
+from diagnostics.signals.flow import FAILED_REQUESTS, LOST_BEFORE_STAGE, REJECTED_REQUESTS
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import INSTANCE_BUSY_SHARE, QUEUE_LIMIT, REQUESTS
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.units import Unit
+
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={"refused_requests": ENOUGH_FAILURES, "refused_share": FAILED_PART, "busy": BUSY},
+    symptom='increase(nv_inference_request_failure{reason=~"REJECTED|OTHER"}[5m]) > 0',
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    refused = _refused(see, on)
+    if not see.compare("refused_requests", refused, ENOUGH_FAILURES):
+        return Quiet(because="no request was refused")
+    share = failed_share(see, on, refused)
+    if not see.compare("refused_share", share, FAILED_PART):
+        return Quiet(because="hardly any request was refused")
+    limit = see.read(QUEUE_LIMIT, on).value or 0.0
+    policy = f"its queue holds {limit:.0f}" if limit else "they outlived its queue timeout"
+    return Fires(
+        summary=f"{on.model} refuses {Unit.RATIO.show(share.value)} of requests: {policy}",
+        failed_share=share.value or 0.0,
+        suggestion=_suggestion(see, on, limit),
+    )
+
+
+def _refused(see: Ledger, on: Subject) -> Reading:
+    """Expired requests, plus those lost in front of a limited queue as far as the callers report failures."""
+    expired = see.read(REJECTED_REQUESTS, on)
+    limit, lost = see.read(QUEUE_LIMIT, on), see.read(LOST_BEFORE_STAGE, on)
+    if not limit.value or lost.value is None:
+        return expired
+    failed = see.read(FAILED_REQUESTS, caller_of(see, on))
+    if failed.value is None:
+        return expired
+    at_queue = Reading.of(max(min(lost.value, failed.value), 0.0), Unit.COUNT, lost.source, estimated=True)
+    return at_queue if expired.value is None else expired + at_queue
+
+
+def _suggestion(see: Ledger, on: Subject, limit: float) -> Suggestion:
+    busy = see.read(INSTANCE_BUSY_SHARE, on).value
+    if limit and busy is not None and busy < BUSY.value:
+        path = "dynamic_batching.default_queue_policy.max_queue_size"
+        return Suggestion(
+            text=f"drop max_queue_size of {on.model} and limit load in front of Triton: with a queue policy work can "
+            "wait up to 0.5 s while instances idle",
+            change=ConfigChange(model=on.model or "", settings=(Setting(path=path, value=None),)),
+        )
+    return Suggestion(
+        text=f"give {on.model} the capacity for what arrives, or shed load in front of Triton; a longer queue only "
+        "trades refusals for waiting",
+        remedy=Remedy.MITIGATE,
+    )
+
+
+_FULL = {
+    REJECTED_REQUESTS: 0,
+    QUEUE_LIMIT: 4,
+    LOST_BEFORE_STAGE: 430,
+    FAILED_REQUESTS: 437,
+    REQUESTS: 648,
+    INSTANCE_BUSY_SHARE: 0.99,
+}
+CASES = (
+    Case(
+        title="fires when a limited queue loses what the callers report failed",
+        expect=Expected.FIRES,
+        readings=_FULL,
+    ),
+    Case(
+        title="fires when requests outlive the queue's timeout",
+        expect=Expected.FIRES,
+        readings={**_FULL, QUEUE_LIMIT: 0, REJECTED_REQUESTS: 90, FAILED_REQUESTS: 90},
+    ),
+    Case(
+        title="is quiet when no caller reports a failure",
+        expect=Expected.QUIET,
+        readings={**_FULL, FAILED_REQUESTS: 0},
+    ),
+    Case(title="is quiet without a queue limit", expect=Expected.QUIET, readings={**_FULL, QUEUE_LIMIT: 0}),
+    Case(
+        title="is unknown when failures are not exported",
+        expect=Expected.UNKNOWN,
+        readings={QUEUE_LIMIT: 0, REQUESTS: 648},
+    ),
+)

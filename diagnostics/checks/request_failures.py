@@ -1,0 +1,120 @@
+"""A model answers requests with errors.
+
+## Looks for
+Failures that a model reports itself, and requests that a stage completed but the next stage of the ensemble never
+received, while the ensemble reports failures.
+
+## Means
+The backend raises, or the model returns an error response. Since Triton 24.06 a Python model that answers with an error
+counts as a success: only the flow between the stages, and the ensemble's own failures, show it.
+
+## Rules out
+- Requests refused at a limited queue (`queue-rejections`): they never execute.
+- Requests on their way: what waits at the next stage is taken off.
+- Cancelled requests of few clients: below 1 % and five requests nothing is said.
+
+## Do
+1. Read the server's log and the error text that clients get, for this model.
+2. Send one failing request to this model alone.
+3. If a version was just deployed, go back to the one before (`version_policy`).
+
+## Sources
+Triton core, failure reasons (24.07). server#7713, server#8521 (a returned error counts as success). One failed ensemble
+request counts twice in the ensemble's failures; the count is halved here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import QUEUE_LIMIT, REQUESTS
+from diagnostics.units import Unit
+
+EXPLAINED = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="the stage that loses under half of what the ensemble reports failed is not the one to look at first",
+)
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={"failed_requests": ENOUGH_FAILURES, "failed_share": FAILED_PART, "explained_share": EXPLAINED},
+    symptom="increase(nv_inference_request_failure[5m]) > 0",
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    own = _own_failures(see, on)
+    if own.value is not None and own.value >= ENOUGH_FAILURES.value:
+        return _judge(see, on, own, "reports")
+    lost = see.read(LOST_AFTER_STAGE, on)
+    if lost.value is None:
+        see.compare("failed_requests", own, ENOUGH_FAILURES)
+        return Quiet(because="the model reports no failures, and no stage follows it")
+    if not see.compare("lost_after_stage", lost, ENOUGH_FAILURES):
+        return Quiet(because="what the model completed reached the next stage")
+    failed = see.read(FAILED_REQUESTS, caller_of(see, on))
+    if not see.compare("failed_requests", failed, ENOUGH_FAILURES):
+        return Quiet(because="no caller reports failures")
+    if any(see.read(QUEUE_LIMIT, next_stage).value for next_stage in _next_stages(see, on)):
+        return Quiet(because="the next stage limits its queue: requests may have been refused there")
+    if not see.compare("explained_share", lost / failed, EXPLAINED):
+        return Quiet(because="most failures happen elsewhere")
+    least = Reading.of(min(lost.value, failed.value or 0.0), Unit.COUNT, lost.source, estimated=True)
+    return _judge(see, on, least, "answers")
+
+
+def _own_failures(see: Ledger, on: Subject) -> Reading:
+    failed, rejected = see.read(FAILED_REQUESTS, on), see.evidence.read(REJECTED_REQUESTS, on)
+    if failed.missing is Missing.IDLE:
+        return Reading.of(0.0, Unit.COUNT, failed.source)
+    return failed if rejected.value is None else failed - rejected
+
+
+def _next_stages(see: Ledger, on: Subject) -> Sequence[Subject]:
+    ensemble = see.evidence.graph(on.server).ensembles.get(caller_of(see, on).ensemble or "")
+    followers = ensemble.after(on.model or "") if ensemble else ()
+    return [Subject(server=on.server, model=model) for model in followers]
+
+
+def _judge(see: Ledger, on: Subject, failed: Reading, how: str) -> Fires | Quiet:
+    share = failed_share(see, on, failed)
+    if not see.compare("failed_share", share, FAILED_PART):
+        return Quiet(because="hardly any request fails")
+    return Fires(
+        summary=f"{on.model} {how} errors for {Unit.RATIO.show(share.value)} of requests "
+        f"({Unit.COUNT.show(failed.value)} in the window)",
+        failed_share=share.value or 0.0,
+        suggestion=Suggestion(
+            text=f"read the log and the error text of {on.model}; if a version was just deployed, go back"
+        ),
+    )
+
+
+_ERRORS = {FAILED_REQUESTS: 0, REJECTED_REQUESTS: 0, REQUESTS: 644, LOST_AFTER_STAGE: 0, QUEUE_LIMIT: 0}
+CASES = (
+    Case(
+        title="fires when the model reports failures",
+        expect=Expected.FIRES,
+        readings={**_ERRORS, FAILED_REQUESTS: 100},
+    ),
+    Case(
+        title="is quiet when its only failures are rejections",
+        expect=Expected.QUIET,
+        readings={**_ERRORS, FAILED_REQUESTS: 100, REJECTED_REQUESTS: 100},
+    ),
+    Case(
+        title="is quiet when few of many fail",
+        expect=Expected.QUIET,
+        readings={**_ERRORS, FAILED_REQUESTS: 6, REQUESTS: 64_000},
+    ),
+    Case(title="is quiet when nothing fails", expect=Expected.QUIET, readings=_ERRORS),
+    Case(title="is unknown when failures are not exported", expect=Expected.UNKNOWN, readings={REQUESTS: 644}),
+)

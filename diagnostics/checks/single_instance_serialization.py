@@ -1,0 +1,174 @@
+"""A stage's instances are all busy while the device under them has room.
+
+## Looks for
+Requests that wait for an instance (queue time) while the instances of that model execute nearly all the time (busy
+share from the batch statistics), and a device with headroom.
+
+## Means
+The stage serves one request, or one batch, per instance at a time, and there are too few instances: usually one. Every
+request of the pipeline waits in line for it, however fast the other stages are. It holds at any count.
+
+## Rules out
+- Batches that could form and do not: cheaper to mend than instances (`batch-size-collapse`).
+- A queue that is the batching window itself: instances are idle then (`batch-window-mistuned`).
+- A full GPU or full processors: another instance would only share them (`gpu-saturated`, `host-cpu-starved`).
+- An LLM engine's row: it batches inside, and its instances are not lanes.
+
+## Do
+1. Raise `instance_group.count` of the model as the patch says; Triton applies it in place, without a reload.
+2. Check that memory allows it: every instance of most backends loads its own weights.
+3. Measure again: the stage's queue should fall to about the predicted value, and the next stage gets its traffic.
+
+## Sources
+Triton user guide, "Model configuration", instance groups. server#5317, server#4387, server#6681, and a public course
+lab where one instance queued 132 ms at 18.9 ms of work while the GPU was idle. Erlang C with Allen-Cunneen's correction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.gates import (
+    BATCH_FILLED,
+    BUSY,
+    DEVICE_FULL,
+    HOST_FULL,
+    QUEUE,
+    batching_is_left_unused,
+    device_is_full,
+    host_is_full,
+)
+from diagnostics.checks.predictions import prediction, queue_of
+from diagnostics.evidence.ledger import Ledger
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import (
+    ARRIVAL_RATE,
+    BATCH_DELAY,
+    BATCH_SIZE,
+    CLIENT_BATCH_SIZE,
+    DYNAMIC_BATCHING,
+    EXECUTION_SECONDS,
+    INSTANCE_BUSY_SHARE,
+    INSTANCES,
+    MAX_BATCH_SIZE,
+    QUEUE_SECONDS,
+    REQUEST_SECONDS,
+)
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.tuning.queueing import StageForecast, StageLoad, best_instances, headroom_limited, predict
+from diagnostics.units import Unit
+
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={
+        "queue": QUEUE,
+        "busy": BUSY,
+        "batch_fill": BATCH_FILLED,
+        "device_headroom": DEVICE_FULL,
+        "host_cpu_busy": HOST_FULL,
+    },
+    symptom="rate(nv_inference_queue_duration_us[5m]) > rate(nv_inference_compute_infer_duration_us[5m])",
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if see.evidence.is_engine(on):
+        return Quiet(because="an engine batches inside; its instances are not lanes")
+    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+        return Quiet(because="requests hardly wait for an instance")
+    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+        return Quiet(because="instances are idle while requests wait")
+    if batching_is_left_unused(see, on):
+        return Quiet(because="larger batches are possible and cheaper than instances")
+    if host_is_full(see, on):
+        return Quiet(because="the host's processors are full")
+    if device_is_full(see, on):
+        return Quiet(because="the device is full: another instance would only share it")
+    return _with_more_instances(see, on)
+
+
+def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
+    load, headroom = stage_load(see, on), see.evidence.read(DEVICE_HEADROOM, on)
+    room = None if headroom.low is None or headroom.high is None else (headroom.low, headroom.high)
+    limited = headroom_limited(load, room)
+    queue = see.evidence.read(QUEUE_SECONDS, on)
+    more = replace(limited, instances=max(best_instances(limited, QUEUE.value), load.instances + 1))
+    forecast = predict(more)
+    if forecast.queue_seconds is None:
+        return Quiet(because="no number of instances on this device serves what arrives")
+    saved = queue - queue_of(forecast)
+    if not see.worthwhile("predicted_saving", on, saved):
+        return Quiet(because="more instances would not shorten requests enough to be worth it")
+    return _finding(see, on, load, more.instances, forecast, saved.value or 0.0)
+
+
+def _finding(see: Ledger, on: Subject, load: StageLoad, count: int, forecast: StageForecast, saved: float) -> Fires:
+    queue, busy = see.need(QUEUE_SECONDS, on), see.need(INSTANCE_BUSY_SHARE, on)
+    work = see.need(EXECUTION_SECONDS, on)
+    lanes = "one instance" if load.instances == 1 else f"all {load.instances} instances"
+    return Fires(
+        summary=f"{lanes} of {on.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: requests wait "
+        f"{Unit.SECONDS.show(queue)} for {Unit.SECONDS.show(work)} of work",
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
+        saved_seconds=saved,
+        suggestion=Suggestion(
+            text=f"raise instance_group count of {on.model} from {load.instances} to {count}",
+            change=ConfigChange(model=on.model or "", settings=(Setting(path="instance_group.count", value=count),)),
+            prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions),
+        ),
+    )
+
+
+_LINE = {
+    QUEUE_SECONDS: 0.17,
+    INSTANCE_BUSY_SHARE: 0.94,
+    INSTANCES: 1,
+    MAX_BATCH_SIZE: 1,
+    DYNAMIC_BATCHING: 0,
+    BATCH_DELAY: 0,
+    BATCH_SIZE: 1,
+    CLIENT_BATCH_SIZE: 1,
+    ARRIVAL_RATE: 38,
+    EXECUTION_SECONDS: 0.0245,
+    REQUEST_SECONDS: 0.32,
+    DEVICE_HEADROOM: 0.8,
+    HOST_CPU_BUSY: 0.2,
+}
+CASES = (
+    Case(
+        title="fires on one instance that is always busy on an idle device",
+        expect=Expected.FIRES,
+        readings=_LINE,
+    ),
+    Case(
+        title="is quiet when the device is full",
+        expect=Expected.QUIET,
+        readings={**_LINE, DEVICE_HEADROOM: 0.03},
+    ),
+    Case(
+        title="is quiet when instances idle while requests wait for a window",
+        expect=Expected.QUIET,
+        readings={**_LINE, INSTANCE_BUSY_SHARE: 0.05},
+    ),
+    Case(
+        title="is quiet when batches could form and do not",
+        expect=Expected.QUIET,
+        readings={**_LINE, MAX_BATCH_SIZE: 16},
+    ),
+    Case(
+        title="is quiet when the host's processors are full",
+        expect=Expected.QUIET,
+        readings={**_LINE, HOST_CPU_BUSY: 0.99},
+    ),
+    Case(
+        title="is unknown without the number of instances",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _LINE.items() if k not in (INSTANCE_BUSY_SHARE, INSTANCES)},
+    ),
+)

@@ -1,0 +1,166 @@
+"""The whole answer for one window: verdict, findings, anatomy, what could not be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from diagnostics.anatomy.anatomy import Anatomy, anatomies
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.checks.check import Layer, Unknown
+from diagnostics.diagnosis.finding import Finding, findings, unclaimed
+from diagnostics.diagnosis.objective import Objective
+from diagnostics.diagnosis.run import Result, run
+from diagnostics.diagnosis.symptoms import Symptom, symptoms
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.reading import Missing
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
+
+
+class Verdict(StrEnum):
+    """What is said of a window as a whole."""
+
+    HEALTHY = "healthy"
+    IDLE = "idle"
+    DEGRADED = "degraded"
+    INSUFFICIENT_DATA = "insufficient-data"
+    NO_CLEAR_CAUSE = "no-clear-cause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlindSpot:
+    """What could not be seen, why, and how to make it visible."""
+
+    what: str
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowFacts:
+    """When and from whom the window was read; Unix seconds."""
+
+    start: float
+    end: float
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Everything a renderer shows. `results` keep each check's ledger for `--why-not`."""
+
+    window: WindowFacts
+    verdict: Verdict
+    reason: str
+    layer: Layer | None
+    findings: tuple[Finding, ...]
+    symptoms: tuple[Symptom, ...]
+    anatomy: tuple[Anatomy, ...]
+    blind_spots: tuple[BlindSpot, ...]
+    results: tuple[Result, ...]
+    evidence: Evidence
+
+    @property
+    def unknown(self) -> tuple[tuple[Result, Unknown], ...]:
+        """Checks that could not decide, with their reason."""
+        return tuple((r, r.outcome) for r in self.results if isinstance(r.outcome, Unknown))
+
+    @property
+    def loud(self) -> tuple[Finding, ...]:
+        """Findings of warning or worse."""
+        return tuple(finding for finding in self.findings if finding.severity.loud)
+
+
+def explain(
+    evidence: Evidence,
+    window: WindowFacts,
+    *,
+    gaps: Sequence[BlindSpot] = (),
+    objective: Objective | None = None,
+) -> Explanation:
+    """Return the explanation of a window.
+
+    Args:
+        evidence: what was read.
+        window: its bounds and sources.
+        gaps: blind spots that the collector already knows of (closed ports).
+        objective: what the user wants of latency; missing it makes the window degraded.
+
+    """
+    anatomy = anatomies(evidence)
+    results = run(evidence, anatomy)
+    found = findings(results, anatomy)
+    signs = (
+        *symptoms(evidence, anatomy, unclaimed(results, anatomy), found),
+        *(objective.missed(evidence, anatomy) if objective else ()),
+    )
+    verdict, reason = _verdict(evidence, anatomy, found, signs)
+    loud = [finding for finding in found if finding.severity.loud]
+    return Explanation(
+        window=window,
+        verdict=verdict,
+        reason=reason,
+        layer=loud[0].layer if loud else None,
+        findings=found,
+        symptoms=signs,
+        anatomy=anatomy,
+        blind_spots=(*gaps, *_blind_spots(results)),
+        results=results,
+        evidence=evidence,
+    )
+
+
+def _verdict(
+    evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding], signs: Sequence[Symptom]
+) -> tuple[Verdict, str]:
+    if any(finding.severity.loud for finding in found):
+        return Verdict.DEGRADED, ""
+    missing = _core_missing(evidence)
+    if missing:
+        return Verdict.INSUFFICIENT_DATA, missing
+    if signs:
+        return Verdict.NO_CLEAR_CAUSE, signs[0].text
+    requests = sum(item.requests for item in anatomy)
+    if requests < ENOUGH_EVENTS:
+        return Verdict.IDLE, f"{requests:.0f} requests completed; {ENOUGH_EVENTS} are needed to judge"
+    return Verdict.HEALTHY, ""
+
+
+def _core_missing(evidence: Evidence) -> str:
+    """Return what is missing of the signals without which nothing can be called healthy; empty when nothing is."""
+    models = evidence.subjects(Scope.MODEL)
+    if not models:
+        return "no model's counters could be read"
+    readings = [evidence.read(REQUESTS, model) for model in models]
+    if all(reading.value is None for reading in readings):
+        return "no counter was read twice" if _few(evidence, models) else "request counters are not exported"
+    for model, reading in zip(models, readings, strict=True):
+        if not reading.value or reading.value < ENOUGH_EVENTS:
+            continue
+        for signal in (QUEUE_SECONDS, REQUEST_SECONDS):
+            if evidence.read(signal, model).missing not in (None, Missing.TOO_FEW_EVENTS):
+                return f"{signal.name} of {model.model} could not be read"
+    return ""
+
+
+def _few(evidence: Evidence, models: Sequence[Subject]) -> bool:
+    return all(evidence.read(REQUESTS, model).missing is Missing.TOO_FEW_EVENTS for model in models)
+
+
+def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:
+    """Return one blind spot per signal that a check looked for in vain and that can be switched on."""
+    spots: dict[str, BlindSpot] = {}
+    for result in results:
+        for signal, missing in result.ledger.absent.values():
+            if signal.fix and missing not in (Missing.IDLE, Missing.TOO_FEW_EVENTS):
+                why = f"{missing.value.replace('_', ' ')} ({result.subject})"
+                spots.setdefault(signal.name, BlindSpot(what=signal.doc, why=why, fix=signal.fix))
+    return tuple(spots[name] for name in sorted(spots))
+
+
+def checks_count() -> int:
+    """Return how many checks there are."""
+    return len(catalogue())

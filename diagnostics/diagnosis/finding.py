@@ -1,0 +1,153 @@
+"""A finding: a check that fired, with its share of what was claimed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from diagnostics.anatomy.anatomy import Anatomy, Phase
+from diagnostics.checks.check import Fires, Layer, Severity, Suggestion
+from diagnostics.diagnosis.link import cause_of
+from diagnostics.diagnosis.run import Result
+from diagnostics.evidence.ledger import Line
+from diagnostics.signals.subject import Subject
+
+# Half of a request's time, or 5 % of requests failed, is what users notice at once.
+CRITICAL_SHARE = 0.5
+CRITICAL_FAILED = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impact:
+    """What users lose to it: seconds per request of the entry, its share, and the share of requests failed."""
+
+    seconds_per_request: float
+    share_of_latency: float
+    share_of_requests_failed: float
+
+    @property
+    def harm(self) -> float:
+        """The larger of the two shares."""
+        return max(self.share_of_latency, self.share_of_requests_failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One cause, ready to be shown. `id` is stable over time for one check and subject."""
+
+    id: str
+    check: str
+    title: str
+    layer: Layer
+    severity: Severity
+    confidence: float
+    subject: Subject
+    summary: str
+    impact: Impact
+    evidence: tuple[Line, ...]
+    suggestion: Suggestion | None
+    caused_by: str | None = None
+
+
+Cell = tuple[str, str, Phase]
+
+
+def findings(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> tuple[Finding, ...]:
+    """Return the findings in order: root causes by harm, then confidence; consequences after their causes."""
+    firing = sorted((result for result in results if result.fires), key=lambda result: -_saving(result))
+    left = _cells(anatomy)
+    found = [_finding(result, result.fires, left) for result in firing if result.fires]
+    return tuple(sorted(_linked(found), key=_order))
+
+
+def unclaimed(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> Mapping[Cell, float]:
+    """Return the seconds per request that no finding claimed, per cell of (entry, stage, phase)."""
+    left = _cells(anatomy)
+    for result in results:
+        if result.fires:
+            _take(result, result.fires, left)
+    return left
+
+
+def _saving(result: Result) -> float:
+    return result.fires.saved_seconds if result.fires else 0.0
+
+
+def _cells(anatomy: Sequence[Anatomy]) -> dict[Cell, float]:
+    return {
+        (entry_name(item.ensemble, stage.model), stage.model, phase): seconds
+        for item in anatomy
+        for stage in item.stages
+        for phase, seconds in stage.cells.items()
+    }
+
+
+def entry_name(ensemble: str | None, model: str) -> str:
+    """Return what an entry's cells are filed under: the ensemble, or the model that is called directly."""
+    return ensemble or model
+
+
+def _take(result: Result, fires: Fires, left: dict[Cell, float]) -> float:
+    """Take the finding's claims out of what is left and return how much it got: a cell-second has one root."""
+    entry, got = result.entry, 0.0
+    if entry is None:
+        return got
+    for claim in fires.claims:
+        cell = (entry_name(entry.ensemble, claim.stage), claim.stage, claim.phase)
+        taken = min(claim.seconds * entry.weight, left.get(cell, 0.0))
+        left[cell] = left.get(cell, 0.0) - taken
+        got += taken
+    return got
+
+
+def _finding(result: Result, fires: Fires, left: dict[Cell, float]) -> Finding:
+    seconds, entry = _take(result, fires, left), result.entry
+    mean = entry.mean_seconds if entry else 0.0
+    impact = Impact(
+        seconds_per_request=seconds,
+        share_of_latency=min(seconds / mean, 1.0) if mean > 0 else 0.0,
+        share_of_requests_failed=fires.failed_share,
+    )
+    subject = result.subject.within(entry.ensemble if entry and result.subject.model else result.subject.ensemble)
+    return Finding(
+        id=fingerprint(result.check.id, subject),
+        check=result.check.id,
+        title=result.check.title,
+        layer=result.check.check.layer,
+        severity=fires.severity or result.check.check.severity or _severity(impact),
+        confidence=result.ledger.confidence(),
+        subject=subject,
+        summary=fires.summary,
+        impact=impact,
+        evidence=tuple(line for line in result.ledger.lines if line.limit is not None),
+        suggestion=fires.suggestion,
+    )
+
+
+def fingerprint(check: str, subject: Subject) -> str:
+    """Return an id that stays the same while the cause does: no value, time or order goes into it."""
+    parts = [check, *(value or "" for value in subject.to_dict().values())]
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:16]
+
+
+def _severity(impact: Impact) -> Severity:
+    hurt = impact.share_of_latency >= CRITICAL_SHARE or impact.share_of_requests_failed >= CRITICAL_FAILED
+    return Severity.CRITICAL if hurt else Severity.WARNING
+
+
+def _linked(found: Sequence[Finding]) -> list[Finding]:
+    by_model = {(finding.check, finding.subject.model): finding.id for finding in found}
+    return [replace(finding, caused_by=cause_of(finding.check, finding.subject.model, by_model)) for finding in found]
+
+
+def _order(finding: Finding) -> tuple[bool, bool, bool, float, float, str]:
+    """Loud before quiet, causes before consequences, telemetry last; then harm and confidence; then a stable id."""
+    return (
+        not finding.severity.loud,
+        finding.layer is Layer.TELEMETRY,
+        finding.caused_by is not None,
+        -finding.impact.harm,
+        -finding.confidence,
+        finding.id,
+    )

@@ -1,0 +1,38 @@
+"""Which causes produce which others, in one place.
+
+`caused_by(a, b)` of two findings holds when the table lists it and they speak of the same model, or of neighbours where
+the table says so. The table has no cycles; a test holds that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# consequence -> its possible causes, the likeliest first
+CAUSED_BY: Mapping[str, tuple[str, ...]] = {
+    "queue-rejections": (
+        "cold-start",
+        "gpu-saturated",
+        "batch-size-collapse",
+        "single-instance-serialization",
+        "capacity-exceeded",
+    ),
+    "capacity-exceeded": ("gpu-saturated", "cold-start"),
+    "single-instance-serialization": ("cold-start",),
+}
+
+
+def cause_of(check: str, model: str | None, others: Mapping[tuple[str, str | None], str]) -> str | None:
+    """Return the fingerprint of the finding that causes this one, None when none of the others does.
+
+    Args:
+        check: the id of the finding's check.
+        model: its model.
+        others: fingerprints of all findings by (check, model).
+
+    """
+    for cause in CAUSED_BY.get(check, ()):
+        found = others.get((cause, model))
+        if found is not None:
+            return found
+    return None

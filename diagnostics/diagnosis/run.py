@@ -1,0 +1,55 @@
+"""Runs every check over every subject of its scope."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnostics.anatomy.anatomy import Anatomy, entry_of
+from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.checks.check import Fires, Outcome, Quiet, Unknown
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.ledger import Entry, Ledger, Undecided
+from diagnostics.signals.subject import Subject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What one check said of one subject, and the ledger that shows why."""
+
+    check: Registered
+    subject: Subject
+    outcome: Outcome
+    ledger: Ledger
+    entry: Entry | None
+
+    @property
+    def fires(self) -> Fires | None:
+        """The outcome when the check fired."""
+        return self.outcome if isinstance(self.outcome, Fires) else None
+
+
+def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
+    """Return a result per check and subject, in the order of the catalogue."""
+    return tuple(
+        _one(registered, evidence, anatomy, subject)
+        for registered in catalogue().values()
+        for subject in evidence.subjects(registered.check.scope)
+    )
+
+
+def _one(registered: Registered, evidence: Evidence, anatomy: Sequence[Anatomy], on: Subject) -> Result:
+    def entry(subject: Subject) -> Entry | None:
+        return entry_of(anatomy, evidence, subject)
+
+    ledger = Ledger(evidence, entry)
+    return Result(check=registered, subject=on, outcome=decide(registered, ledger, on), ledger=ledger, entry=entry(on))
+
+
+def decide(registered: Registered, ledger: Ledger, on: Subject) -> Outcome:
+    """Return what the check says; a reading it needed and could not get means unknown."""
+    try:
+        outcome: Fires | Quiet = registered.diagnose(ledger, on)
+    except Undecided as undecided:
+        return Unknown(reason=undecided.reason, signal=undecided.signal)
+    return outcome

@@ -1,0 +1,108 @@
+"""Signs of trouble that no finding explains: they turn "healthy" into "no clear cause"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from diagnostics.anatomy.anatomy import Anatomy, Phase
+from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART
+from diagnostics.checks.gates import HOST_FULL
+from diagnostics.diagnosis.finding import Cell, Finding, entry_name
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY
+from diagnostics.signals.engine import ENGINE_WAITING
+from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.units import Unit
+
+# An engine that holds back one request on average has reached some limit of its own.
+WAITING_IN_ENGINE = 1.0
+# A third of the time at its limit is beyond what a burst does, and short of what an average shows.
+TIME_AT_LIMIT = 1 / 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """What is wrong, in words, and the measurement that would tell why."""
+
+    text: str
+    next_measurement: str
+
+
+def symptoms(
+    evidence: Evidence, anatomy: Sequence[Anatomy], left: Mapping[Cell, float], found: Sequence[Finding]
+) -> tuple[Symptom, ...]:
+    """Return what is wrong and unexplained, in the order of the path of a request."""
+    explained_failures = any(finding.impact.share_of_requests_failed > 0 for finding in found)
+    gpu_explained = any(finding.check.startswith("gpu-") for finding in found)
+    return (
+        *_queues(anatomy, left),
+        *_engines(evidence),
+        *(() if explained_failures else _failures(evidence)),
+        *_host(evidence),
+        *(() if gpu_explained else _gpus(evidence)),
+    )
+
+
+def _queues(anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[Symptom]:
+    for item in anatomy:
+        for stage in item.stages:
+            seconds = left.get((entry_name(item.ensemble, stage.model), stage.model, Phase.QUEUE), 0.0)
+            if seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds:
+                yield Symptom(
+                    text=f"requests wait {Unit.SECONDS.show(seconds)} for {stage.model}, "
+                    f"{Unit.RATIO.show(seconds / item.mean_seconds)} of their time",
+                    next_measurement="read statistics and configuration of that model, and its device",
+                )
+
+
+def _engines(evidence: Evidence) -> Iterator[Symptom]:
+    for model in _models(evidence):
+        waiting = evidence.read(ENGINE_WAITING, model).value
+        if waiting is not None and waiting >= WAITING_IN_ENGINE:
+            yield Symptom(
+                text=f"{Unit.COUNT.show(waiting)} requests wait inside the engine of {model.model} on average",
+                next_measurement="compare its scheduled requests with its slots, and its KV blocks with what requests "
+                "need",
+            )
+
+
+def _failures(evidence: Evidence) -> Iterator[Symptom]:
+    for subject in (*evidence.subjects(Scope.ENSEMBLE), *_models(evidence)):
+        failed, share = (
+            evidence.read(FAILED_REQUESTS, subject).value,
+            evidence.read(FAILED_SHARE, subject).value,
+        )
+        if failed is None or share is None:
+            continue
+        if failed >= ENOUGH_FAILURES.value and share >= FAILED_PART.value:
+            yield Symptom(
+                text=f"{Unit.RATIO.show(share)} of the requests of {subject.ensemble or subject.model} fail",
+                next_measurement="read the server's log and the error text that clients get",
+            )
+
+
+def _host(evidence: Evidence) -> Iterator[Symptom]:
+    for server in evidence.subjects(Scope.SERVER):
+        busy = evidence.read(HOST_CPU_BUSY, server)
+        if busy.value is not None and busy.value >= HOST_FULL.value:
+            yield Symptom(
+                text=f"the host of {server.server} uses {Unit.RATIO.show(busy.value)} of its processors",
+                next_measurement="look at which processes use them, and at the server's cgroup limits",
+            )
+
+
+def _gpus(evidence: Evidence) -> Iterator[Symptom]:
+    for server in evidence.subjects(Scope.SERVER):
+        at_limit = evidence.read(GPU_AT_LIMIT, server).value
+        if at_limit is not None and at_limit >= TIME_AT_LIMIT:
+            yield Symptom(
+                text=f"a GPU is at its limit {Unit.RATIO.show(at_limit)} of the time",
+                next_measurement="look at which processes use it, at its power cap and its clocks",
+            )
+
+
+def _models(evidence: Evidence) -> Sequence[Subject]:
+    return evidence.subjects(Scope.MODEL)

@@ -1,0 +1,133 @@
+"""Where readings come from: a window today, a Prometheus or something else tomorrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from diagnostics import names
+from diagnostics.signals.engine import is_engine, shows_its_time
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import service_time
+from diagnostics.tuning.service import ServiceTime
+from diagnostics.window.graph import DeploymentGraph, graph_of
+from diagnostics.window.view import METRICS, STATISTICS, View
+from diagnostics.window.window import ServerWindow, Window
+from diagnostics.wire.model_config import ModelConfig
+
+Span = tuple[float, float]
+
+
+class Evidence(Protocol):
+    """Answers questions about subjects. Never raises for missing data: a reading says why it is absent."""
+
+    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
+        """Return the signal's value for a subject over the span, the whole window by default."""
+        ...
+
+    def subjects(self, scope: Scope) -> Sequence[Subject]:
+        """Return all subjects of a kind, in a stable order."""
+        ...
+
+    def graph(self, server: str) -> DeploymentGraph:
+        """Return the ensembles of a server; empty when configurations were not read."""
+        ...
+
+    def config(self, on: Subject) -> ModelConfig | None:
+        """Return the effective configuration of a model."""
+        ...
+
+    def config_file(self, on: Subject) -> str | None:
+        """Return the text of the model's config.pbtxt, None when the repository is not at hand."""
+        ...
+
+    def service_time(self, on: Subject) -> ServiceTime | None:
+        """Return an execution's time by batch size; None when nothing executed or was read."""
+        ...
+
+    def is_engine(self, on: Subject) -> bool:
+        """Return whether the model batches inside, so that its own batch size and queue mean nothing."""
+        ...
+
+    def shows_engine_time(self, on: Subject) -> bool:
+        """Return whether an engine's row carries its time, instead of hiding it in a gap between stages."""
+        ...
+
+
+class WindowEvidence:
+    """Evidence from a window of raw records."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self._graphs = {name: graph_of(server.configs) for name, server in window.servers.items()}
+        self._readings: dict[tuple[str, Subject, Span], Reading] = {}
+
+    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
+        """Return the signal's reading, computed once per subject and span."""
+        span = span or (self.window.start, self.window.end)
+        key = (signal.name, on.within(None), span)
+        if key not in self._readings:
+            self._readings[key] = signal.read(self._view(on, span))
+        return self._readings[key]
+
+    def subjects(self, scope: Scope) -> Sequence[Subject]:
+        """Return the subjects of a kind: model versions seen in counters, ensembles, servers or GPUs."""
+        return [subject for server in self.window.servers.values() for subject in self._of(server, scope)]
+
+    def graph(self, server: str) -> DeploymentGraph:
+        """Return the server's ensembles."""
+        return self._graphs[server]
+
+    def config(self, on: Subject) -> ModelConfig | None:
+        """Return the configuration last read."""
+        return self.window.servers[on.server].configs.get(on.model or on.ensemble or "")
+
+    def config_file(self, on: Subject) -> str | None:
+        """Return the repository's text for this model, as recorded or as given."""
+        return self.window.servers[on.server].repository.get(f"{on.model}/config.pbtxt")
+
+    def service_time(self, on: Subject) -> ServiceTime | None:
+        """Return the fit over the whole window."""
+        return service_time(self._view(on, (self.window.start, self.window.end)))
+
+    def is_engine(self, on: Subject) -> bool:
+        """Return whether the row is an engine's."""
+        return is_engine(self._view(on, (self.window.start, self.window.end)))
+
+    def shows_engine_time(self, on: Subject) -> bool:
+        """Return whether an engine's row carries its time."""
+        return shows_its_time(self._view(on, (self.window.start, self.window.end)))
+
+    def _view(self, on: Subject, span: Span) -> View:
+        model, version = (on.model, on.version) if on.model else (on.ensemble, None)
+        return View(
+            window=self.window,
+            server=self.window.servers[on.server],
+            model=model,
+            version=version,
+            start=span[0],
+            end=span[1],
+        )
+
+    def _of(self, server: ServerWindow, scope: Scope) -> list[Subject]:
+        ensembles = self._graphs[server.name].ensembles
+        match scope:
+            case Scope.SERVER:
+                return [Subject(server=server.name)]
+            case Scope.ENSEMBLE:
+                return [Subject(server=server.name, ensemble=name) for name in ensembles]
+            case Scope.MODEL:
+                keys = [key for key in server.keys_seen() if not self._is_ensemble(server, key[0])]
+                return [Subject(server=server.name, model=model, version=version) for model, version in keys]
+            case Scope.GPU:
+                uuids = {gpu.uuid for sample in self.window.gpus for gpu in sample.gpus}
+                return [Subject(server=server.name, gpu=uuid) for uuid in sorted(uuids)]
+
+    def _is_ensemble(self, server: ServerWindow, model: str) -> bool:
+        config = server.configs.get(model)
+        return config is not None and config.platform == names.ENSEMBLE_PLATFORM
+
+
+__all__ = ["METRICS", "STATISTICS", "Evidence", "Span", "WindowEvidence"]

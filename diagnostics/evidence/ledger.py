@@ -1,0 +1,190 @@
+"""The ledger: evidence that remembers what was read, against which limit, and what that decided.
+
+Evidence lines, unknown reasons, confidence and `--why-not` all come from it; no check builds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Subject
+from diagnostics.units import Unit
+
+# A change is worth making if it takes this share and this time off a request's mean (design, "Degraded").
+WORTHWHILE_SHARE = 0.15
+WORTHWHILE_SECONDS = 0.005
+
+BASE_CONFIDENCE = 0.95
+# What one weak link costs. Ordered by how often each turned a right cause into a wrong one while recorded incidents
+# were replayed without a source: an estimate least, a missing ruling-out signal most.
+ESTIMATED_FACTOR = 0.9
+STRADDLING_FACTOR = 0.9
+MISSING_FACTOR = 0.75
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A number a reading is compared with, and why it is that number."""
+
+    value: float
+    unit: Unit
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One look at one reading. `met` is None when there was nothing to compare; `optional` lines only rule out."""
+
+    signal: str
+    reading: Reading
+    limit: float | None = None
+    sign: str = ""
+    met: bool | None = None
+    optional: bool = False
+
+    @property
+    def straddles(self) -> bool:
+        """Whether the interval of the reading holds the limit: the comparison could have gone the other way."""
+        low, high = self.reading.low, self.reading.high
+        return self.limit is not None and low is not None and high is not None and low < self.limit < high
+
+
+class Undecided(Exception):
+    """A check needs a reading that is absent."""
+
+    def __init__(self, signal: str, reason: Missing) -> None:
+        self.signal, self.reason = signal, reason
+        super().__init__(f"{signal}: {reason}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """The requests whose latency a subject's time is part of.
+
+    Attributes:
+        ensemble: the ensemble they call; None when they call the subject's model itself.
+        mean_seconds: their mean end-to-end time.
+        weight: requests of the subject per request of the entry: below 1 for one of several versions.
+        requests: how many there were.
+
+    """
+
+    ensemble: str | None
+    mean_seconds: float
+    weight: float
+    requests: float
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What one check saw of one subject."""
+
+    evidence: Evidence
+    entry_of: Callable[[Subject], Entry | None]
+    lines: list[Line] = field(default_factory=list)
+    absent: dict[str, tuple[Signal, Missing]] = field(default_factory=dict)
+
+    def read(self, signal: Signal, on: Subject) -> Reading:
+        """Return a reading and note that it was looked at."""
+        reading = self._look(signal, on)
+        self.lines.append(Line(signal=signal.name, reading=reading))
+        return reading
+
+    def need(self, signal: Signal, on: Subject) -> float:
+        """Return the value of a reading; end the check as unknown when it is absent."""
+        reading = self.read(signal, on)
+        if reading.value is None:
+            raise Undecided(signal.name, reading.missing or Missing.NOT_EXPORTED)
+        return reading.value
+
+    def at_least(self, signal: Signal, on: Subject, limit: Limit) -> bool:
+        """Return whether a needed reading reaches the limit."""
+        value = self.need(signal, on)
+        return self._note(limit, ">=", value >= limit.value)
+
+    def at_most(self, signal: Signal, on: Subject, limit: Limit) -> bool:
+        """Return whether a needed reading stays at or under the limit."""
+        value = self.need(signal, on)
+        return self._note(limit, "<=", value <= limit.value)
+
+    def ruled_out(self, signal: Signal, on: Subject, limit: Limit, *, above: bool) -> bool:
+        """Return whether a rival explanation holds; an absent reading does not rule out and costs confidence.
+
+        Args:
+            signal: what would show the rival.
+            on: for which subject.
+            limit: from which value on the rival holds.
+            above: whether the rival holds at or above the limit, else at or below it.
+
+        """
+        reading = self._look(signal, on)
+        holds = None
+        if reading.value is not None:
+            holds = reading.value >= limit.value if above else reading.value <= limit.value
+        sign = "<" if above else ">"
+        met = None if holds is None else not holds
+        self.lines.append(
+            Line(signal=signal.name, reading=reading, limit=limit.value, sign=sign, met=met, optional=True)
+        )
+        return bool(holds)
+
+    def compare(self, name: str, reading: Reading, limit: Limit, *, at_least: bool = True) -> bool:
+        """Note a derived value (a prediction, a ratio of readings) against a limit; an absent one ends as unknown."""
+        if reading.value is None:
+            raise Undecided(name, reading.missing or Missing.NOT_EXPORTED)
+        met = reading.value >= limit.value if at_least else reading.value <= limit.value
+        self.lines.append(
+            Line(signal=name, reading=reading, limit=limit.value, sign=">=" if at_least else "<=", met=met)
+        )
+        return met
+
+    def worthwhile(self, name: str, on: Subject, saved: Reading) -> bool:
+        """Return whether `saved` seconds per request of the subject are worth a change to those who wait.
+
+        Both the share of the entry's mean and the absolute time must be reached; both are noted.
+        """
+        entry = self.entry_of(on)
+        if entry is None or entry.mean_seconds <= 0:
+            raise Undecided("request_seconds", Missing.IDLE)
+        weighted = saved * Reading.of(entry.weight, Unit.RATIO, saved.source)
+        share = weighted / Reading.of(entry.mean_seconds, Unit.SECONDS, saved.source)
+        enough = self.compare(name, weighted, WORTHWHILE_TIME)
+        return self.compare(f"{name}_share", share, WORTHWHILE_PART) and enough
+
+    def confidence(self) -> float:
+        """Return how far the lines can be trusted, 0 to 1: it falls with each weak or missing one."""
+        value = BASE_CONFIDENCE
+        for line in self.lines:
+            if line.reading.missing is not None:
+                value *= MISSING_FACTOR if line.optional else 1.0
+            elif line.limit is not None:
+                value *= ESTIMATED_FACTOR if line.reading.estimated else 1.0
+                value *= STRADDLING_FACTOR if line.straddles else 1.0
+        return round(value, 3)
+
+    def _look(self, signal: Signal, on: Subject) -> Reading:
+        reading = self.evidence.read(signal, on)
+        if reading.missing is not None:
+            self.absent[signal.name] = (signal, reading.missing)
+        return reading
+
+    def _note(self, limit: Limit, sign: str, met: bool) -> bool:
+        last = self.lines.pop()
+        self.lines.append(Line(signal=last.signal, reading=last.reading, limit=limit.value, sign=sign, met=met))
+        return met
+
+
+WORTHWHILE_TIME = Limit(
+    value=WORTHWHILE_SECONDS,
+    unit=Unit.SECONDS,
+    because="less than 5 ms is within what one host's jitter moves",
+)
+WORTHWHILE_PART = Limit(
+    value=WORTHWHILE_SHARE,
+    unit=Unit.RATIO,
+    because="under 15 % of a request's time no user tells the difference, and models are no better than that",
+)

@@ -1,0 +1,77 @@
+"""Evidence that is stated instead of measured: what a check's cases are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from diagnostics.evidence.evidence import Span
+from diagnostics.evidence.ledger import Entry
+from diagnostics.signals.engine import ENGINE_WAITING
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import BATCH_MARGINAL_COST, EXECUTION_SECONDS, REQUEST_SECONDS
+from diagnostics.tuning.service import BatchPoint, ServiceTime, fit
+from diagnostics.window.graph import DeploymentGraph
+from diagnostics.wire.model_config import ModelConfig
+
+SUBJECT = Subject(server="triton-0", model="model", version="1")
+_EVENTS = 1000.0
+_SPAN = 60.0
+
+
+class StatedEvidence:
+    """One subject with stated readings; every other reading is absent."""
+
+    def __init__(self, readings: Mapping[Signal, float]) -> None:
+        self._readings = {signal.name: (signal, value) for signal, value in readings.items()}
+
+    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:  # noqa: ARG002
+        """Return the stated value, exact."""
+        if signal.name not in self._readings:
+            return Reading.unknown(Missing.NOT_EXPORTED, signal.unit)
+        _, value = self._readings[signal.name]
+        return Reading.of(value, signal.unit, "stated", events=_EVENTS, span=_SPAN)
+
+    def subjects(self, scope: Scope) -> Sequence[Subject]:
+        """Return the one subject, as a model or as its server."""
+        return [SUBJECT] if scope is Scope.MODEL else [Subject(server=SUBJECT.server)]
+
+    def graph(self, server: str) -> DeploymentGraph:  # noqa: ARG002
+        """Return no ensemble."""
+        return DeploymentGraph({})
+
+    def config(self, on: Subject) -> ModelConfig | None:  # noqa: ARG002
+        """Return None: settings are stated as readings."""
+        return None
+
+    def config_file(self, on: Subject) -> str | None:  # noqa: ARG002
+        """Return None."""
+        return None
+
+    def service_time(self, on: Subject) -> ServiceTime | None:  # noqa: ARG002
+        """Return a service time with the stated mean and marginal cost."""
+        mean, cost = self._value(EXECUTION_SECONDS), self._value(BATCH_MARGINAL_COST)
+        if mean is None:
+            return None
+        points = [BatchPoint(size=1, executions=1000, seconds=mean)]
+        if cost is not None:
+            points.append(BatchPoint(size=8, executions=100, seconds=mean * (1 + 7 * cost)))
+        return fit(points)
+
+    def is_engine(self, on: Subject) -> bool:  # noqa: ARG002
+        """Return whether the engine's gauges are stated."""
+        return ENGINE_WAITING.name in self._readings
+
+    def shows_engine_time(self, on: Subject) -> bool:  # noqa: ARG002
+        """Return False."""
+        return False
+
+    def entry(self, on: Subject) -> Entry | None:  # noqa: ARG002
+        """Return an entry of the stated mean request time, called directly."""
+        mean = self._value(REQUEST_SECONDS)
+        return None if mean is None else Entry(ensemble=None, mean_seconds=mean, weight=1.0, requests=_EVENTS)
+
+    def _value(self, signal: Signal) -> float | None:
+        found = self._readings.get(signal.name)
+        return found[1] if found else None

@@ -1,0 +1,48 @@
+"""Every metric, label and engine-gauge name this project reads, spelled once."""
+
+from __future__ import annotations
+
+MODEL = "model"
+VERSION = "version"
+REASON = "reason"
+QUANTILE = "quantile"
+
+REQUEST_SUCCESS = "nv_inference_request_success"
+REQUEST_FAILURE = "nv_inference_request_failure"
+INFERENCE_COUNT = "nv_inference_count"
+EXECUTION_COUNT = "nv_inference_exec_count"
+REQUEST_DURATION = "nv_inference_request_duration_us"
+QUEUE_DURATION = "nv_inference_queue_duration_us"
+INPUT_DURATION = "nv_inference_compute_input_duration_us"
+INFER_DURATION = "nv_inference_compute_infer_duration_us"
+OUTPUT_DURATION = "nv_inference_compute_output_duration_us"
+PENDING_REQUESTS = "nv_inference_pending_request_count"
+REQUEST_SUMMARY = "nv_inference_request_summary_us"
+CACHE_HITS = "nv_cache_num_hits_per_model"
+
+CPU_UTILIZATION = "nv_cpu_utilization"
+GPU_UUID = "gpu_uuid"
+GPU_UTILIZATION = "nv_gpu_utilization"
+GPU_POWER = "nv_gpu_power_usage"
+GPU_POWER_LIMIT = "nv_gpu_power_limit"
+
+ENGINE_REQUESTS = "nv_trt_llm_request_metrics"
+ENGINE_REQUEST_TYPE = "request_type"
+ENGINE_WAITING = "waiting"
+ENGINE_ACTIVE = "active"
+ENGINE_SCHEDULED = "scheduled"
+ENGINE_GENERAL = "nv_trt_llm_general_metrics"
+ENGINE_GENERAL_TYPE = "general_type"
+ENGINE_ITERATIONS = "iteration_counter"
+VLLM_PREFIX = "vllm:"
+
+REJECTED = "REJECTED"
+
+# Backends whose rows are engines: they batch inside, so batch size 1 and an empty queue are normal there.
+ENGINE_BACKENDS = frozenset({"tensorrtllm", "vllm", "fastertransformer"})
+# The one among them whose compute_infer holds the engine's whole time (reference: TensorRT-LLM C++ backend).
+ENGINE_BACKENDS_WITH_TIME = frozenset({"tensorrtllm", "fastertransformer"})
+ENSEMBLE_PLATFORM = "ensemble"
+KIND_GPU = "KIND_GPU"
+KIND_CPU = "KIND_CPU"
+KIND_AUTO = "KIND_AUTO"

@@ -1,0 +1,143 @@
+"""Failures, and where requests get lost between the stages of an ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from diagnostics.signals.counting import absent
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.units import Unit
+from diagnostics.window.graph import Ensemble, graph_of
+from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+
+# One failed ensemble request adds 2 to its failure counter: the error response and the final statistics (core,
+# ensemble scheduler; Triton's own documentation shows the value 2).
+ENSEMBLE_FAILURES_PER_REQUEST = 2.0
+
+
+def _ensemble(view: View) -> bool:
+    return view.model in graph_of(view.server.configs).ensembles
+
+
+def _failed(view: View) -> Reading:
+    for source in (METRICS, STATISTICS):
+        delta = view.delta(source)
+        if delta is None or Counter.FAILURE not in delta.values:
+            continue
+        doubled = _ensemble(view)
+        failed = delta.values[Counter.FAILURE] / (ENSEMBLE_FAILURES_PER_REQUEST if doubled else 1.0)
+        return Reading.of(failed, Unit.COUNT, source, estimated=doubled, events=failed, span=delta.seconds)
+    return absent(view, METRICS, Unit.COUNT)
+
+
+def _rejected(view: View) -> Reading:
+    delta = view.delta(METRICS)
+    if delta is None or Counter.REJECTED not in delta.values:
+        return absent(view, METRICS, Unit.COUNT)
+    value = delta.values[Counter.REJECTED]
+    return Reading.of(value, Unit.COUNT, METRICS, events=value, span=delta.seconds)
+
+
+def _failed_share(view: View) -> Reading:
+    failed, source = _failed(view), (METRICS if view.delta(METRICS) else STATISTICS)
+    delta = view.delta(source)
+    if failed.value is None or delta is None:
+        return failed.with_unit(Unit.RATIO)
+    everything = failed.value + delta.values.get(Counter.SUCCESS, 0.0)
+    if everything <= 0:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, source)
+    return Reading.of(
+        failed.value / everything,
+        Unit.RATIO,
+        source,
+        estimated=failed.estimated,
+        events=failed.value,
+        span=delta.seconds,
+    )
+
+
+def _completed(view: View, model: str) -> float | None:
+    other = View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
+    for source in (METRICS, STATISTICS):
+        delta = other.delta(source)
+        if delta is not None and Counter.SUCCESS in delta.values:
+            points = other.pending()
+            growth = points[-1][1] - points[0][1] if len(points) >= 2 else 0.0
+            return delta.values[Counter.SUCCESS] + growth
+    return None
+
+
+def _own_completed(view: View) -> float | None:
+    delta = view.delta(METRICS) or view.delta(STATISTICS)
+    return delta.values.get(Counter.SUCCESS) if delta else None
+
+
+def _only_ensemble(view: View) -> Ensemble | None:
+    callers = graph_of(view.server.configs).callers(view.model or "")
+    return callers[0] if len(callers) == 1 else None
+
+
+def _lost_after(view: View) -> Reading:
+    """Completed here, but arrived at no next stage: answered with an error that Triton counts as success."""
+    ensemble = _only_ensemble(view)
+    followers = ensemble.after(view.model or "") if ensemble else ()
+    return _difference(view, _own_completed(view), (_completed(view, model) for model in followers), min)
+
+
+def _lost_before(view: View) -> Reading:
+    """Completed by the stage before, but neither completed nor waiting here: refused at this stage's queue."""
+    ensemble = _only_ensemble(view)
+    sources = ensemble.before(view.model or "") if ensemble else ()
+    lost = _difference(view, _completed(view, view.model or ""), (_own(view, model) for model in sources), min)
+    return lost if lost.value is None else Reading.of(-lost.value, Unit.COUNT, lost.source, estimated=True)
+
+
+def _own(view: View, model: str) -> float | None:
+    return _own_completed(
+        View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
+    )
+
+
+def _difference(
+    view: View,
+    here: float | None,
+    there: Iterable[float | None],
+    choose: Callable[[list[float]], float],
+) -> Reading:
+    others = list(there)
+    if not others:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, "configuration")
+    present = [value for value in others if value is not None]
+    if here is None or len(present) < len(others):
+        return absent(view, METRICS, Unit.COUNT)
+    return Reading.of(here - choose(present), Unit.COUNT, f"configuration and {METRICS}", estimated=True)
+
+
+def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading]) -> Signal:
+    return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=(read,))
+
+
+FAILED_REQUESTS = _signal(
+    "failed_requests",
+    Unit.COUNT,
+    "Requests that failed; an ensemble's counter is halved, as it counts twice.",
+    _failed,
+)
+REJECTED_REQUESTS = _signal(
+    "rejected_requests", Unit.COUNT, "Requests that outlived their queue policy's timeout.", _rejected
+)
+FAILED_SHARE = _signal("failed_share", Unit.RATIO, "Failed ÷ (failed + completed) requests.", _failed_share)
+LOST_AFTER_STAGE = _signal(
+    "lost_after_stage",
+    Unit.COUNT,
+    "Requests that this stage completed and the next never received, corrected for its backlog.",
+    _lost_after,
+)
+LOST_BEFORE_STAGE = _signal(
+    "lost_before_stage",
+    Unit.COUNT,
+    "Requests that the stage before completed and this stage never accepted, corrected for its backlog.",
+    _lost_before,
+)

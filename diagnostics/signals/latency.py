@@ -1,0 +1,36 @@
+"""End-to-end latency quantiles, where the server keeps summaries."""
+
+from __future__ import annotations
+
+from diagnostics import names
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.units import Unit
+from diagnostics.window.view import METRICS, View
+
+_MICROSECOND = 1e-6
+
+
+def latency_quantile(quantile: float) -> Signal:
+    """Return the signal of one quantile of a model's or ensemble's request time.
+
+    Triton's summary covers the last 60 s at each read, so the newest read is the value; it is NaN when idle and absent
+    unless `summary_latencies=true`. Only the quantiles that the server was configured with exist.
+    """
+
+    def read(view: View) -> Reading:
+        labels = {names.MODEL: view.model or "", names.QUANTILE: f"{quantile:g}"}
+        points = view.gauge(names.REQUEST_SUMMARY, labels)
+        if not points:
+            return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
+        return Reading.of(points[-1][1] * _MICROSECOND, Unit.SECONDS, METRICS, span=60.0)
+
+    return Signal(
+        name=f"request_seconds_p{quantile * 100:g}",
+        unit=Unit.SECONDS,
+        scope=Scope.MODEL,
+        doc=f"The {quantile * 100:g}th percentile of request time over the last 60 s.",
+        readers=(read,),
+        fix="start Triton with --metrics-config summary_latencies=true",
+    )

@@ -1,0 +1,141 @@
+"""What happened since a version was loaded: slow first executions, and what they cost the requests that met them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.units import Unit
+from diagnostics.window.counters import Opened
+from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+
+# A stretch is cold while executions take more than twice the steady time: mixed with warm ones in the same read, a
+# cold execution still raises the mean, and twice is beyond what batch size and load move it by.
+COLD_FACTOR = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """The steps since the first execution of a version, and how many of them were cold."""
+
+    steps: Sequence[Step]
+    cold: int
+    steady_execution: float
+    source: str
+
+
+def _execution_seconds(step: Step) -> float:
+    if step.batches:
+        executions = sum(batch.executions for batch in step.batches.values())
+        return sum(batch.seconds for batch in step.batches.values()) / executions
+    return step.values[Counter.INFER_SECONDS] / step.values[Counter.SUCCESS]
+
+
+def _worked(step: Step) -> bool:
+    return (
+        step.values.get(Counter.EXECUTIONS, 0.0) > 0
+        and step.values.get(Counter.SUCCESS, 0.0) > 0
+        and Counter.INFER_SECONDS in step.values
+    )
+
+
+def _start(view: View) -> _Start | Missing:
+    for source in (STATISTICS, METRICS):
+        steps = [step for step in view.steps(source) if _worked(step)]
+        if not steps:
+            continue
+        first = next((i for i, step in enumerate(steps) if step.from_zero and step.opened is not Opened.RESET), None)
+        if first is None:
+            first = next((i for i, step in enumerate(steps) if step.from_zero), None)
+        if first is None:
+            return Missing.IDLE
+        return _measured(steps[first:], source)
+    return Missing.NOT_EXPORTED
+
+
+def _measured(steps: Sequence[Step], source: str) -> _Start | Missing:
+    if len(steps) < 3:
+        return Missing.TOO_FEW_EVENTS
+    steady = _low_quartile([_execution_seconds(step) for step in steps])
+    cold = 0
+    while cold < len(steps) and _execution_seconds(steps[cold]) > COLD_FACTOR * steady:
+        cold += 1
+    return _Start(steps, cold, steady, source)
+
+
+def _low_quartile(values: Sequence[float]) -> float:
+    return quantiles(values, n=4)[0] if len(values) >= 4 else min(values)
+
+
+def _from_start(unit: Unit, compute: Callable[[_Start], float]) -> Callable[[View], Reading]:
+    def read(view: View) -> Reading:
+        start = _start(view)
+        if start is Missing.IDLE:
+            return Reading.of(0.0, unit, STATISTICS)
+        if isinstance(start, Missing):
+            return Reading.unknown(start, unit)
+        events = sum(step.values[Counter.EXECUTIONS] for step in start.steps[: max(start.cold, 1)])
+        span = sum(step.seconds for step in start.steps)
+        return Reading.of(compute(start), unit, start.source, events=events, span=span)
+
+    return read
+
+
+def _first_execution(start: _Start) -> float:
+    return _execution_seconds(start.steps[0])
+
+
+def _slowdown(start: _Start) -> float:
+    return _first_execution(start) / start.steady_execution if start.steady_execution > 0 else 0.0
+
+
+def _excess(start: _Start, counter: Counter, floor: float) -> float:
+    """Seconds per request above the steady level while cold, over all requests since the first execution."""
+    per_request = [step.values.get(counter, 0.0) / step.values[Counter.SUCCESS] for step in start.steps]
+    steady = _low_quartile(per_request)
+    excess = 0.0
+    for i, step in enumerate(start.steps):
+        if i >= start.cold and per_request[i] <= COLD_FACTOR * steady + floor:
+            break
+        excess += max(step.values.get(counter, 0.0) - step.values[Counter.SUCCESS] * steady, 0.0)
+    return excess / sum(step.values[Counter.SUCCESS] for step in start.steps)
+
+
+def _signal(name: str, unit: Unit, doc: str, compute: Callable[[_Start], float]) -> Signal:
+    return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=(_from_start(unit, compute),))
+
+
+COLD_SLOWDOWN = _signal(
+    "cold_slowdown",
+    Unit.COUNT,
+    "Mean time of the first executions since loading ÷ the steady time; 0 when no first execution was seen.",
+    _slowdown,
+)
+COLD_EXECUTION_SECONDS = _signal(
+    "cold_execution_seconds",
+    Unit.SECONDS,
+    "Mean time of the first executions since loading.",
+    _first_execution,
+)
+STEADY_EXECUTION_SECONDS = _signal(
+    "steady_execution_seconds",
+    Unit.SECONDS,
+    "Time of an execution once warm: the lower quartile over the reads since loading.",
+    lambda start: start.steady_execution,
+)
+COLD_COMPUTE_SECONDS = _signal(
+    "cold_compute_seconds",
+    Unit.SECONDS,
+    "Execution time above the steady level while cold, per request since loading.",
+    lambda start: _excess(start, Counter.INFER_SECONDS, 0.0) if start.cold else 0.0,
+)
+COLD_QUEUE_SECONDS = _signal(
+    "cold_queue_seconds",
+    Unit.SECONDS,
+    "Queue time above the steady level while cold and until the backlog is gone, per request since loading.",
+    lambda start: _excess(start, Counter.QUEUE_SECONDS, 0.001) if start.cold else 0.0,
+)

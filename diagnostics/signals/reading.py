@@ -1,0 +1,129 @@
+"""A signal's value for one subject, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from diagnostics.units import Unit
+
+
+class Missing(StrEnum):
+    """Why a reading has no value."""
+
+    NOT_EXPORTED = "not_exported"
+    DISABLED = "disabled"
+    STALE = "stale"
+    IDLE = "idle"
+    TOO_FEW_EVENTS = "too_few_events"
+    RESET = "reset"
+    UNSUPPORTED_VERSION = "unsupported_version"
+    CONFLICTING = "conflicting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One value with all that is needed to trust it or not.
+
+    Attributes:
+        value: in `unit`; None exactly when `missing` is set.
+        low, high: the interval that holds the true value at about 95 %; equal to `value` when exact.
+        source: where it was read: `statistics`, `metrics`, `configuration`, `nvml`, `host` or a list of them.
+        estimated: the value is derived through an assumption or is a bound.
+        events: how many requests, executions or samples stand behind it; None for settings.
+        span: seconds of observation behind it; None for settings.
+
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    unit: Unit
+    source: str
+    estimated: bool = False
+    events: float | None = None
+    span: float | None = None
+    missing: Missing | None = None
+
+    @classmethod
+    def of(
+        cls,
+        value: float,
+        unit: Unit,
+        source: str,
+        *,
+        low: float | None = None,
+        high: float | None = None,
+        estimated: bool = False,
+        events: float | None = None,
+        span: float | None = None,
+    ) -> Reading:
+        """Return a present reading; without `low` and `high` it is exact."""
+        return cls(
+            value=value,
+            low=value if low is None else low,
+            high=value if high is None else high,
+            unit=unit,
+            source=source,
+            estimated=estimated,
+            events=events,
+            span=span,
+        )
+
+    @classmethod
+    def unknown(cls, missing: Missing, unit: Unit, source: str = "") -> Reading:
+        """Return an absent reading with its reason."""
+        return cls(value=None, low=None, high=None, unit=unit, source=source, missing=missing)
+
+    def with_unit(self, unit: Unit) -> Reading:
+        """Return the same reading in another unit; the caller vouches for the meaning."""
+        return replace(self, unit=unit)
+
+    def __add__(self, other: Reading) -> Reading:
+        return self._combine(other, self.unit, lambda a, b: a + b)
+
+    def __sub__(self, other: Reading) -> Reading:
+        return self._combine(other, self.unit, lambda a, b: a - b)
+
+    def __mul__(self, other: Reading) -> Reading:
+        unit = other.unit if self.unit in (Unit.RATIO, Unit.COUNT) else self.unit
+        return self._combine(other, unit, lambda a, b: a * b)
+
+    def __truediv__(self, other: Reading) -> Reading:
+        """Divide; a zero divisor gives an absent reading with reason `idle`."""
+        unit = Unit.RATIO if self.unit == other.unit else self.unit
+        if other.value == 0 or other.low == 0 or other.high == 0:
+            return Reading.unknown(Missing.IDLE, unit, other.source)
+        return self._combine(other, unit, lambda a, b: a / b)
+
+    def _combine(self, other: Reading, unit: Unit, operate: Callable[[float, float], float]) -> Reading:
+        for side in (self, other):
+            if side.missing is not None:
+                return Reading.unknown(side.missing, unit, side.source)
+        corners = [operate(a, b) for a in self._interval() for b in other._interval()]
+        sources = {*self.source.split(" and "), *other.source.split(" and ")} - {""}
+        return Reading(
+            value=operate(_known(self.value), _known(other.value)),
+            low=min(corners),
+            high=max(corners),
+            unit=unit,
+            source=" and ".join(sorted(sources)),
+            estimated=self.estimated or other.estimated,
+            events=_least(self.events, other.events),
+            span=_least(self.span, other.span),
+        )
+
+    def _interval(self) -> tuple[float, float]:
+        return _known(self.low), _known(self.high)
+
+
+def _known(value: float | None) -> float:
+    if value is None:
+        raise ValueError("a present reading always has value, low and high")
+    return value
+
+
+def _least(a: float | None, b: float | None) -> float | None:
+    present = [value for value in (a, b) if value is not None]
+    return min(present) if present else None

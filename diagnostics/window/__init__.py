@@ -1,0 +1,1 @@
+"""Records between two instants, cut into epochs: every difference of a counter lives inside one."""

@@ -1,0 +1,239 @@
+"""Cumulative counters of one model version from one source, as steps between neighbouring reads.
+
+Resets, reloads, vanished series and absurd jumps are normal events and are handled here, once:
+a drop of a request or execution counter opens a new epoch that started from zero; a version that appears while the
+server was already being read started from zero too; a step whose durations run backwards or exceed what its requests
+could have taken is dropped whole, so that ratios of two counters always cover the same requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Counter(StrEnum):
+    """Canonical cumulative counters; seconds and counts, whatever the wire used."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    REJECTED = "rejected"
+    INFERENCES = "inferences"
+    EXECUTIONS = "executions"
+    REQUEST_SECONDS = "request_seconds"
+    QUEUE_SECONDS = "queue_seconds"
+    INPUT_SECONDS = "input_seconds"
+    INFER_SECONDS = "infer_seconds"
+    OUTPUT_SECONDS = "output_seconds"
+    CACHE_HITS = "cache_hits"
+
+
+class Opened(StrEnum):
+    """How the epoch of a step began."""
+
+    BEFORE_WINDOW = "before_window"
+    RESET = "reset"
+    APPEARED = "appeared"
+
+
+# The counters whose drop means a new epoch. Failures are left out: Triton never removes nor resets that family on
+# reload (core, model reporter), so they disagree with the others after one.
+_EPOCH_COUNTERS = (Counter.SUCCESS, Counter.EXECUTIONS, Counter.INFERENCES)
+_DURATIONS = (
+    Counter.REQUEST_SECONDS,
+    Counter.QUEUE_SECONDS,
+    Counter.INPUT_SECONDS,
+    Counter.INFER_SECONDS,
+    Counter.OUTPUT_SECONDS,
+)
+# No request is served for longer than this: a larger mean per request is an unsigned underflow (1.8e16 µs = 585 years).
+LONGEST_REQUEST_SECONDS = 7 * 86_400.0
+# No server completes more than this; a larger rate is a corrupted value, not traffic.
+LARGEST_RATE_PER_SECOND = 1e7
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Executions of one batch size and the seconds that they occupied an instance (input + infer + output)."""
+
+    executions: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Cumulative values at one read. `batches` maps batch size to executions; empty where the source has none."""
+
+    at: float
+    mono: float
+    values: Mapping[Counter, float]
+    batches: Mapping[int, Batches]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What happened between two neighbouring reads of one epoch.
+
+    `seconds` is the steady-clock time between them; `opened` says how the epoch began and `first` whether this is its
+    first step. An epoch that began inside the window starts at the previous read, from zero. `from_zero` says that the
+    version had executed nothing before this step.
+    """
+
+    start: float
+    end: float
+    seconds: float
+    values: Mapping[Counter, float]
+    batches: Mapping[int, Batches]
+    opened: Opened
+    first: bool
+    from_zero: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """The sum of some steps: events and seconds of work over `seconds` of observation.
+
+    `resets` counts epochs that began inside; `dropped` counts steps left out as implausible.
+    """
+
+    values: Mapping[Counter, float]
+    batches: Mapping[int, Batches]
+    seconds: float
+    steps: int
+    resets: int
+    dropped: int
+
+    def get(self, counter: Counter) -> float | None:
+        """Return the increase of one counter, None where the source does not carry it."""
+        return self.values.get(counter)
+
+
+class CounterTable:
+    """All reads of one model version from one source, in time order."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._steps: list[Step] = []
+        self._dropped_at: list[float] = []
+        self._last: Point | None = None
+        self._opened = Opened.BEFORE_WINDOW
+        self._fresh = True
+
+    @property
+    def last(self) -> Point | None:
+        """The newest read; None before the first."""
+        return self._last
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """All plausible steps in time order."""
+        return self._steps
+
+    def add(self, point: Point, previous_read: tuple[float, float] | None) -> None:
+        """Append a read.
+
+        Args:
+            point: the values read.
+            previous_read: wall and steady time of the server's previous successful read of this source, which did
+                not list this version if there is no earlier point; None at the first read of all.
+
+        """
+        before, self._last = self._last, point
+        if before is None:
+            if previous_read is None:
+                return
+            self._open(Opened.APPEARED)
+            self._step(_zero_at(*previous_read, point), point)
+        elif _dropped(before, point):
+            self._open(Opened.RESET)
+            self._step(_zero_at(before.at, before.mono, point), point)
+        elif point.mono > before.mono:
+            self._step(before, point)
+
+    def delta(self, start: float, end: float) -> Delta | None:
+        """Return the sum over the steps inside [start, end] (wall seconds); None when there are none."""
+        inside = [step for step in self._steps if step.start >= start - 1e-6 and step.end <= end + 1e-6]
+        dropped = sum(1 for at in self._dropped_at if start <= at <= end)
+        return sum_steps(inside, dropped) if inside else None
+
+    def _open(self, how: Opened) -> None:
+        self._opened, self._fresh = how, True
+
+    def _step(self, before: Point, after: Point) -> None:
+        seconds = after.mono - before.mono
+        values = {
+            counter: value - before.values[counter]
+            for counter, value in after.values.items()
+            if counter in before.values
+        }
+        # Triton's failure counters survive a reload that resets the rest, or restart with the server.
+        values = {c: max(v, 0.0) if c in (Counter.FAILURE, Counter.REJECTED) else v for c, v in values.items()}
+        batches = _batch_increase(before.batches, after.batches)
+        if seconds <= 0 or not _plausible(values, batches, seconds):
+            self._dropped_at.append(after.at)
+            return
+        self._steps.append(
+            Step(
+                start=before.at,
+                end=after.at,
+                seconds=seconds,
+                values=values,
+                batches=batches,
+                opened=self._opened,
+                first=self._fresh,
+                from_zero=before.values.get(Counter.EXECUTIONS) == 0,
+            )
+        )
+        self._fresh = False
+
+
+def sum_steps(steps: Iterable[Step], dropped: int = 0) -> Delta:
+    """Return the total of some steps; a counter counts only if every step carries it."""
+    steps = list(steps)
+    common = set.intersection(*(set(step.values) for step in steps)) if steps else set()
+    batches: dict[int, Batches] = {}
+    for step in steps:
+        for size, more in step.batches.items():
+            have = batches.get(size, Batches(0.0, 0.0))
+            batches[size] = Batches(have.executions + more.executions, have.seconds + more.seconds)
+    return Delta(
+        values={counter: sum(step.values[counter] for step in steps) for counter in common},
+        batches=batches,
+        seconds=sum(step.seconds for step in steps),
+        steps=len(steps),
+        resets=sum(1 for step in steps if step.first and step.opened is not Opened.BEFORE_WINDOW),
+        dropped=dropped,
+    )
+
+
+def _zero_at(at: float, mono: float, like: Point) -> Point:
+    return Point(at=at, mono=mono, values=dict.fromkeys(like.values, 0.0), batches={})
+
+
+def _dropped(before: Point, after: Point) -> bool:
+    return any(
+        after.values[counter] < before.values[counter]
+        for counter in _EPOCH_COUNTERS
+        if counter in before.values and counter in after.values
+    )
+
+
+def _batch_increase(before: Mapping[int, Batches], after: Mapping[int, Batches]) -> dict[int, Batches]:
+    zero = Batches(0.0, 0.0)
+    increase = {}
+    for size, now in after.items():
+        then = before.get(size, zero)
+        if now.executions != then.executions:
+            increase[size] = Batches(now.executions - then.executions, now.seconds - then.seconds)
+    return increase
+
+
+def _plausible(values: Mapping[Counter, float], batches: Mapping[int, Batches], seconds: float) -> bool:
+    if any(value < 0 for value in values.values()) or any(b.executions < 0 or b.seconds < 0 for b in batches.values()):
+        return False
+    requests = values.get(Counter.SUCCESS, 0.0)
+    if requests > LARGEST_RATE_PER_SECOND * seconds:
+        return False
+    longest = LONGEST_REQUEST_SECONDS * max(requests, 1.0)
+    return all(values.get(duration, 0.0) <= longest for duration in _DURATIONS)

@@ -1,0 +1,89 @@
+"""The deployment graph: which ensemble calls which models, in which order, read from configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from diagnostics import names
+from diagnostics.wire.model_config import EnsembleStep, ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """One ensemble. `edges[i]` holds the positions of the steps that consume an output of step i.
+
+    Steps are in topological order when the graph has no cycle, as Triton requires.
+    """
+
+    name: str
+    steps: tuple[EnsembleStep, ...]
+    edges: tuple[tuple[int, ...], ...]
+
+    def models(self) -> tuple[str, ...]:
+        """Return member names in order, once each."""
+        return tuple(dict.fromkeys(step.model for step in self.steps))
+
+    def after(self, model: str) -> tuple[str, ...]:
+        """Return the models that consume an output of `model`."""
+        return self._named(j for i, step in enumerate(self.steps) if step.model == model for j in self.edges[i])
+
+    def before(self, model: str) -> tuple[str, ...]:
+        """Return the models whose output `model` consumes."""
+        return self._named(
+            i for i, followers in enumerate(self.edges) for j in followers if self.steps[j].model == model
+        )
+
+    def longest_path(self, seconds: Mapping[str, float]) -> tuple[tuple[str, ...], float]:
+        """Return the path of steps with the largest sum of `seconds` (per model; absent ones weigh 0) and that sum."""
+        best: dict[int, tuple[tuple[int, ...], float]] = {}
+        for i in reversed(range(len(self.steps))):
+            tail = max((best[j] for j in self.edges[i] if j in best), key=lambda path: path[1], default=((), 0.0))
+            best[i] = ((i, *tail[0]), seconds.get(self.steps[i].model, 0.0) + tail[1])
+        path, total = max(best.values(), key=lambda found: found[1], default=((), 0.0))
+        return tuple(self.steps[i].model for i in path), total
+
+    def _named(self, positions: Iterable[int]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(self.steps[i].model for i in positions))
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentGraph:
+    """All ensembles of one server, by name."""
+
+    ensembles: Mapping[str, Ensemble]
+
+    def callers(self, model: str) -> tuple[Ensemble, ...]:
+        """Return the ensembles that have `model` among their steps."""
+        return tuple(ensemble for ensemble in self.ensembles.values() if model in ensemble.models())
+
+
+def graph_of(configs: Mapping[str, ModelConfig]) -> DeploymentGraph:
+    """Return the graph of these configurations; empty when none was read."""
+    return DeploymentGraph(
+        {
+            name: Ensemble(name, *_ordered(config.ensemble_steps))
+            for name, config in sorted(configs.items())
+            if config.platform == names.ENSEMBLE_PLATFORM or config.ensemble_steps
+        }
+    )
+
+
+def _ordered(steps: Sequence[EnsembleStep]) -> tuple[tuple[EnsembleStep, ...], tuple[tuple[int, ...], ...]]:
+    """Return steps sorted so that producers come first, with their edges; input maps name tensors as values."""
+    feeds = [
+        [j for j, other in enumerate(steps) if set(step.output_map.values()) & set(other.input_map.values())]
+        for step in steps
+    ]
+    order: list[int] = []
+    waiting = list(range(len(steps)))
+    while waiting:
+        free = [i for i in waiting if not any(i in feeds[j] for j in waiting if j != i)]
+        ready = free or waiting  # a cycle cannot load in Triton; a damaged configuration is taken as written
+        order.extend(ready)
+        waiting = [i for i in waiting if i not in ready]
+    position = {old: new for new, old in enumerate(order)}
+    return (
+        tuple(steps[i] for i in order),
+        tuple(tuple(sorted(position[j] for j in feeds[i] if position[j] > position[i])) for i in order),
+    )

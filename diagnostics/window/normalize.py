@@ -1,0 +1,81 @@
+"""Turns parsed bodies into counter points: names to canonical counters, wire units to seconds."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from diagnostics import names
+from diagnostics.window.counters import Batches, Counter
+from diagnostics.wire.exposition import Series, Snapshot
+from diagnostics.wire.statistics import ModelStatistics
+
+MICROSECOND = 1e-6
+ModelKey = tuple[str, str]
+
+_FAMILIES: Mapping[str, tuple[Counter, float]] = {
+    names.REQUEST_SUCCESS: (Counter.SUCCESS, 1.0),
+    names.REQUEST_FAILURE: (Counter.FAILURE, 1.0),
+    names.INFERENCE_COUNT: (Counter.INFERENCES, 1.0),
+    names.EXECUTION_COUNT: (Counter.EXECUTIONS, 1.0),
+    names.REQUEST_DURATION: (Counter.REQUEST_SECONDS, MICROSECOND),
+    names.QUEUE_DURATION: (Counter.QUEUE_SECONDS, MICROSECOND),
+    names.INPUT_DURATION: (Counter.INPUT_SECONDS, MICROSECOND),
+    names.INFER_DURATION: (Counter.INFER_SECONDS, MICROSECOND),
+    names.OUTPUT_DURATION: (Counter.OUTPUT_SECONDS, MICROSECOND),
+    names.CACHE_HITS: (Counter.CACHE_HITS, 1.0),
+}
+
+
+def series_named(snapshot: Snapshot, name: str) -> Iterator[tuple[Series, float]]:
+    """Yield the series of one family with their values; NaN values are left out."""
+    for position in snapshot.layout.by_name.get(name, ()):
+        value = snapshot.values[position]
+        if not math.isnan(value):
+            yield snapshot.layout.series[position], value
+
+
+def counters_from_metrics(snapshot: Snapshot) -> dict[ModelKey, dict[Counter, float]]:
+    """Return cumulative counters per (model, version), summed over `gpu_uuid` and failure reasons.
+
+    Triton splits one model's counters between a series with and one without `gpu_uuid` (core, metric reporters), so
+    only their sum means anything.
+    """
+    table: dict[ModelKey, dict[Counter, float]] = defaultdict(lambda: defaultdict(float))
+    for family, (counter, scale) in _FAMILIES.items():
+        for series, value in series_named(snapshot, family):
+            row = table[_key(series)]
+            row[counter] += value * scale
+            if counter is Counter.FAILURE and series.labels.get(names.REASON) == names.REJECTED:
+                row[Counter.REJECTED] += value
+    # The failure family outlives its model: a row with nothing else is a model that is gone.
+    return {key: dict(row) for key, row in table.items() if Counter.SUCCESS in row}
+
+
+def counters_from_statistics(model: ModelStatistics) -> dict[Counter, float]:
+    """Return cumulative counters of one entry of the statistics extension."""
+    return {
+        Counter.SUCCESS: float(model.success.count),
+        Counter.FAILURE: float(model.fail.count),
+        Counter.INFERENCES: float(model.inference_count),
+        Counter.EXECUTIONS: float(model.execution_count),
+        Counter.REQUEST_SECONDS: model.success.seconds,
+        Counter.QUEUE_SECONDS: model.queue.seconds,
+        Counter.INPUT_SECONDS: model.compute_input.seconds,
+        Counter.INFER_SECONDS: model.compute_infer.seconds,
+        Counter.OUTPUT_SECONDS: model.compute_output.seconds,
+        Counter.CACHE_HITS: float(model.cache_hit.count),
+    }
+
+
+def batches_from_statistics(model: ModelStatistics) -> dict[int, Batches]:
+    """Return executions and occupied seconds per batch size: the instance's true busy time."""
+    return {
+        batch.size: Batches(float(batch.infer.count), batch.input.seconds + batch.infer.seconds + batch.output.seconds)
+        for batch in model.batches
+    }
+
+
+def _key(series: Series) -> ModelKey:
+    return series.labels.get(names.MODEL, ""), series.labels.get(names.VERSION, "")

@@ -1,0 +1,133 @@
+"""One model (or one of its versions) of one server within a span: what every reader of a signal looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnostics import names
+from diagnostics.window.counters import Counter, Delta, Step, sum_steps
+from diagnostics.window.window import METRICS, STATISTICS, Gauge, ServerWindow, Window
+from diagnostics.wire.gpu import Gpu
+from diagnostics.wire.host import HostSample
+from diagnostics.wire.model_config import InstanceGroup, ModelConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """`model` None looks at the server as a whole; `version` None sums a model's versions."""
+
+    window: Window
+    server: ServerWindow
+    model: str | None
+    version: str | None
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """Length of the span looked at."""
+        return self.end - self.start
+
+    @property
+    def config(self) -> ModelConfig | None:
+        """The effective configuration, None when it was not read."""
+        return self.server.configs.get(self.model or "")
+
+    @property
+    def groups(self) -> tuple[InstanceGroup, ...]:
+        """Instance groups that execute (not the passive ones)."""
+        config = self.config
+        return tuple(group for group in config.instance_groups if not group.passive) if config else ()
+
+    @property
+    def on_gpu(self) -> bool | None:
+        """Whether the model's instances are on GPUs; None when the configuration was not read."""
+        if self.config is None:
+            return None
+        return any(group.kind == names.KIND_GPU or group.gpus for group in self.groups)
+
+    def keys(self) -> list[tuple[str, str]]:
+        """Return the (model, version) pairs looked at."""
+        return [key for key in self.server.keys_seen() if key[0] == self.model and self.version in (None, key[1])]
+
+    def steps(self, source: str) -> list[Step]:
+        """Return the steps of all versions looked at inside the span, in time order."""
+        tables = self.server.tables[source]
+        steps = [step for key in self.keys() if key in tables for step in tables[key].steps]
+        return sorted(
+            (step for step in steps if self._holds(step.start) and self._holds(step.end)),
+            key=lambda step: step.end,
+        )
+
+    def delta(self, source: str) -> Delta | None:
+        """Return the increase over the span, None when there are fewer than two reads.
+
+        With several versions the events add up and `seconds` is the longest version's, since they overlap in time.
+        """
+        tables = self.server.tables[source]
+        deltas = [tables[key].delta(self.start, self.end) for key in self.keys() if key in tables]
+        present = [delta for delta in deltas if delta is not None]
+        if len(present) <= 1:
+            return present[0] if present else None
+        return _side_by_side(present, sum_steps(self.steps(source)))
+
+    def was_read(self, source: str) -> bool:
+        """Return whether the source was read at least twice in the span."""
+        return sum(1 for at, _ in self.server.reads[source] if self._holds(at)) >= 2
+
+    def pending(self) -> Gauge:
+        """Return (time, requests waiting) of the pending gauge, empty before Triton 23.09."""
+        labels = {names.MODEL: self.model or ""}
+        if self.version is not None:
+            labels[names.VERSION] = self.version
+        return self.gauge(names.PENDING_REQUESTS, labels)
+
+    def gauge(self, name: str, labels: dict[str, str]) -> Gauge:
+        """Return the gauge's points inside the span."""
+        return [(at, value) for at, value in self.server.gauge(name, labels) if self._holds(at)]
+
+    def hosts(self) -> list[HostSample]:
+        """Return host samples inside the span, a scrape interval of slack at both ends."""
+        return [sample for sample in self.server.hosts if self._holds(sample.at, slack=2.0)]
+
+    def gpu_series(self) -> dict[str, list[Gpu]]:
+        """Return NVML samples per GPU uuid inside the span: those that the model's instance groups list, else all."""
+        listed = {index for group in self.groups for index in group.gpus}
+        series: dict[str, list[Gpu]] = {}
+        for sample in self.window.gpus:
+            if not self._holds(sample.at, slack=2.0):
+                continue
+            for gpu in sample.gpus:
+                if not listed or gpu.index in listed:
+                    series.setdefault(gpu.uuid, []).append(gpu)
+        return series
+
+    def visible_gpus(self) -> int | None:
+        """Return how many GPUs the server sees, None when nothing tells."""
+        if self.window.gpus:
+            return len(self.window.gpus[-1].gpus)
+        uuids = {
+            series.labels.get(names.GPU_UUID)
+            for _, _, snapshot in self.server.snapshots[-1:]
+            for position in snapshot.layout.by_name.get(names.GPU_UTILIZATION, ())
+            for series in (snapshot.layout.series[position],)
+        }
+        return len(uuids) or None
+
+    def _holds(self, at: float, slack: float = 1e-6) -> bool:
+        return self.start - slack <= at <= self.end + slack
+
+
+def _side_by_side(deltas: Sequence[Delta], total: Delta) -> Delta:
+    return Delta(
+        values=total.values,
+        batches=total.batches,
+        seconds=max(delta.seconds for delta in deltas),
+        steps=total.steps,
+        resets=total.resets,
+        dropped=sum(delta.dropped for delta in deltas),
+    )
+
+
+__all__ = ["METRICS", "STATISTICS", "Counter", "Delta", "Step", "View"]

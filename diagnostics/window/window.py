@@ -1,0 +1,198 @@
+"""Everything read between two instants, per server, ready to be asked for differences and gauges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from diagnostics.errors import MalformedBody
+from diagnostics.window.counters import CounterTable, Point
+from diagnostics.window.normalize import (
+    ModelKey,
+    batches_from_statistics,
+    counters_from_metrics,
+    counters_from_statistics,
+    series_named,
+)
+from diagnostics.wire.exposition import ExpositionReader, Snapshot
+from diagnostics.wire.gpu import GpuSample, parse_nvml
+from diagnostics.wire.host import HostSample, parse_host
+from diagnostics.wire.model_config import ModelConfig, parse_model_config
+from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.server import IndexEntry, ServerMetadata, parse_index, parse_server
+from diagnostics.wire.statistics import parse_statistics
+
+STATISTICS = "statistics"
+METRICS = "metrics"
+Gauge = Sequence[tuple[float, float]]
+
+
+@dataclass(slots=True)
+class Failures:
+    """Reads of one kind that gave nothing: how many, and the newest reason."""
+
+    count: int = 0
+    reason: str = ""
+
+
+class ServerWindow:
+    """What one server said. Filled by `WindowBuilder`, read by everything above."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.metadata: ServerMetadata | None = None
+        self.snapshots: list[tuple[float, float, Snapshot]] = []
+        self.configs: dict[str, ModelConfig] = {}
+        self.repository: dict[str, str] = {}
+        self.index: list[tuple[float, tuple[IndexEntry, ...]]] = []
+        self.hosts: list[HostSample] = []
+        self.failures: dict[Kind, Failures] = {}
+        self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
+        self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
+        self._exposition = ExpositionReader()
+
+    def keys_seen(self) -> list[ModelKey]:
+        """Return every (model, version) seen in counters, sorted."""
+        return sorted(set(self.tables[STATISTICS]) | set(self.tables[METRICS]))
+
+    def gauge(self, name: str, labels: Mapping[str, str]) -> Gauge:
+        """Return (Unix seconds, value) of the series of `name` that carry `labels`, summed per read, in time order."""
+        points = []
+        for at, _, snapshot in self.snapshots:
+            matching = [
+                value
+                for series, value in series_named(snapshot, name)
+                if all(series.labels.get(key) == wanted for key, wanted in labels.items())
+            ]
+            if matching:
+                points.append((at, sum(matching)))
+        return points
+
+    def exports(self, family: str) -> bool:
+        """Return whether the newest metrics page has any series of this family."""
+        return bool(self.snapshots) and family in self.snapshots[-1][2].layout.by_name
+
+    def take(self, scrape: Scrape) -> None:
+        """Add one scrape; a body that cannot be parsed counts as a failed read with its reason."""
+        if scrape.body is None:
+            self._fail(scrape.kind, scrape.error or "no answer")
+            return
+        try:
+            self._parse(scrape, scrape.body)
+        except MalformedBody as error:
+            self._fail(scrape.kind, error.what)
+
+    def _parse(self, scrape: Scrape, body: bytes) -> None:
+        match scrape.kind:
+            case Kind.METRICS:
+                self.snapshots.append((scrape.at, scrape.mono, self._exposition.read(body)))
+            case Kind.STATISTICS:
+                self._take_statistics(scrape, body)
+            case Kind.INDEX:
+                self.index.append((scrape.at, parse_index(body)))
+            case Kind.CONFIG:
+                config = parse_model_config(body)
+                self.configs[config.name or scrape.name] = config
+            case Kind.SERVER:
+                self.metadata = parse_server(body)
+            case Kind.HOST:
+                self.hosts.append(parse_host(body))
+            case Kind.REPOSITORY:
+                self.repository[scrape.name] = body.decode("utf-8", "replace")
+            case _:
+                pass  # logs, traces and client records have no reader yet
+
+    def _take_statistics(self, scrape: Scrape, body: bytes) -> None:
+        rows = {
+            (model.name, model.version): Point(
+                at=scrape.at,
+                mono=scrape.mono,
+                values=counters_from_statistics(model),
+                batches=batches_from_statistics(model),
+            )
+            for model in parse_statistics(body)
+        }
+        self._append(STATISTICS, scrape.at, scrape.mono, rows)
+
+    def fold_metrics(self) -> None:
+        """Turn the snapshots taken so far into counter tables; called once a window is complete."""
+        self.tables[METRICS], self.reads[METRICS] = {}, []
+        for at, mono, snapshot in self.snapshots:
+            rows = {
+                key: Point(at=at, mono=mono, values=values, batches={})
+                for key, values in counters_from_metrics(snapshot).items()
+            }
+            self._append(METRICS, at, mono, rows)
+
+    def _append(self, source: str, at: float, mono: float, rows: Mapping[ModelKey, Point]) -> None:
+        previous = self.reads[source][-1] if self.reads[source] else None
+        for key, point in rows.items():
+            self.tables[source].setdefault(key, CounterTable(source)).add(point, previous)
+        self.reads[source].append((at, mono))
+
+    def _fail(self, kind: Kind, reason: str) -> None:
+        failures = self.failures.setdefault(kind, Failures())
+        failures.count += 1
+        failures.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A complete window. `start` and `end` are Unix seconds of the first and last read."""
+
+    servers: Mapping[str, ServerWindow]
+    gpus: Sequence[GpuSample]
+    start: float
+    end: float
+    name: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Length of the window; 0 when nothing was read twice."""
+        return max(self.end - self.start, 0.0)
+
+
+@dataclass(slots=True)
+class WindowBuilder:
+    """Collects scrapes in time order into a `Window`."""
+
+    servers: dict[str, ServerWindow] = field(default_factory=dict)
+    gpus: list[GpuSample] = field(default_factory=list)
+    _times: list[float] = field(default_factory=list)
+
+    def add(self, scrape: Scrape) -> None:
+        """Add one scrape; scrapes of one kind and server must come in time order."""
+        if scrape.kind is Kind.NVML:
+            self._add_gpu(scrape)
+        elif scrape.server:
+            self.servers.setdefault(scrape.server, ServerWindow(scrape.server)).take(scrape)
+        if scrape.kind in (Kind.METRICS, Kind.STATISTICS) and scrape.body is not None:
+            self._times.append(scrape.at)
+
+    def _add_gpu(self, scrape: Scrape) -> None:
+        if scrape.body is None:
+            return
+        try:
+            self.gpus.append(parse_nvml(scrape.body))
+        except MalformedBody:
+            return  # one bad GPU sample of many: its absence shows in the number of samples behind a reading
+
+    def build(self, name: str = "") -> Window:
+        """Return the window of all that was added; start and end are 0 when nothing was read."""
+        for server in self.servers.values():
+            server.fold_metrics()
+        return Window(
+            servers=dict(self.servers),
+            gpus=tuple(self.gpus),
+            start=min(self._times, default=0.0),
+            end=max(self._times, default=0.0),
+            name=name,
+        )
+
+
+def window_of(scrapes: Iterable[Scrape], name: str = "") -> Window:
+    """Return the window of some scrapes, sorted by time first (captures list them folder by folder)."""
+    builder = WindowBuilder()
+    for scrape in sorted(scrapes, key=lambda scrape: scrape.at):
+        builder.add(scrape)
+    return builder.build(name)
