@@ -5,6 +5,7 @@ Inside, times are seconds, sizes bytes and shares ratios between 0 and 1; other 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 
@@ -56,7 +57,7 @@ def _bytes(value: float) -> str:
     return f"{value:.0f} B"
 
 
-_FORMATS = {
+_FORMATS: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: _seconds,
     Unit.BYTES: _bytes,
     Unit.RATIO: lambda value: f"{value * 100:.3g} %" if abs(value) < 0.1 else f"{value * 100:.0f} %",

@@ -6,7 +6,8 @@ time above the steady level that requests paid meanwhile.
 
 ## Means
 The first execution of each instance pays for lazy initialisation: CUDA modules, autotuning, just-in-time
-compilation, caches. Without `model_warmup`, or with one that does not cover the served batch sizes and shapes, users pay it.
+compilation, caches. Without `model_warmup`, or with one that does not cover the served batch sizes and shapes, users
+pay it.
 
 ## Rules out
 - A version that stays slow: its steady time is the high one (`version-regression`).
@@ -82,7 +83,7 @@ def _suggestion(see: Ledger, on: Subject) -> Suggestion:
     sizes = tuple(sorted({1, round(most)}))
     setting = Setting(path="model_warmup", value=Warmup(batch_sizes=sizes))
     return Suggestion(
-        text=f"warm {on.model} up before it serves, at batch sizes {' and '.join(map(str, sizes))}, with typical inputs",
+        text=f"warm {on.model} up before it serves, at batch size {' and '.join(map(str, sizes))}, with typical input",
         change=ConfigChange(model=on.model or "", settings=(setting,)),
     )
 

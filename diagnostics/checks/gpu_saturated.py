@@ -8,8 +8,8 @@ resource that certainly limits: SM or tensor activity, DRAM, or the power cap.
 The card does all it can. More instances share it and each execution takes longer; the queue moves inside the card.
 
 ## Rules out
-- A GPU that is merely in use: `utilization.gpu` counts time with any kernel running and reads 95 % at a third of the SMs
-  busy. Alone it decides nothing here.
+- A GPU that is merely in use: `utilization.gpu` counts time with any kernel running and reads 95 % at a third of the
+  SMs busy. Alone it decides nothing here.
 - Too few instances on a card with room (`single-instance-serialization`).
 
 ## Do

@@ -21,7 +21,8 @@ request of the pipeline waits in line for it, however fast the other stages are.
 
 ## Sources
 Triton user guide, "Model configuration", instance groups. server#5317, server#4387, server#6681, and a public course
-lab where one instance queued 132 ms at 18.9 ms of work while the GPU was idle. Erlang C with Allen-Cunneen's correction.
+lab where one instance queued 132 ms at 18.9 ms of work while the GPU was idle. Erlang C with Allen-Cunneen's
+correction.
 """
 
 from __future__ import annotations

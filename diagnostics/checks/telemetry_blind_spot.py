@@ -13,12 +13,13 @@ itself the reason why requests are slow.
 - Engines' rows: their busy share and queue mean nothing, so their absence hides nothing.
 
 ## Do
-1. Switch on what the list of blind spots names. Statistics and configuration cost one HTTP read per interval; GPU metrics
-   a DCGM sample every two seconds. Latency summaries are not needed here, and cost throughput on small hot models.
+1. Switch on what the list of blind spots names. Statistics and configuration cost one HTTP read per interval; GPU
+   metrics a DCGM sample every two seconds. Latency summaries are not needed here, and cost throughput on small hot
+   models.
 
 ## Sources
-Triton user guide, "Metrics". server#8125 (counters frozen with `counter_latencies=false`), tensorrtllm_backend#49 (engine
-rows all zero before 23.12), model_analyzer#862 (GPU metrics gone under MIG or a second DCGM agent).
+Triton user guide, "Metrics". server#8125 (counters frozen with `counter_latencies=false`), tensorrtllm_backend#49
+(engine rows all zero before 23.12), model_analyzer#862 (GPU metrics gone under MIG or a second DCGM agent).
 """
 
 from __future__ import annotations

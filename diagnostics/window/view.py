@@ -115,8 +115,8 @@ class View:
         }
         return len(uuids) or None
 
-    def _holds(self, at: float, slack: float = 1e-6) -> bool:
-        return self.start - slack <= at <= self.end + slack
+    def _holds(self, at: float | None, slack: float = 1e-6) -> bool:
+        return at is not None and self.start - slack <= at <= self.end + slack
 
 
 def _side_by_side(deltas: Sequence[Delta], total: Delta) -> Delta:
