@@ -28,6 +28,7 @@ class Bulk:
         window: seconds that the oldest item may wait for company.
         fire: batch size that ends the window early.
         arrival_scv, service_scv: squared coefficients of variation.
+
     """
 
     rate: float

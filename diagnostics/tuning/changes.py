@@ -17,6 +17,7 @@ class Warmup:
 
     Attributes:
         batch_sizes: the sizes to cover, each at least 1; 1 also stands for a model without a batch dimension.
+
     """
 
     batch_sizes: tuple[int, ...] = (1,)
@@ -36,6 +37,7 @@ class Setting:
         value: what the field shall be; None removes it. `dynamic_batching` itself takes True (the block
             exists). `version_policy` takes `all`, `latest:2` or `specific:1,3`. Times are in the field's
             own unit.
+
     """
 
     path: str
@@ -48,6 +50,7 @@ class ConfigChange:
 
     Raises:
         UsageError: a path is unknown, a value does not fit its path, or a path is given twice.
+
     """
 
     model: str
@@ -58,9 +61,7 @@ class ConfigChange:
         for setting in self.settings:
             _validate(setting, self.model)
             if paths.count(setting.path) > 1:
-                raise UsageError(
-                    f"{setting.path} is set twice", where=self.model, hint="give each setting once"
-                )
+                raise UsageError(f"{setting.path} is set twice", where=self.model, hint="give each setting once")
 
 
 class BlastRadius(StrEnum):
@@ -108,11 +109,7 @@ def _integer(low: int, high: int) -> Callable[[SettingValue], bool]:
 
 
 def _sizes(value: SettingValue) -> bool:
-    return (
-        isinstance(value, tuple)
-        and bool(value)
-        and all(_is_int(size) and 1 <= size <= _INT32_MAX for size in value)
-    )
+    return isinstance(value, tuple) and bool(value) and all(_is_int(size) and 1 <= size <= _INT32_MAX for size in value)
 
 
 def _flag(value: SettingValue) -> bool:
@@ -124,9 +121,7 @@ def _warmup(value: SettingValue) -> bool:
 
 
 def _policy(value: SettingValue) -> bool:
-    return (
-        isinstance(value, str) and re.fullmatch(r"all|latest:[1-9]\d*|specific:\d+(,\d+)*", value) is not None
-    )
+    return isinstance(value, str) and re.fullmatch(r"all|latest:[1-9]\d*|specific:\d+(,\d+)*", value) is not None
 
 
 def _text(value: SettingValue) -> bool:
@@ -143,9 +138,7 @@ class _Rule:
 _QUEUE_POLICY = "dynamic_batching.default_queue_policy"
 _RULES: Mapping[str, _Rule] = {
     "max_batch_size": _Rule(fits=_integer(0, _INT32_MAX), wants="a whole number from 0", removable=False),
-    "instance_group.count": _Rule(
-        fits=_integer(1, 1024), wants="a whole number from 1 to 1024", removable=False
-    ),
+    "instance_group.count": _Rule(fits=_integer(1, 1024), wants="a whole number from 1 to 1024", removable=False),
     "dynamic_batching": _Rule(fits=lambda value: value is True, wants="True (present) or None (removed)"),
     "dynamic_batching.max_queue_delay_microseconds": _Rule(
         fits=_integer(0, _UINT64_MAX), wants="whole microseconds from 0"
@@ -158,9 +151,7 @@ _RULES: Mapping[str, _Rule] = {
         fits=_integer(0, _UINT64_MAX), wants="whole microseconds from 0"
     ),
     f"{_QUEUE_POLICY}.allow_timeout_override": _Rule(fits=_flag, wants="True or False"),
-    f"{_QUEUE_POLICY}.timeout_action": _Rule(
-        fits=lambda value: value in ("REJECT", "DELAY"), wants="REJECT or DELAY"
-    ),
+    f"{_QUEUE_POLICY}.timeout_action": _Rule(fits=lambda value: value in ("REJECT", "DELAY"), wants="REJECT or DELAY"),
     "model_warmup": _Rule(fits=_warmup, wants="a Warmup with batch sizes from 1"),
     "version_policy": _Rule(fits=_policy, wants="all, latest:N or specific:N,N"),
     "response_cache.enable": _Rule(fits=_flag, wants="True or False"),
@@ -187,6 +178,4 @@ def _validate(setting: Setting, model: str) -> None:
     if setting.value is None and rule.removable:
         return
     if not rule.fits(setting.value):
-        raise UsageError(
-            f"{setting.path} cannot be {setting.value!r}", where=model, hint=f"give {rule.wants}"
-        )
+        raise UsageError(f"{setting.path} cannot be {setting.value!r}", where=model, hint=f"give {rule.wants}")

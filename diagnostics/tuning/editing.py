@@ -19,7 +19,7 @@ def replace_value(text: str, value: Value, written: str) -> str:
 
 def add_field(text: str, parent: Message, written: str) -> str:
     """Return the text with a field added after the parent's last one, in the parent's own layout."""
-    if parent.inner_end == len(text) and parent.start == 0 and parent.inner_start == 0:
+    if parent.start == parent.inner_start:
         return _appended(text, written)
     inner = text[parent.inner_start : parent.inner_end]
     if "\n" not in inner:
@@ -30,7 +30,7 @@ def add_field(text: str, parent: Message, written: str) -> str:
 def add_item(text: str, items: ListValue, written: str) -> str:
     """Return the text with a value added at the end of a list."""
     if not items.items:
-        return _spliced(text, items.start, items.end, f"[{written}]")
+        return _spliced(text, items.start + 1, items.start + 1, written)
     last = items.items[-1].end
     return _spliced(text, last, last, f", {written}")
 

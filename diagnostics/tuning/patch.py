@@ -9,9 +9,10 @@ from typing import Literal
 
 from diagnostics.errors import UsageError
 from diagnostics.tuning.changes import ConfigChange, Setting, is_build_option
+from diagnostics.tuning.draft import Draft
 from diagnostics.tuning.fragment import fragment, other_scheduler
 from diagnostics.tuning.pbtxt import parse
-from diagnostics.tuning.settings import Draft, apply
+from diagnostics.tuning.settings import apply, refuse_unfitting_sizes
 from diagnostics.wire.model_config import ModelConfig
 
 
@@ -25,6 +26,7 @@ class Patch:
             to paste (base `effective`); empty when the configuration already says so or no file can hold it.
         base: what the text was made from: the file, or the configuration in effect.
         notes: what the reader must know before applying it, one sentence each.
+
     """
 
     text: str
@@ -40,6 +42,7 @@ def patch(change: ConfigChange, *, file_text: str | None, path: str, effective: 
     Raises:
         MalformedBody: the file is not protobuf text format.
         UsageError: the model's scheduler does not allow a setting, or `path` cannot stand in a diff.
+
     """
     if "\n" in path or "\r" in path:
         raise UsageError(f"{path!r} cannot stand in a patch", hint="rename the file")
@@ -57,6 +60,7 @@ def edited(file_text: str, change: ConfigChange, path: str = "config.pbtxt") -> 
     Raises:
         MalformedBody: the file is not protobuf text format.
         UsageError: the model's scheduler does not allow a setting.
+
     """
     return _applied(file_text, change, path).text
 
@@ -67,7 +71,13 @@ def _applied(text: str, change: ConfigChange, path: str) -> Draft:
     for setting in change.settings:
         if not is_build_option(setting.path):
             apply(draft, setting)
+    if "max_batch_size" in _fields(draft.text, path) and _prefers(change):
+        refuse_unfitting_sizes(draft)
     return draft
+
+
+def _prefers(change: ConfigChange) -> bool:
+    return any(setting.path == "dynamic_batching.preferred_batch_size" for setting in change.settings)
 
 
 def _build_note(setting: Setting) -> str:
@@ -103,12 +113,8 @@ def _diff(before: str, after: str, path: str) -> str:
     """Return a unified diff that `patch` and `git apply` take, empty for equal texts."""
     # A name with a space ends at a tab; otherwise `patch` would take its first word.
     end = "\t" if " " in path else ""
-    lines = difflib.unified_diff(
-        _lines(before), _lines(after), fromfile=f"a/{path}{end}", tofile=f"b/{path}{end}"
-    )
-    return "".join(
-        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
-    )
+    lines = difflib.unified_diff(_lines(before), _lines(after), fromfile=f"a/{path}{end}", tofile=f"b/{path}{end}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 def _lines(text: str) -> list[str]:

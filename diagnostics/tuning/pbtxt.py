@@ -96,11 +96,12 @@ Value = Scalar | Message | ListValue
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A name and its value; `end` is past the separator, if one follows."""
+    """A name and its value; `end` is past the separator that may follow, `colon` tells of one before."""
 
     name: str
     start: int
     end: int
+    colon: bool
     value: Value
 
     def values(self) -> Iterator[Value]:
@@ -118,6 +119,7 @@ def parse(text: str, path: str = "config.pbtxt") -> Message:
 
     Raises:
         MalformedBody: the text is not text format; names `path`, line and column, and what was expected.
+
     """
     if len(text) > MAX_LENGTH:
         raise MalformedBody(f"{len(text):,} characters are too many for a configuration", where=path)
@@ -167,14 +169,12 @@ class _Parser:
         if not colon and not self._peek("{<[") and "${" in name:
             value: Value = Scalar(start=start + len(name), end=start + len(name), text="")
         elif not colon and not self._peek("{<["):
-            raise self._error(
-                f"expected ':' or '{{' after {_shown(name)}, found {self._found()}", "add the value"
-            )
+            raise self._error(f"expected ':' or '{{' after {_shown(name)}, found {self._found()}", "add the value")
         else:
             value = self._value(depth)
         separator = self.at + 1
         end = separator if self._accept(",;") else value.end
-        return Field(name=name, start=start, end=end, value=value)
+        return Field(name=name, start=start, end=end, colon=colon, value=value)
 
     def _name(self) -> str:
         match = _EXTENSION.match(self.text, self.at) or _WORD.match(self.text, self.at)
@@ -195,9 +195,7 @@ class _Parser:
         fields = self.fields(closing=closing, depth=depth + 1)
         inner_end = self.at
         self._advance(1)
-        return Message(
-            start=start, end=inner_end + 1, inner_start=start + 1, inner_end=inner_end, fields=fields
-        )
+        return Message(start=start, end=inner_end + 1, inner_start=start + 1, inner_end=inner_end, fields=fields)
 
     def _list(self, depth: int) -> ListValue:
         start = self.at
@@ -216,9 +214,7 @@ class _Parser:
         pattern = _STRING if self._peek("\"'") else _WORD
         match = pattern.match(self.text, self.at)
         if match is None:
-            raise self._error(
-                f"expected a value, found {self._found()}", "write a number, a word or a string"
-            )
+            raise self._error(f"expected a value, found {self._found()}", "write a number, a word or a string")
         while match is not None:
             end = match.end()
             self._advance(len(match[0]))
@@ -244,11 +240,7 @@ class _Parser:
         self.at = match.end() if match else self.at
 
     def _found(self) -> str:
-        return (
-            _shown(self.text[self.at : self.at + 20].split("\n")[0])
-            if self.at < len(self.text)
-            else "the end"
-        )
+        return _shown(self.text[self.at : self.at + 20].split("\n")[0]) if self.at < len(self.text) else "the end"
 
     def _error(self, what: str, hint: str) -> MalformedBody:
         line = self.text.count("\n", 0, self.at) + 1

@@ -7,71 +7,13 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from diagnostics.tuning.batching import Bulk, bulk_wait
+from diagnostics.tuning.device import capacity, headroom_limited, on_device
 from diagnostics.tuning.erlang import waiting_seconds
-from diagnostics.tuning.service import ServiceTime
+from diagnostics.tuning.stage import StageForecast, StageLoad, batches
 
+__all__ = ["StageForecast", "StageLoad", "best_instances", "headroom_limited", "predict"]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageLoad:
-    """A stage's offered load and the settings of its scheduler.
-
-    Attributes:
-        arrival_rate: items offered per second.
-        service: seconds of an execution by batch size.
-        service_scv: squared coefficient of variation of an execution's time, 0 for a constant one.
-        instances: instances that execute, over all devices.
-        max_batch: largest batch; 0 or 1 means no batching.
-        batching: whether the dynamic batcher is on.
-        delay_seconds: the batcher's window; 0 takes what waits when an instance is free.
-        preferred: batch sizes that fire before the window ends; empty means the largest batch.
-        arrival_scv: squared coefficient of variation of the time between arrivals, 1 for Poisson.
-        span_seconds: length of the window that a forecast is compared with; widens the range near saturation.
-        device_seconds: least and most seconds of the shared device per item, set by `headroom_limited`.
-        measured_instances: how many instances ran when `service` was measured; None means `instances`.
-    """
-
-    arrival_rate: float
-    service: ServiceTime
-    service_scv: float
-    instances: int
-    max_batch: int
-    batching: bool
-    delay_seconds: float
-    preferred: tuple[int, ...] = ()
-    arrival_scv: float = 1.0
-    span_seconds: float | None = None
-    device_seconds: tuple[float, float] = (0.0, 0.0)
-    measured_instances: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageForecast:
-    """What requests would experience at a stage, on average.
-
-    Attributes:
-        queue_seconds: mean wait; None when the stage cannot keep up.
-        queue_low: lower end of the range; None when the stage cannot keep up.
-        queue_high: upper end; None when the stage may not keep up at the pessimistic end of what is known.
-        compute_seconds: mean time of the execution that a request is part of.
-        busy_share: share of time an instance is occupied, at most 1.
-        batch_size_mean: items per execution.
-        stable: whether the stage keeps up with what is offered.
-        capacity_per_second: items per second with full batches and all instances busy.
-        assumptions: what the numbers rest on, one sentence each.
-    """
-
-    queue_seconds: float | None
-    queue_low: float | None
-    queue_high: float | None
-    compute_seconds: float
-    busy_share: float
-    batch_size_mean: float
-    stable: bool
-    capacity_per_second: float
-    assumptions: tuple[str, ...]
-
-
-# Where between late binding and full freeze the queue was measured: 0.6 and 0.7 on two recorded pairs.
+# Where between late binding and full freeze queues were measured: on two recorded pairs, windows of 1 ms.
 _FREEZE_SHARE = 2 / 3
 # The dispatch gap is known to about 0.2 ms of 25, which near saturation is all that matters.
 _OCCUPANCY_ERROR = 0.01
@@ -106,12 +48,12 @@ def predict(load: StageLoad) -> StageForecast:
     window near saturation is one draw of many (relaxation time of a G/G/1 queue in heavy traffic, Whitt
     1989).
     """
-    central = _on_device(load, sum(load.device_seconds) / 2)
+    central = on_device(load, sum(load.device_seconds) / 2)
     wait = _wait(central)
-    capacity = _capacity(central)
+    most = capacity(central)
     queue, size = _handed_over(wait.middle, load), wait.size
     low, high = (None, None) if queue is None else _range(load, queue)
-    throughput = min(load.arrival_rate, capacity)
+    throughput = min(load.arrival_rate, most)
     busy = throughput / size * central.service.occupancy(size) / load.instances
     return StageForecast(
         queue_seconds=queue,
@@ -121,26 +63,9 @@ def predict(load: StageLoad) -> StageForecast:
         busy_share=min(busy, 1.0),
         batch_size_mean=size,
         stable=queue is not None,
-        capacity_per_second=capacity,
+        capacity_per_second=most,
         assumptions=_assumptions(load, queue),
     )
-
-
-def headroom_limited(load: StageLoad, headroom: tuple[float, float] | None) -> StageLoad:
-    """Return the load with the device's time per item noted, so that further instances are not free.
-
-    `load` is the stage as measured; change `instances` of what is returned. `headroom` is the least and
-    most share of the device that is unused now, None when unknown (then only the measured count is noted).
-    Throughput can grow at most by `1 / (1 - headroom)`; executions that share the device slow each other
-    down as in a closed network of a processor-sharing station and think time (Schweitzer's approximation of
-    mean value analysis).
-    """
-    if headroom is None:
-        return replace(load, measured_instances=load.instances)
-    served = min(load.arrival_rate, _stage_capacity(load))
-    least, most = (min(max(share, 0.0), 1.0) for share in headroom)
-    demand = ((1 - most) / served, (1 - least) / served) if served > 0 else (0.0, 0.0)
-    return replace(load, measured_instances=load.instances, device_seconds=demand)
 
 
 def best_instances(load: StageLoad, target_queue_seconds: float, limit: int = 64) -> int:
@@ -152,9 +77,7 @@ def best_instances(load: StageLoad, target_queue_seconds: float, limit: int = 64
     now = predict(load)
     for count in range(load.instances, limit):
         more = predict(replace(load, instances=count + 1))
-        if now.queue_seconds is not None and (
-            now.queue_seconds <= target_queue_seconds or not _worth(now, more)
-        ):
+        if now.queue_seconds is not None and (now.queue_seconds <= target_queue_seconds or not _worth(now, more)):
             return count
         now = more
     return limit if now.stable else load.instances
@@ -170,46 +93,13 @@ def _handed_over(wait: float | None, load: StageLoad) -> float | None:
     return None if wait is None else wait + load.service.dispatch_gap
 
 
-def _batches(load: StageLoad) -> bool:
-    return load.batching and load.max_batch > 1
-
-
-def _stage_capacity(load: StageLoad) -> float:
-    most = load.max_batch if _batches(load) else 1
-    return load.instances * most / load.service.occupancy(most)
-
-
-def _capacity(load: StageLoad) -> float:
-    """Return items per second that instances and device allow; the device's part is in `device_seconds`."""
-    device = load.device_seconds[0]
-    return min(_stage_capacity(load), 1 / device) if device > 0 else _stage_capacity(load)
-
-
-def _on_device(load: StageLoad, demand: float) -> StageLoad:
-    """Return the load at one device demand per item, its service stretched by the other instances' use."""
-    measured = load.measured_instances or load.instances
-    noted = replace(load, device_seconds=(demand, demand))
-    if demand <= 0 or measured == load.instances:
-        return noted
-    before, after = (_shared(load.arrival_rate, demand, count) for count in (measured, load.instances))
-    alone = max(load.service.time(1) - before, 0.0)
-    factor = (alone + after) / (alone + before)
-    return replace(noted, service=load.service.scaled(factor))
-
-
-def _shared(rate: float, demand: float, instances: int) -> float:
-    """Return the seconds that `demand` device seconds take while the other instances use the device too."""
-    others = rate * demand * (instances - 1) / instances
-    return demand / (1 - min(others, 0.99))
-
-
 def _wait(load: StageLoad) -> _Wait:
-    if load.arrival_rate >= _capacity(load):
-        size = float(load.max_batch) if _batches(load) else 1.0
+    if load.arrival_rate >= capacity(load):
+        size = float(load.max_batch) if batches(load) else 1.0
         return _Wait(low=None, high=None, size=size, item_size=size)
     if load.arrival_rate <= 0:
         return _Wait(low=0.0, high=0.0, size=1.0, item_size=1.0)
-    return _batched(load) if _batches(load) else _single(load)
+    return _batched(load) if batches(load) else _single(load)
 
 
 def _single(load: StageLoad) -> _Wait:
@@ -250,7 +140,7 @@ def _range(load: StageLoad, queue: float) -> tuple[float, float | None]:
     low = min((*lows, queue)) / _sampling(load)
     if any(wait.high is None for wait in waits):
         return low, None
-    if _batches(load) and load.instances > 1:
+    if batches(load) and load.instances > 1:
         error = _BUNCHING
     high = max(queue, *(wait.high * error for wait in waits if wait.high is not None))
     return low, high * _sampling(load)
@@ -261,7 +151,7 @@ def _scenarios(load: StageLoad) -> Sequence[StageLoad]:
     service = load.service
     slopes = {service.per_item, service.per_item_low, service.per_item_high}
     return [
-        _on_device(replace(load, service=service.with_slope(slope).scaled(factor)), demand)
+        on_device(replace(load, service=service.with_slope(slope).scaled(factor)), demand)
         for slope in slopes
         for factor in (1 - _OCCUPANCY_ERROR, 1 + _OCCUPANCY_ERROR)
         for demand in set(load.device_seconds)
@@ -270,11 +160,11 @@ def _scenarios(load: StageLoad) -> Sequence[StageLoad]:
 
 def _sampling(load: StageLoad) -> float:
     """Return the factor by which the mean over a window of `span_seconds` may miss the steady state's."""
-    capacity = _capacity(load)
-    if load.span_seconds is None or load.span_seconds <= 0 or load.arrival_rate >= capacity:
+    most = capacity(load)
+    if load.span_seconds is None or load.span_seconds <= 0 or load.arrival_rate >= most:
         return 1.0
-    slack = 1 - load.arrival_rate / capacity
-    relaxation = (load.arrival_scv + load.service_scv) / (capacity * slack**2)
+    slack = 1 - load.arrival_rate / most
+    relaxation = (load.arrival_scv + load.service_scv) / (most * slack**2)
     return 1 + 2 * sqrt(2 * relaxation / load.span_seconds)
 
 
@@ -285,9 +175,9 @@ def _assumptions(load: StageLoad, queue: float | None) -> tuple[str, ...]:
         for holds, text in (
             (load.arrival_scv == 1, "arrivals are independent of each other (Poisson)"),
             (load.arrival_scv != 1, "arrivals vary as measured, without longer bursts"),
-            (_batches(load) and load.service.estimated, "larger batches were not seen: flat to linear cost"),
+            (batches(load) and load.service.estimated, "larger batches were not seen: flat to linear cost"),
             (
-                _batches(load) and load.delay_seconds > 0,
+                batches(load) and load.delay_seconds > 0,
                 "batches are cut between window end and free instance",
             ),
             (load.device_seconds[1] > 0, "executions share the device as far as its headroom allows"),

@@ -44,6 +44,7 @@ class ServiceTime:
         executions: number of executions behind the fit.
         dispatch_gap: seconds an instance stays idle between two executions with work waiting.
         estimated: True when the slope is a range rather than a measurement.
+
     """
 
     base: float
@@ -101,14 +102,11 @@ def fit(points: Sequence[BatchPoint], *, dispatch_gap: float = DISPATCH_GAP) -> 
 
     Raises:
         UsageError: no point has an execution and a positive time.
+
     """
-    used = sorted(
-        (p for p in points if p.executions > 0 and p.seconds > 0 and p.size > 0), key=lambda p: p.size
-    )
+    used = sorted((p for p in points if p.executions > 0 and p.seconds > 0 and p.size > 0), key=lambda p: p.size)
     if not used:
-        raise UsageError(
-            "no executions to fit a service time to", hint="widen the window until the model ran"
-        )
+        raise UsageError("no executions to fit a service time to", hint="widen the window until the model ran")
     pivot, known = _center(used)
     linear = known / pivot
     slope, margin = _slope(used, linear), _margin(used)

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from diagnostics.errors import UsageError
 from diagnostics.tuning.changes import Setting, SettingValue, Warmup
+from diagnostics.tuning.draft import Draft, literal, note_templates, remove_all, set_field
 from diagnostics.tuning.editing import add_field, add_item, remove_field, remove_item, replace_value
-from diagnostics.tuning.pbtxt import Field, ListValue, Message, Scalar, Value, parse, quote
+from diagnostics.tuning.pbtxt import Field, ListValue, Message, Scalar, quote
 from diagnostics.tuning.warmup import missing_warmups
 
 _GROUP = "instance_group"
 _BATCHING = "dynamic_batching"
+# Measured on 2.51: with any queue policy set, payloads are not prefetched and a wake-up can be lost.
+_QUEUE_POLICY_NOTE = (
+    "a queue policy turns off prefetching: the batcher can then sleep up to 500 ms, "
+    "or until the next request, with work waiting and instances idle"
+)
 _OTHER_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
-
-
-@dataclass(slots=True, kw_only=True)
-class Draft:
-    """The text under change. `path` names it in messages; `notes` gather what the reader must know."""
-
-    text: str
-    path: str
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def root(self) -> Message:
-        return parse(self.text, self.path)
-
-    def note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
 
 
 def apply(draft: Draft, setting: Setting) -> None:
@@ -39,6 +27,7 @@ def apply(draft: Draft, setting: Setting) -> None:
     Raises:
         UsageError: the model's scheduler does not allow the setting.
         MalformedBody: the text is not text format.
+
     """
     head = setting.path.partition(".")[0]
     if setting.path in _WHOLE:
@@ -46,18 +35,35 @@ def apply(draft: Draft, setting: Setting) -> None:
     elif head == "parameters":
         _parameter(draft, setting.path.partition(".")[2], setting.value)
     else:
-        if head == _BATCHING and setting.value is not None:
-            _schedulable(draft, _BATCHING)
-        _scalar(draft, setting.path, setting.value)
+        _block_setting(draft, setting)
 
 
-def literal(value: SettingValue) -> str:
-    """Return how text format writes a value of a scalar field or of a list of them."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return "[ " + ", ".join(map(str, value)) + " ]"
-    return str(value)
+def _block_setting(draft: Draft, setting: Setting) -> None:
+    before = draft.text
+    if setting.path.startswith(_BATCHING) and setting.value is not None:
+        _schedulable(draft, _BATCHING)
+    _scalar(draft, setting.path, setting.value)
+    if draft.text != before and "default_queue_policy." in setting.path and setting.value:
+        draft.note(_QUEUE_POLICY_NOTE)
+
+
+def refuse_unfitting_sizes(draft: Draft) -> None:
+    """Refuse preferred batch sizes that the model would not load with.
+
+    Raises:
+        UsageError: one of them exceeds the file's `max_batch_size`.
+
+    """
+    most = draft.root.scalar("max_batch_size")
+    limit = 0 if most is None else most.integer()
+    sizes = [v.integer() for f in _preferred(draft.root) for v in f.values() if isinstance(v, Scalar)]
+    largest = max((size for size in sizes if size is not None), default=0)
+    if limit is not None and largest > limit:
+        raise UsageError(
+            f"preferred_batch_size {largest} exceeds max_batch_size {limit}",
+            where=draft.path,
+            hint="raise max_batch_size in the same change, or prefer smaller batches",
+        )
 
 
 def _schedulable(draft: Draft, what: str) -> None:
@@ -76,81 +82,18 @@ def _scalar(draft: Draft, path: str, value: SettingValue) -> None:
         inner = parent.messages(block)
         if not inner:
             if value is not None:
-                _set(draft, parent, block, _nested([*blocks[depth + 1 :], name], value), path)
+                set_field(draft, parent, block, _nested([*blocks[depth + 1 :], name], value), path)
             return
         parent = inner[-1]
     if value is None:
-        _remove_all(draft, parent, name, path)
+        remove_all(draft, parent, name, path)
     else:
-        _set(draft, parent, name, literal(value), path)
+        set_field(draft, parent, name, literal(value), path)
 
 
 def _nested(names: list[str], value: SettingValue) -> str:
     name, *rest = names
     return f"{{ {name}: {literal(value)} }}" if not rest else f"{{ {name} {_nested(rest, value)} }}"
-
-
-def _set(draft: Draft, parent: Message, name: str, written: str, path: str) -> None:
-    """Give a field one value: replace the first occurrence, remove the others, or add it."""
-    present = parent.all(name)
-    if not present:
-        separator = " " if written.startswith("{") else ": "
-        draft.text = add_field(draft.text, parent, f"{name}{separator}{written}")
-        return
-    if _same(present, written):
-        return
-    for other in reversed(present[1:]):
-        draft.text = remove_field(draft.text, other)
-    _note_templates(draft, present, path, written)
-    value = present[0].value
-    colon = (
-        ": " if ":" not in draft.text[present[0].start : value.start] and isinstance(value, Message) else ""
-    )
-    draft.text = replace_value(draft.text, value, colon + written)
-
-
-def _same(present: tuple[Field, ...], written: str) -> bool:
-    """Say whether fields already hold what would be written, however they are spelled."""
-    wanted = parse(f"x: {written}").fields
-    return [_meaning(v) for f in present for v in f.values()] == [
-        _meaning(v) for f in wanted for v in f.values()
-    ]
-
-
-_BOOLEANS = {"True": "true", "t": "true", "False": "false", "f": "false"}
-
-
-def _meaning(value: Value) -> object:
-    if isinstance(value, Scalar):
-        number = value.integer()
-        return _BOOLEANS.get(value.value, value.value) if number is None else number
-    if isinstance(value, ListValue):
-        return [_meaning(item) for item in value.items]
-    return [(f.name, [_meaning(v) for v in f.values()]) for f in value.fields]
-
-
-def _note_templates(draft: Draft, fields: tuple[Field, ...], path: str, written: str) -> None:
-    names = [name for f in fields for name in _templates(f.value)]
-    for name in dict.fromkeys(names):
-        draft.note(
-            f"{path} is filled from the template field ${{{name}}}: give {name} the value "
-            f"{written.strip('[] ')} there, or the next fill loses this change"
-        )
-
-
-def _templates(value: Value) -> tuple[str, ...]:
-    if isinstance(value, Scalar):
-        return value.templates
-    if isinstance(value, ListValue):
-        return tuple(name for item in value.items for name in _templates(item))
-    return tuple(name for f in value.fields for name in _templates(f.value))
-
-
-def _remove_all(draft: Draft, parent: Message, name: str, path: str) -> None:
-    present = parent.all(name)
-    _note_templates(draft, present, path, "none")
-    for old in reversed(present):
-        draft.text = remove_field(draft.text, old)
 
 
 def _max_batch_size(draft: Draft, value: SettingValue) -> None:
@@ -162,9 +105,7 @@ def _max_batch_size(draft: Draft, value: SettingValue) -> None:
     fitting = tuple(size for size in sizes if size is not None and isinstance(value, int) and size <= value)
     if len(fitting) < len([size for size in sizes if size is not None]):
         _scalar(draft, f"{_BATCHING}.preferred_batch_size", fitting or None)
-        draft.note(
-            "preferred batch sizes above max_batch_size are dropped: the model would not load with them"
-        )
+        draft.note("preferred batch sizes above max_batch_size are dropped: the model would not load with them")
     draft.note("an ensemble's max_batch_size may not exceed the smallest of its members'")
 
 
@@ -175,7 +116,7 @@ def _preferred(root: Message) -> tuple[Field, ...]:
 def _dynamic_batching(draft: Draft, value: SettingValue) -> None:
     root = draft.root
     if value is None:
-        _remove_all(draft, root, _BATCHING, _BATCHING)
+        remove_all(draft, root, _BATCHING, _BATCHING)
     elif not root.all(_BATCHING):
         _schedulable(draft, _BATCHING)
         draft.text = add_field(draft.text, root, f"{_BATCHING} {{ }}")
@@ -197,7 +138,7 @@ def _instances(draft: Draft, value: SettingValue) -> None:
         gpus = [v for f in group.all("gpus") for v in f.values()]
         if len(gpus) > 1:
             draft.note(f"the count is per GPU, and the group lists {len(gpus)} of them")
-        _set(draft, group, "count", literal(value), f"{_GROUP}.count")
+        set_field(draft, group, "count", literal(value), f"{_GROUP}.count")
 
 
 def _schedulable_instances(draft: Draft) -> None:
@@ -217,7 +158,7 @@ def _add_group(draft: Draft, value: SettingValue) -> None:
     lists = [f.value for f in draft.root.all(_GROUP) if isinstance(f.value, ListValue)]
     held = [v for items in lists for v in items.items if isinstance(v, Scalar)]
     if held:
-        _note_templates(draft, draft.root.all(_GROUP), f"{_GROUP}.count", literal(value))
+        note_templates(draft, draft.root.all(_GROUP), f"{_GROUP}.count", literal(value))
         draft.text = replace_value(draft.text, held[0], written)
     elif lists:
         draft.text = add_item(draft.text, lists[-1], written)
@@ -228,7 +169,7 @@ def _add_group(draft: Draft, value: SettingValue) -> None:
 def _version_policy(draft: Draft, value: SettingValue) -> None:
     root = draft.root
     if value is None:
-        _remove_all(draft, root, "version_policy", "version_policy")
+        remove_all(draft, root, "version_policy", "version_policy")
         return
     kind, _, numbers = str(value).partition(":")
     inner = {
@@ -236,18 +177,18 @@ def _version_policy(draft: Draft, value: SettingValue) -> None:
         "latest": f"latest {{ num_versions: {numbers} }}",
         "specific": f"specific {{ versions: [ {numbers.replace(',', ', ')} ] }}",
     }[kind]
-    _set(draft, root, "version_policy", f"{{ {inner} }}", "version_policy")
+    set_field(draft, root, "version_policy", f"{{ {inner} }}", "version_policy")
 
 
 def _model_warmup(draft: Draft, value: SettingValue) -> None:
     if not isinstance(value, Warmup):
-        _remove_all(draft, draft.root, "model_warmup", "model_warmup")
+        remove_all(draft, draft.root, "model_warmup", "model_warmup")
         return
     written, notes = missing_warmups(draft.root, value, draft.path)
     for note in notes:
         draft.note(note)
-    if written:
-        draft.text = add_field(draft.text, draft.root, f"model_warmup [{', '.join(written)}]")
+    for sample in written:
+        draft.text = add_field(draft.text, draft.root, f"model_warmup [{sample}]")
 
 
 def _parameter(draft: Draft, key: str, value: SettingValue) -> None:
@@ -263,12 +204,10 @@ def _parameter(draft: Draft, key: str, value: SettingValue) -> None:
         draft.text = add_field(draft.text, draft.root, block)
 
 
-def _set_parameter(
-    draft: Draft, parent: Field, index: int, entry: Message, key: str, value: SettingValue
-) -> None:
+def _set_parameter(draft: Draft, parent: Field, index: int, entry: Message, key: str, value: SettingValue) -> None:
     path = f"parameters.{key}"
     if value is None:
-        _note_templates(draft, entry.all("value"), path, "none")
+        note_templates(draft, entry.all("value"), path, "none")
         in_list = isinstance(parent.value, ListValue) and len(parent.value.items) > 1
         if in_list and isinstance(parent.value, ListValue):
             draft.text = remove_item(draft.text, parent.value, index)
@@ -277,7 +216,7 @@ def _set_parameter(
         return
     holders = entry.messages("value")
     if holders:
-        _set(draft, holders[-1], "string_value", quote(str(value)), path)
+        set_field(draft, holders[-1], "string_value", quote(str(value)), path)
     else:
         draft.text = add_field(draft.text, entry, f"value {{ string_value: {quote(str(value))} }}")
 
