@@ -49,7 +49,7 @@ NO_COLOR turns colour off; DIAG_DEBUG=1 shows the traceback of an internal error
 """
 
 
-class _ReaderGone(Exception):  # noqa: N818 - no error: `diag … | head` is used as meant
+class _ReaderGone(Exception):
     """The reader of standard output has closed it."""
 
 
@@ -91,6 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     Args:
         arguments: the command line after `diag`; by default the process's own.
+
     """
     for stream in (sys.stdout, sys.stderr):
         # A terminal without Unicode must not turn "µs" into a crash.

@@ -48,20 +48,12 @@ def parse_duration(text: str) -> float | None:
 DURATION = Duration()
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _OPTIONS = (
-    click.option(
-        "--metrics-url", metavar="URL", help="The metrics page, where it is not two ports above HTTP."
-    ),
+    click.option("--metrics-url", metavar="URL", help="The metrics page, where it is not two ports above HTTP."),
     click.option("--grpc-url", metavar="URL", help="The gRPC endpoint, where it is not one port above HTTP."),
-    click.option(
-        "--timeout", type=DURATION, default=f"{DEFAULT_TIMEOUT:g}s", show_default=True, help="For one read."
-    ),
-    click.option(
-        "--bearer-token-file", type=_FILE, help=f"File with a bearer token (or ${BEARER_VARIABLE})."
-    ),
+    click.option("--timeout", type=DURATION, default=f"{DEFAULT_TIMEOUT:g}s", show_default=True, help="For one read."),
+    click.option("--bearer-token-file", type=_FILE, help=f"File with a bearer token (or ${BEARER_VARIABLE})."),
     click.option("--basic-auth-file", type=_FILE, help=f"File with user:password (or ${BASIC_VARIABLE})."),
-    click.option(
-        "--header", "headers", multiple=True, metavar="NAME:VALUE", help="A further request header."
-    ),
+    click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="A further request header."),
     click.option("--ca-file", type=_FILE, help="Authorities to trust instead of the system's, as PEM."),
     click.option("--cert-file", type=_FILE, help="Client certificate, as PEM."),
     click.option("--key-file", type=_FILE, help="Its key, where the certificate's file does not hold it."),

@@ -175,9 +175,7 @@ class _Recording:
     def _progress(self) -> Iterator[Callable[[Scrape], None]]:
         what = ", ".join(server.name for server in self.servers[:3])
         more = f" and {len(self.servers) - 3} more" if len(self.servers) > 3 else ""
-        click.echo(
-            f"recording {what}{more} for {_shown(Unit.SECONDS, self.seconds)} (Ctrl-C ends early)", err=True
-        )
+        click.echo(f"recording {what}{more} for {_shown(Unit.SECONDS, self.seconds)} (Ctrl-C ends early)", err=True)
         if not sys.stderr.isatty():
             yield lambda _: None
             return
@@ -228,7 +226,7 @@ def _ending_early(stopped: threading.Event) -> Iterator[None]:
 
 
 def _shown(unit: Unit, value: float) -> str:
-    return unit.format(value)
+    return unit.show(value)
 
 
 def _size(path: Path) -> int:

@@ -30,6 +30,7 @@ class SourceOptions:
         insecure: whether a server's certificate goes unverified.
         metrics_url: the metrics endpoint, where it is not at the usual offset from the port given.
         grpc_url: the gRPC endpoint, likewise.
+
     """
 
     timeout: float = DEFAULT_TIMEOUT
@@ -79,6 +80,7 @@ class SourceOptions:
 
         Raises:
             UsageError: a certificate or key file cannot be used.
+
         """
         context = _trust(self.ca_file)
         if self.insecure:
@@ -98,6 +100,7 @@ def read_secret(path: Path, what: str) -> str:
 
     Raises:
         UsageError: the file cannot be read, is empty, or holds several lines.
+
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -22,6 +22,7 @@ class Address:
         port: the port; None where neither port nor scheme was given.
         path: the path without a trailing slash; empty for none.
         user: `name:password` of the URL, or None.
+
     """
 
     scheme: str
@@ -49,6 +50,7 @@ def parse_address(text: str) -> Address:
 
     Raises:
         UsageError: it is no address; the message shows no password.
+
     """
     if "://" not in text:
         return _address(_split(f"http://{text}"), text, bare=True)

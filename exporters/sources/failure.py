@@ -16,7 +16,7 @@ class Obstacle(Enum):
     ANSWER = auto()  # it answered, but not with what was asked for
 
 
-class ReadFailure(Exception):  # noqa: N818 - a reason, not an error: most reads that fail are normal events
+class ReadFailure(Exception):
     """One read failed. Its text is one short reason without credentials."""
 
     def __init__(self, reason: str, obstacle: Obstacle = Obstacle.LATE) -> None:

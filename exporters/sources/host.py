@@ -26,6 +26,7 @@ def sample_host(server: str, server_pid: int | None) -> Scrape | None:
 
     Returns:
         None when there is no such process here; a part that the kernel does not give is null in the body.
+
     """
     if server_pid is None or not (PROC / str(server_pid)).exists():
         return None

@@ -7,6 +7,7 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
+from functools import cached_property
 
 import urllib3
 from urllib3 import exceptions as http_errors
@@ -25,27 +26,20 @@ class HttpReader:
     Each read has a connection of its own: one kept open would hold up a Triton that is told to stop, and
     would fail once after the server had dropped it.
 
-    Raises:
-        UsageError: a certificate file of the options cannot be used.
     """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         if options.insecure:
             urllib3.disable_warnings(http_errors.InsecureRequestWarning)
-        self._pools = urllib3.PoolManager(
-            retries=False,
-            timeout=urllib3.Timeout(connect=options.timeout, read=options.timeout),
-            ssl_context=options.tls(),
-            assert_hostname=False if options.insecure else None,
-            cert_reqs="CERT_NONE" if options.insecure else "CERT_REQUIRED",
-        )
 
     def read(self, method: str, url: str, body: bytes | None = None, accept: str = "*/*") -> bytes:
         """Return the body of a 200 answer.
 
         Raises:
             ReadFailure: there is none; the reason holds no credential and no control character.
+            UsageError: a certificate file of the options cannot be used.
+
         """
         deadline = time.monotonic() + self._options.timeout
         try:
@@ -54,21 +48,37 @@ class HttpReader:
             raise self._failure(error) from None
 
     def _read(self, method: str, url: str, body: bytes | None, accept: str, deadline: float) -> bytes:
-        response = self._pools.request(
-            method,
-            url,
-            body=body,
-            headers=self._headers(accept, body),
-            redirect=False,
-            preload_content=False,
-        )
-        try:
-            data = _drain(response, deadline, self._options.timeout)
-        finally:
-            response.close()
+        with self._connections(secure=url.startswith("https:")) as connections:
+            response = connections.request(
+                method,
+                url,
+                body=body,
+                headers=self._headers(accept, body),
+                redirect=False,
+                preload_content=False,
+            )
+            try:
+                data = _drain(response, deadline, self._options.timeout)
+            finally:
+                response.close()
         if response.status != 200:
             raise self._refusal(response.status, response.headers, data)
         return data
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        # Reading the system's authorities takes some 20 ms, which plain HTTP need not spend.
+        return self._options.tls()
+
+    def _connections(self, *, secure: bool) -> urllib3.PoolManager:
+        options = self._options
+        return urllib3.PoolManager(
+            retries=False,
+            timeout=urllib3.Timeout(connect=options.timeout, read=options.timeout),
+            ssl_context=self._tls if secure else None,
+            assert_hostname=False if options.insecure else None,
+            cert_reqs="CERT_NONE" if options.insecure else "CERT_REQUIRED",
+        )
 
     def _headers(self, accept: str, body: bytes | None) -> dict[str, str]:
         headers = {

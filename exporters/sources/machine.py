@@ -17,6 +17,7 @@ class Machine:
     Attributes:
         name: tells this source from the servers.
         local: names of the servers that run here.
+
     """
 
     name = "this machine"

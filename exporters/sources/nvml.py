@@ -126,9 +126,7 @@ class NvmlSampler:
         except self._nvml.NVMLError:
             return None
         latest = {one.pid: one for one in sorted(found, key=lambda one: one.timeStamp) if one.pid}
-        return [
-            {"pid": pid, "sm_percent": one.smUtil, "mem_percent": one.memUtil} for pid, one in latest.items()
-        ]
+        return [{"pid": pid, "sm_percent": one.smUtil, "mem_percent": one.memUtil} for pid, one in latest.items()]
 
     def _gpm(self, index: int, handle: Any) -> Json | None:
         nvml = self._nvml

@@ -33,6 +33,7 @@ class Outcome(Generic[V]):
         at: wall time of the end, Unix seconds.
         mono: a steady clock's seconds at the end.
         took: seconds it took.
+
     """
 
     value: V | None

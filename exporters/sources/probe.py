@@ -27,6 +27,7 @@ def probe_http(address: Address, options: SourceOptions) -> HttpApi:
 
     Raises:
         ReadFailure: no server with Triton's protocol answers there.
+
     """
     api = HttpApi(HttpReader(options), str(address))
     _metadata(api.read(Kind.SERVER))
@@ -38,6 +39,7 @@ def probe_grpc(address: Address, options: SourceOptions) -> GrpcApi:
 
     Raises:
         ReadFailure: no Triton answers there, or the extra `grpc` is not installed.
+
     """
     api = GrpcApi(address, options)
     try:
@@ -53,6 +55,7 @@ def probe_metrics(address: Address, options: SourceOptions) -> Metrics:
 
     Raises:
         ReadFailure: no page of Triton's metrics is there.
+
     """
     path = address.path if address.path.endswith("/metrics") else f"{address.path}/metrics"
     url = str(replace(address, path=path))

@@ -22,6 +22,7 @@ def repository_scrapes(root: Path, servers: Sequence[str]) -> Iterator[Scrape]:
 
     Raises:
         CollectError: `root` holds no model's `config.pbtxt`, or a file cannot be read.
+
     """
     files = sorted({path for pattern in _PATTERNS for path in root.glob(pattern) if path.is_file()})
     if not any(path.name == "config.pbtxt" for path in files):

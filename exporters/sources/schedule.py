@@ -73,6 +73,7 @@ def collect(
         seconds: the last round begins at most this long after the first; None for no end.
         stop: asked several times a second; once true, no more is read and rounds under way are left.
         clock: the time.
+
     """
     clock = clock or SystemClock()
     return _Rounds(sources, interval, seconds, stop, clock).scrapes()

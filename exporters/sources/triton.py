@@ -45,6 +45,7 @@ def discover(url: str, options: SourceOptions | None = None) -> TritonServer:
     Raises:
         UsageError: `url` or an option cannot be used.
         CollectError: no endpoint of a Triton answers; the message says for each what came instead.
+
     """
     options = options or SourceOptions()
     address = parse_address(url)
@@ -61,6 +62,7 @@ def discover_all(
 
     Raises:
         UsageError: a URL or an option cannot be used.
+
     """
     with ThreadPoolExecutor(max_workers=16) as pool:
         found = list(pool.map(lambda url: _discover_or_fail(url, options), dict.fromkeys(urls)))
@@ -83,6 +85,7 @@ class _Search:
         self.found: dict[str, Api | Metrics] = {}
         self.failures: dict[str, dict[str, ReadFailure]] = {HTTP: {}, GRPC: {}, METRICS: {}}
         self.role = _role_by_number(given)
+        self.answered = False
 
     def ask_given(self) -> None:
         """Ask the given port what it is."""
@@ -91,7 +94,7 @@ class _Search:
         for role in _roles_to_try(self.given):
             failure = self._ask(role, self.given)
             if failure is None:
-                self.role = role
+                self.role, self.answered = role, True
                 return
             if failure.obstacle in (Obstacle.CLOSED, Obstacle.LATE):
                 # Nobody there, or nobody free: the ports beside it may still answer.
@@ -119,7 +122,8 @@ class _Search:
             raise self._nothing()
         assert metrics is None or isinstance(metrics, Metrics)
         assert not isinstance(api, Metrics)
-        gaps = gaps_of(set(self.found), self.failures)
+        given = None if self.answered else self.given.netloc()
+        gaps = gaps_of(set(self.found), self.failures, given)
         # An HTTP port too busy to answer now may answer in a later round.
         api = api or self._late_http()
         seen = [parse_address(part.url) for part in (metrics, api) if part is not None]
@@ -168,13 +172,14 @@ class _Search:
     def _ports(self, role: str) -> list[int]:
         """Return the ports where `role` may be, likeliest first."""
         assert self.given.port is not None
-        http_port = (
-            _DEFAULT_HTTP_PORT if self.given.port in (80, 443) else self.given.port - _OFFSETS[self.role]
-        )
+        http_port = _DEFAULT_HTTP_PORT if self.given.port in (80, 443) else self.given.port - _OFFSETS[self.role]
         usual = http_port + _OFFSETS[role]
         pid = find_server(self.given.host, (self.given.port,))
         if pid is None:
-            return [usual] if 0 < usual < 65536 else []
+            # A closed port of no known number may be any of the three.
+            unsure = not self.answered and self.role == HTTP
+            ports = [usual - offset for offset in (_OFFSETS.values() if unsure else (0,))]
+            return [port for port in ports if 0 < port < 65536]
         # The process is here: what it listens on is known, wherever its ports were moved to.
         others = set(listening_ports(pid)) - {self.given.port}
         return sorted(others, key=lambda port: abs(port - usual))

@@ -40,6 +40,7 @@ class GrpcApi:
     Raises:
         ReadFailure: the extra `grpc` is not installed.
         UsageError: the options cannot be met over gRPC.
+
     """
 
     def __init__(self, address: Address, options: SourceOptions) -> None:
@@ -56,6 +57,7 @@ class GrpcApi:
 
         Raises:
             ReadFailure: there is none; the reason holds no credential and no control character.
+
         """
         call: Callable[..., Any] = getattr(self._client, _CALLS[kind])
         arguments = [name] if kind is Kind.CONFIG else []

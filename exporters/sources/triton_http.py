@@ -17,6 +17,7 @@ class HttpApi:
     Args:
         reader: what reads.
         base: the URL in front of `/v2`, without a trailing slash.
+
     """
 
     def __init__(self, reader: HttpReader, base: str) -> None:
@@ -27,6 +28,7 @@ class HttpApi:
 
         Raises:
             ReadFailure: there is none, or it is no JSON.
+
         """
         method, path, body = _request(kind, name)
         return _json(self._reader.read(method, f"{self.url}/v2{path}", body, accept="application/json"))
@@ -40,6 +42,7 @@ def read_metrics(reader: HttpReader, url: str) -> bytes:
 
     Raises:
         ReadFailure: there is none, or it is an HTML page, JSON or binary.
+
     """
     body = reader.read("GET", url, accept=_EXPOSITION)
     # `{` opens no line of a Prometheus page: a JSON answer of some other program.

@@ -26,6 +26,7 @@ class Gap:
         what: what stays hidden.
         why: the reason.
         fix: what opens it; empty when nothing is lost.
+
     """
 
     what: str
@@ -49,6 +50,7 @@ class Metrics:
     Attributes:
         url: the page.
         read: returns the body, or raises ReadFailure.
+
     """
 
     url: str
@@ -68,6 +70,7 @@ class TritonServer:
         api: its HTTP or gRPC API; None when neither is open.
         metrics: its metrics page; None when there is none.
         gaps: what closed or unfound ports hide.
+
     """
 
     def __init__(

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+from fake_triton import (
+    FakeServer,
+    body_of,
+    fake_triton,
+    free_ports,
+    guarded,
+    metrics_routes,
+    page,
+    silent,
+    status,
+)
+
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.wire.records import Kind
+from exporters.sources import triton_grpc
+from exporters.sources.access import SourceOptions
+from exporters.sources.triton import discover, discover_all
+
+QUICK = SourceOptions(timeout=1.0)
+HTML = page(b"<!doctype html><title>Grafana</title>", "text/html")
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2])
+def test_from_any_of_the_three_ports_the_others_are_found(offset: int):
+    with fake_triton() as fake:
+        server = discover(f"127.0.0.1:{fake.port + offset}", QUICK)
+        assert server.urls == (f"http://127.0.0.1:{fake.port}", f"http://127.0.0.1:{fake.port + 2}/metrics")
+
+
+def test_a_closed_port_beside_which_a_triton_is_found_is_told():
+    with fake_triton() as fake:
+        (gap,) = discover(f"127.0.0.1:{fake.port + 1}", QUICK).gaps
+        assert f"connection refused at 127.0.0.1:{fake.port + 1}" in gap.why
+        assert discover(f"127.0.0.1:{fake.port}", QUICK).gaps == ()
+
+
+def test_the_metrics_url_finds_the_api():
+    with fake_triton() as fake:
+        server = discover(f"http://127.0.0.1:{fake.port + 2}/metrics", QUICK)
+        assert server.api is not None
+        assert server.metrics is not None
+
+
+def test_a_server_is_named_as_prometheus_names_its_metrics_endpoint():
+    with fake_triton() as fake:
+        assert discover(f"127.0.0.1:{fake.port}", QUICK).name == f"127.0.0.1:{fake.port + 2}"
+
+
+def test_without_metrics_the_gap_names_what_is_hidden_and_how_to_open_it():
+    with fake_triton(metrics=False) as fake:
+        server = discover(f"127.0.0.1:{fake.port}", QUICK)
+    (gap,) = server.gaps
+    assert "GPU" in gap.what
+    assert f"connection refused at 127.0.0.1:{fake.port + 2}" in gap.why
+    assert "--metrics-url" in gap.fix
+    assert server.name == f"127.0.0.1:{fake.port}"
+
+
+def test_with_metrics_alone_the_gap_says_that_statistics_are_missing():
+    with fake_triton(api=False) as fake:
+        server = discover(f"127.0.0.1:{fake.port + 2}", QUICK)
+    assert server.api is None
+    (gap,) = server.gaps
+    assert "statistics, configuration and instance counts" in gap.what
+
+
+def test_a_closed_http_port_still_leads_to_the_metrics_beside_it():
+    with fake_triton(api=False) as fake:
+        server = discover(f"127.0.0.1:{fake.port}", QUICK)
+    assert server.urls == (f"http://127.0.0.1:{fake.port + 2}/metrics",)
+
+
+def test_without_the_grpc_extra_the_gap_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(triton_grpc.importlib, "import_module", missing)
+    with fake_triton(api=False) as fake:
+        server = discover(f"127.0.0.1:{fake.port + 2}", QUICK)
+    assert server.gaps[0].fix == "pip install 'triton-diagnostics[grpc]'"
+
+
+def test_a_busy_http_port_is_kept_and_asked_again():
+    release = threading.Event()
+    with fake_triton() as fake:
+        answer, fake.api.routes["GET /v2"] = fake.api.routes["GET /v2"], silent(release)
+        server = discover(f"127.0.0.1:{fake.port}", SourceOptions(timeout=0.3))
+        release.set()
+        fake.api.routes["GET /v2"] = answer
+        assert server.gaps
+        assert {scrape.kind for scrape in server.scrape() if scrape.body} == {
+            Kind.METRICS,
+            Kind.STATISTICS,
+            Kind.INDEX,
+        }
+
+
+def test_an_explicit_metrics_url_is_used():
+    with fake_triton(metrics=False) as fake, FakeServer(metrics_routes()).running() as elsewhere:
+        options = SourceOptions(timeout=1.0, metrics_url=f"{elsewhere.url}/metrics")
+        server = discover(f"127.0.0.1:{fake.port}", options)
+        assert server.name == f"127.0.0.1:{elsewhere.port}"
+        assert server.gaps == ()
+
+
+def test_an_explicit_metrics_url_that_fails_is_an_error():
+    with fake_triton() as fake:
+        options = SourceOptions(timeout=1.0, metrics_url=f"http://127.0.0.1:{free_ports()}/metrics")
+        with pytest.raises(CollectError, match="/metrics: connection refused"):
+            discover(f"127.0.0.1:{fake.port}", options)
+
+
+def test_a_metrics_page_that_shows_other_models_is_not_taken_for_this_servers():
+    with fake_triton() as fake:
+        other = body_of(Kind.METRICS).replace(b'model="', b'model="other-')
+        fake.metrics.routes["GET /metrics"] = page(other)
+        server = discover(f"127.0.0.1:{fake.port}", QUICK)
+    assert server.metrics is None
+    assert "another server's page" in server.gaps[0].why
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (HTML, "an HTML page"),
+        (page(b"node_load1 0.5\n"), "another program"),
+        (page(b"\0\1\2\3"), "binary data"),
+        (page(b"{}", "application/json"), "JSON"),
+        (page(b"hello there\n"), "not Prometheus metrics"),
+        (status(500), "HTTP 500"),
+    ],
+)
+def test_a_metrics_url_of_something_else_says_what_it_is(answer, said):
+    with FakeServer({"GET /metrics": answer}).running() as server, pytest.raises(CollectError) as caught:
+        discover(f"{server.url}/metrics", QUICK)
+    assert said in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_a_port_of_another_program_is_not_taken_for_a_triton():
+    site = FakeServer({"GET /": HTML, "GET /v2": HTML, "GET /metrics": HTML})
+    with site.running(), pytest.raises(CollectError, match="no Triton found: an HTML page"):
+        discover(site.url, QUICK)
+
+
+def test_when_all_ports_are_closed_one_line_says_so():
+    port = free_ports()
+    with pytest.raises(CollectError) as caught:
+        discover(f"127.0.0.1:{port}", QUICK)
+    assert str(caught.value).startswith(f"http://127.0.0.1:{port}: no Triton found: connection refused (")
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_host_is_asked_only_once():
+    with pytest.raises(CollectError, match="host name not found"):
+        discover("http://no-such-host.invalid:8000", QUICK)
+
+
+def test_credentials_of_the_url_are_used_and_not_shown():
+    with fake_triton() as fake:
+        for part in (fake.api, fake.metrics):
+            part.routes = {path: guarded("Basic YW5uOnMzY3JldA==", answer) for path, answer in part.routes.items()}
+        server = discover(f"http://ann:s3cret@127.0.0.1:{fake.port}", QUICK)
+        assert [scrape.error for scrape in server.round() if scrape.error] == []
+        assert "s3cret" not in f"{server.urls} {server.name} {server.gaps}"
+        with pytest.raises(CollectError, match="HTTP 401, credentials are missing"):
+            discover(f"http://127.0.0.1:{fake.port}", QUICK)
+
+
+def test_a_path_prefix_of_a_gateway_leads_to_api_and_metrics():
+    with fake_triton() as fake:
+        gateway = FakeServer({}, free_ports())
+        for route, answer in (fake.api.routes | fake.metrics.routes).items():
+            method, _, path = route.partition(" ")
+            gateway.routes[f"{method} /llm{path}"] = answer
+        with gateway.running():
+            server = discover(f"{gateway.url}/llm", QUICK)
+            assert server.urls == (f"{gateway.url}/llm", f"{gateway.url}/llm/metrics")
+            again = discover(f"{gateway.url}/llm/metrics", QUICK)
+            assert again.urls == server.urls
+
+
+def test_several_servers_are_found_at_once_and_each_only_once():
+    with fake_triton() as one, fake_triton() as two:
+        urls = [f"127.0.0.1:{one.port}", f"127.0.0.1:{one.port + 2}", f"127.0.0.1:{two.port}"]
+        servers, failures = discover_all([*urls, f"127.0.0.1:{free_ports()}"], QUICK)
+    assert [server.name for server in servers] == [f"127.0.0.1:{one.port + 2}", f"127.0.0.1:{two.port + 2}"]
+    assert len(failures) == 1
+
+
+def test_a_wrong_scheme_is_a_usage_error():
+    with pytest.raises(UsageError):
+        discover("ftp://triton:8000")

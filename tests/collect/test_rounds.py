@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import json
+import threading
+
+from fake_triton import body_of, cut_off, dripping, fake_triton, page, silent, status
+
+from diagnostics.wire.model_config import parse_model_config
+from diagnostics.wire.records import Kind
+from diagnostics.wire.statistics import parse_statistics
+from exporters.sources.access import SourceOptions
+from exporters.sources.triton import TritonServer, discover
+
+
+def found(fake, timeout: float = 1.0) -> TritonServer:
+    return discover(f"127.0.0.1:{fake.port}", SourceOptions(timeout=timeout))
+
+
+def index(**versions: str) -> bytes:
+    return json.dumps([{"name": n, "version": v, "state": "READY"} for n, v in versions.items()]).encode()
+
+
+def configs(scrapes) -> list[str]:
+    return [scrape.name for scrape in scrapes if scrape.kind is Kind.CONFIG]
+
+
+def test_a_round_reads_metrics_statistics_and_index_as_they_came():
+    with fake_triton() as fake:
+        scrapes = found(fake).scrape()
+    assert [scrape.kind for scrape in scrapes] == [Kind.METRICS, Kind.STATISTICS, Kind.INDEX]
+    for scrape in scrapes:
+        assert scrape.body == body_of(scrape.kind)
+        assert scrape.server == f"127.0.0.1:{fake.port + 2}"
+        assert scrape.error is None
+        assert scrape.took >= 0
+
+
+def test_a_description_holds_the_server_and_every_models_configuration():
+    with fake_triton() as fake:
+        scrapes = found(fake).describe()
+    assert scrapes[0].kind is Kind.SERVER
+    names = configs(scrapes)
+    assert names == sorted(model.name for model in parse_statistics(body_of(Kind.STATISTICS)))
+    assert all(parse_model_config(scrape.body).name == scrape.name for scrape in scrapes[1:])
+
+
+def test_each_read_fails_alone():
+    with fake_triton() as fake:
+        server = found(fake)
+        fake.api.routes["GET /v2/models/stats"] = status(500, b'{"error": "no"}')
+        metrics, statistics, listed = server.scrape()
+    assert metrics.body
+    assert listed.body
+    assert (statistics.body, statistics.error) == (None, "HTTP 500: no")
+
+
+def test_a_login_page_is_no_statistics():
+    with fake_triton() as fake:
+        server = found(fake)
+        fake.api.routes["GET /v2/models/stats"] = page(b"<html>sign in</html>", "text/html")
+        assert server.scrape()[1].error == "an HTML page, not Triton's JSON"
+
+
+def test_a_page_that_ends_early_is_a_failed_read():
+    with fake_triton() as fake:
+        server = found(fake)
+        fake.metrics.routes["GET /metrics"] = cut_off
+        assert server.scrape()[0].error == "the answer was cut off"
+
+
+def test_a_server_that_went_away_gives_a_reason_for_every_read():
+    with fake_triton() as fake:
+        server = found(fake)
+    assert {scrape.error for scrape in server.scrape()} == {"connection refused"}
+
+
+def test_configurations_are_read_once_and_again_when_a_version_appears():
+    with fake_triton() as fake:
+        server = found(fake)
+        assert configs(server.round())
+        assert not configs(server.round())
+        names = {model.name: "1" for model in parse_statistics(body_of(Kind.STATISTICS))}
+        fake.api.routes["POST /v2/repository/index"] = page(index(**names | {"safety": "2"}))
+        assert configs(server.round())
+        assert not configs(server.round())
+
+
+def test_configurations_are_read_again_after_the_server_was_away():
+    with fake_triton() as fake:
+        server = found(fake)
+        server.round()
+    server.round()
+    with fake.api.running(), fake.metrics.running():
+        assert configs(server.round())
+
+
+def test_a_model_with_a_strange_name_is_asked_for_by_its_quoted_name():
+    with fake_triton() as fake:
+        server = found(fake)
+        fake.api.routes["POST /v2/repository/index"] = page(index(**{"a/../b c": "1"}))
+        server.scrape()
+        server.describe()
+        assert any(path == "GET /v2/models/a%2F..%2Fb%20c/config" for path, _ in fake.api.seen)
+
+
+def test_without_an_index_models_are_known_from_their_statistics():
+    with fake_triton() as fake:
+        fake.api.routes["POST /v2/repository/index"] = status(403)
+        server = found(fake)
+        assert len(configs(server.round())) == len(parse_statistics(body_of(Kind.STATISTICS)))
+
+
+def test_a_model_that_is_not_ready_is_not_asked_for():
+    listed = [{"name": "a", "version": "1", "state": "UNAVAILABLE", "reason": "x"}, {"name": "b"}]
+    with fake_triton() as fake:
+        server = found(fake)
+        fake.api.routes["POST /v2/repository/index"] = page(json.dumps(listed).encode())
+        server.scrape()
+        assert configs(server.describe()) == []
+
+
+def test_a_read_that_outlives_its_deadline_is_not_begun_a_second_time():
+    release = threading.Event()
+    with fake_triton() as fake:
+        server = found(fake, timeout=0.2)
+        fake.metrics.routes["GET /metrics"] = dripping(release)
+        server.scrape()
+        before = len(fake.metrics.seen)
+        assert server.scrape()[0].body is None
+        assert len(fake.metrics.seen) <= before + 1
+        release.set()
+
+
+def test_a_server_that_answers_no_configuration_is_not_asked_for_all_of_them():
+    release = threading.Event()
+    names = {f"m{number}": "1" for number in range(40)}
+    with fake_triton() as fake:
+        server = found(fake, timeout=0.2)
+        fake.api.routes["POST /v2/repository/index"] = page(index(**names))
+        for name in names:
+            fake.api.routes[f"GET /v2/models/{name}/config"] = silent(release)
+        server.scrape()
+        assert len(configs(server.describe())) == 4
+        assert server.needs_describing
+        release.set()
