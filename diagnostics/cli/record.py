@@ -75,9 +75,10 @@ def command(
 ) -> None:
     """Record what a server says into a capture."""
     _check(sources, seconds, interval, options)
+    _check_output(output, force)
     servers, unfound = discover_all(sources, options)
-    for failure in unfound:
-        click.echo(f"diag: {failure}", err=True)
+    for line in (*unfound, *(note for server in servers for note in server.notes)):
+        click.echo(f"diag: {line}", err=True)
     if not servers:
         ctx.exit(EXIT_COLLECT)
     changes = (redact, Anonymizer(secrets.token_bytes(16)).apply) if anonymize else (redact,)
@@ -93,6 +94,14 @@ def _check(sources: Sequence[str], seconds: float, interval: float, options: Sou
         raise UsageError("the recording would be shorter than its interval", where="--for", hint=hint)
     if len(set(sources)) > 1 and (options.metrics_url or options.grpc_url):
         raise UsageError("fits one SOURCE only", where="--metrics-url and --grpc-url")
+
+
+def _check_output(output: Path, force: bool) -> None:
+    """Refuse at once what the writer would refuse after the servers were sought."""
+    if output.is_dir() and any(output.iterdir()):
+        raise UsageError("is a folder with other files in it", where=str(output), hint="choose another name")
+    if output.is_file() and not force:
+        raise UsageError("exists already", where=str(output), hint="choose another name, or --force")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -207,7 +216,7 @@ class _Recording:
     def _gaps(self) -> Iterator[str]:
         for server in self.servers:
             for gap in server.gaps:
-                yield f"{server.name} {gap.what}: {gap.why}{'; ' if gap.fix else ''}{gap.fix}"
+                yield f"{server.name} {gap.what}: {gap.why}; {gap.fix}"
 
 
 @contextmanager

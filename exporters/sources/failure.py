@@ -24,7 +24,7 @@ class ReadFailure(Exception):
         self.reason, self.obstacle = reason, obstacle
 
 
-def plain(text: str, limit: int = 120) -> str:
+def plain(text: str, limit: int = 200) -> str:
     """Return the first line of `text`, cut, control characters shown as `?`: servers choose these bytes."""
     line = next((line for line in text.splitlines() if line.strip()), "").strip()
     line = "".join(c if c.isprintable() else "?" for c in line)

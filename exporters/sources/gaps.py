@@ -11,8 +11,18 @@ from exporters.sources.triton_server import Gap
 _Failures = Mapping[str, Mapping[str, ReadFailure]]
 
 
-def gaps_of(found: Set[str], failures: _Failures, given: str | None) -> tuple[Gap, ...]:
-    """Return what cannot be read.
+def gaps_of(found: Set[str], failures: _Failures) -> tuple[Gap, ...]:
+    """Return what cannot be read, given the endpoints found (of `http`, `grpc`, `metrics`) and the failures."""
+    gaps = []
+    if "metrics" not in found:
+        gaps.append(_no_metrics(failures))
+    if not {"http", "grpc"} & found:
+        gaps.append(_no_api(failures))
+    return tuple(gaps)
+
+
+def notes_of(found: Set[str], failures: _Failures, given: str | None) -> tuple[str, ...]:
+    """Return what was not as expected, but hides nothing.
 
     Args:
         found: the endpoints found, of `http`, `grpc` and `metrics`.
@@ -20,16 +30,14 @@ def gaps_of(found: Set[str], failures: _Failures, given: str | None) -> tuple[Ga
         given: the `host:port` that was asked for, if nothing answered there.
 
     """
-    gaps = []
-    if "metrics" not in found:
-        gaps.append(_no_metrics(failures))
-    if not {"http", "grpc"} & found:
-        gaps.append(_no_api(failures))
-    elif "http" not in found and failures["http"]:
-        gaps.append(_only_grpc(failures))
-    if given and not any(given in gap.why for gap in gaps):
-        gaps.append(_beside(failures, given))
-    return tuple(gaps)
+    notes = []
+    if given:
+        reason = next((told[given].reason for told in failures.values() if given in told), "no answer")
+        notes.append(f"{given}: {reason}; what is read are the ports found beside it")
+    if "grpc" in found and "http" not in found and failures["http"]:
+        told = _told(failures["http"])
+        notes.append(f"HTTP cannot be read ({told}): statistics and configuration come over gRPC")
+    return tuple(notes)
 
 
 def _no_metrics(failures: _Failures) -> Gap:
@@ -47,23 +55,6 @@ def _no_api(failures: _Failures) -> Gap:
         what="statistics, configuration and instance counts (a busy share is only an upper bound)",
         why=f"neither HTTP ({_told(failures['http'])}) nor gRPC ({_told(failures['grpc'])}) can be read",
         fix=fix,
-    )
-
-
-def _beside(failures: _Failures, given: str) -> Gap:
-    reason = next((told[given].reason for told in failures.values() if given in told), "no answer")
-    return Gap(
-        what="nothing, if the ports beside the one given are the server meant",
-        why=f"{reason} at {given}",
-        fix="give the server's HTTP port",
-    )
-
-
-def _only_grpc(failures: _Failures) -> Gap:
-    return Gap(
-        what="nothing: statistics and configuration are read over gRPC instead of HTTP",
-        why=f"HTTP cannot be read: {_told(failures['http'])}",
-        fix="",
     )
 
 

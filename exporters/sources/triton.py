@@ -19,7 +19,7 @@ from diagnostics.wire.server import parse_index
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address, parse_address
 from exporters.sources.failure import Obstacle, ReadFailure
-from exporters.sources.gaps import gaps_of
+from exporters.sources.gaps import gaps_of, notes_of
 from exporters.sources.http import HttpReader
 from exporters.sources.local_server import find_server, listening_ports
 from exporters.sources.parallel import Lanes
@@ -123,7 +123,7 @@ class _Search:
         assert metrics is None or isinstance(metrics, Metrics)
         assert not isinstance(api, Metrics)
         given = None if self.answered else self.given.netloc()
-        gaps = gaps_of(set(self.found), self.failures, given)
+        found = set(self.found)
         # An HTTP port too busy to answer now may answer in a later round.
         api = api or self._late_http()
         seen = [parse_address(part.url) for part in (metrics, api) if part is not None]
@@ -133,7 +133,8 @@ class _Search:
             ports=tuple(address.port for address in seen if address.port),
             api=api,
             metrics=metrics,
-            gaps=gaps,
+            gaps=gaps_of(found, self.failures),
+            notes=notes_of(found, self.failures, given),
             timeout=self.options.timeout,
         )
 
@@ -224,11 +225,11 @@ class _Search:
                 raise CollectError(failure.reason, where=str(parse_address(url)))
 
     def _nothing(self) -> CollectError:
-        reasons: dict[str, list[str]] = {}
-        for role, failures in self.failures.items():
+        reasons: dict[str, dict[str, None]] = {}
+        for failures in self.failures.values():
             for place, failure in failures.items():
-                reasons.setdefault(failure.reason, []).append(f"{role} {place}")
-        told = "; ".join(f"{reason} ({', '.join(places)})" for reason, places in reasons.items())
+                reasons.setdefault(failure.reason, {})[place] = None
+        told = "; ".join(f"{reason} at {', '.join(places)}" for reason, places in reasons.items())
         hint = "check the address, and that the server has finished loading its models"
         return CollectError(f"no Triton found: {told}", where=str(self.given), hint=hint)
 

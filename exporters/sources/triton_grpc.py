@@ -22,7 +22,7 @@ _CALLS: dict[Kind, str] = {
     Kind.CONFIG: "get_model_config",
 }
 _REASONS: dict[str, tuple[str, Obstacle]] = {
-    "UNAVAILABLE": ("no gRPC server answers", Obstacle.CLOSED),
+    "UNAVAILABLE": ("no gRPC server answers", Obstacle.PROTOCOL),
     "UNAUTHENTICATED": ("credentials are missing or refused", Obstacle.DENIED),
     "PERMISSION_DENIED": ("not allowed", Obstacle.DENIED),
     "UNIMPLEMENTED": ("a gRPC server, but not Triton's", Obstacle.ANSWER),
@@ -78,11 +78,13 @@ class GrpcApi:
         if status is None:
             raise error
         code = str(status()).rpartition(".")[2]
+        said = plain(self._options.scrub(str(getattr(error, "message", lambda: "")())))
         if code == "DEADLINE_EXCEEDED":
             return ReadFailure(f"no answer within {self._options.timeout:g} s")
+        if code == "UNAVAILABLE" and "onnection refused" in said:
+            return ReadFailure("connection refused", Obstacle.CLOSED)
         if code in _REASONS:
             return ReadFailure(*_REASONS[code])
-        said = plain(self._options.scrub(str(getattr(error, "message", lambda: "")())))
         return ReadFailure(f"gRPC {code}{': ' if said else ''}{said}", Obstacle.ANSWER)
 
 

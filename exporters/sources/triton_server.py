@@ -25,7 +25,7 @@ class Gap:
     Attributes:
         what: what stays hidden.
         why: the reason.
-        fix: what opens it; empty when nothing is lost.
+        fix: what opens it.
 
     """
 
@@ -70,6 +70,7 @@ class TritonServer:
         api: its HTTP or gRPC API; None when neither is open.
         metrics: its metrics page; None when there is none.
         gaps: what closed or unfound ports hide.
+        notes: what was not as expected, but hides nothing.
 
     """
 
@@ -82,13 +83,15 @@ class TritonServer:
         api: Api | None,
         metrics: Metrics | None,
         gaps: tuple[Gap, ...],
+        notes: tuple[str, ...] = (),
         timeout: float,
     ) -> None:
         self.name, self.host, self.ports = name, host, ports
-        self.api, self.metrics, self.gaps = api, metrics, gaps
+        self.api, self.metrics, self.gaps, self.notes = api, metrics, gaps, notes
         self._lanes: Lanes[Key, bytes] = Lanes(timeout)
         self._versions: Mapping[str, frozenset[str]] = {}
         self._described: Mapping[str, frozenset[str]] | None = None
+        self._away = False
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -99,7 +102,7 @@ class TritonServer:
     @property
     def needs_describing(self) -> bool:
         """Whether configurations were never read, or versions changed or the server was away since."""
-        return self.api is not None and (self._described is None or self._described != self._versions)
+        return self.api is not None and not self._away and self._described != self._versions
 
     def scrape(self) -> list[Scrape]:
         """Return one round: metrics, statistics, repository index, each failing alone."""
@@ -164,11 +167,12 @@ class TritonServer:
         index = outcomes.get((Kind.INDEX, ""))
         if index is None:
             return
-        if index.value is not None:
-            self._versions = _ready_versions(index.value)
-        elif index.failure and index.failure.obstacle is Obstacle.CLOSED:
-            # The server is away: what comes back may be configured otherwise under the same versions.
+        self._away = index.failure is not None and index.failure.obstacle is Obstacle.CLOSED
+        if self._away:
+            # What comes back may be configured otherwise under the same versions.
             self._described = None
+        elif index.value is not None:
+            self._versions = _ready_versions(index.value)
         elif statistics := outcomes.get((Kind.STATISTICS, "")):
             self._versions = _loaded_versions(statistics.value) or self._versions
 

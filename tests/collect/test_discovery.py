@@ -34,9 +34,11 @@ def test_from_any_of_the_three_ports_the_others_are_found(offset: int):
 
 def test_a_closed_port_beside_which_a_triton_is_found_is_told():
     with fake_triton() as fake:
-        (gap,) = discover(f"127.0.0.1:{fake.port + 1}", QUICK).gaps
-        assert f"connection refused at 127.0.0.1:{fake.port + 1}" in gap.why
-        assert discover(f"127.0.0.1:{fake.port}", QUICK).gaps == ()
+        server = discover(f"127.0.0.1:{fake.port + 1}", QUICK)
+        (note,) = server.notes
+        assert note.startswith(f"127.0.0.1:{fake.port + 1}: connection refused;")
+        assert server.gaps == ()
+        assert discover(f"127.0.0.1:{fake.port}", QUICK).notes == ()
 
 
 def test_the_metrics_url_finds_the_api():
@@ -152,7 +154,7 @@ def test_when_all_ports_are_closed_one_line_says_so():
     port = free_ports()
     with pytest.raises(CollectError) as caught:
         discover(f"127.0.0.1:{port}", QUICK)
-    assert str(caught.value).startswith(f"http://127.0.0.1:{port}: no Triton found: connection refused (")
+    assert str(caught.value).startswith(f"http://127.0.0.1:{port}: no Triton found: connection refused at 127.0.0.1:")
     assert "\n" not in str(caught.value)
 
 

@@ -71,7 +71,8 @@ def test_a_page_that_ends_early_is_a_failed_read():
 def test_a_server_that_went_away_gives_a_reason_for_every_read():
     with fake_triton() as fake:
         server = found(fake)
-    assert {scrape.error for scrape in server.scrape()} == {"connection refused"}
+    scrapes = server.round()
+    assert [scrape.error for scrape in scrapes] == ["connection refused"] * 3
 
 
 def test_configurations_are_read_once_and_again_when_a_version_appears():
