@@ -1,0 +1,97 @@
+# A clone needs Python 3.11 or later with pip and venv, and Debian's apt-get for the programs Python does not bring.
+# Everything is made inside this folder: .venv (Python), .tools (Debian programs), .triton (the real server).
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The first Python that is new enough; PYTHON=… names another.
+PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
+	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+BIN := .venv/bin
+EXTRAS := test,dev,demo,grpc,gpu
+# Debian packages whose programs tests start; another program is one more word.
+DEBIAN_PACKAGES := prometheus
+PROMTOOL := promtool
+PYTEST := $(BIN)/pytest -q
+
+export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
+export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
+
+.PHONY: help venv tools triton demo test check bench accuracy generate format clean
+.PHONY: check-format check-lint check-types check-layers check-generated check-rules
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: venv triton ## diagnose a slow, real Triton and repair it, in two minutes
+	@$(BIN)/diag demo
+
+test: venv tools triton ## run all tests: the quick ones, then those with real servers
+	@echo '--- tests without servers'
+	@$(PYTEST) -m 'not live' --ignore=tests/bench
+	@echo '--- tests with real servers'
+	@$(PYTEST) -m live --ignore=tests/bench
+
+check: check-format check-lint check-types check-layers check-generated check-rules ## check style, types, layers, generated files
+
+bench: venv ## run the benchmarks, which compare times within one run
+	@$(PYTEST) tests/bench
+
+accuracy: venv ## replay the recorded incidents and print what was found
+	@$(BIN)/python -m tests.captures.accuracy
+
+generate: venv ## write rules/ from the checks
+	@$(BIN)/diag gen --output rules
+
+format: venv ## format the code and mend what can be mended
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format .
+
+clean: ## remove what was made
+	rm -rf .venv .tools .triton .demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .import_linter_cache
+
+check-format: venv
+	@echo '--- format'
+	@$(BIN)/ruff format --check .
+
+check-lint: venv
+	@echo '--- lint'
+	@$(BIN)/ruff check .
+
+check-types: venv
+	@echo '--- types'
+	@$(BIN)/mypy --strict
+
+check-layers: venv
+	@echo '--- layers'
+	@$(BIN)/lint-imports --no-timings | tail -n 3
+
+check-generated: venv
+	@echo '--- generated files'
+	@$(BIN)/diag gen --check --output rules
+
+check-rules: tools
+	@echo '--- rules'
+	@$(PROMTOOL) check rules rules/alerts/*.yaml
+	@$(PROMTOOL) test rules rules/tests/*.yaml
+
+venv: .venv/installed ## make .venv with the product and its tools
+tools: .tools/unpacked ## unpack the Debian programs that tests start
+triton: venv ## make the environment of the real server
+	@$(BIN)/python .ci/triton-environment
+
+.venv/installed: pyproject.toml
+	@[ -n "$(PYTHON)" ] || { echo 'no Python 3.11 or later on PATH; name one: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo '$(PYTHON) is older than Python 3.11; name another: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@[ -x $(BIN)/python ] || .ci/quiet 'making .venv' $(PYTHON) -m venv .venv
+	@.ci/quiet 'installing Python packages into .venv' \
+		$(BIN)/python -m pip install --disable-pip-version-check --no-input -e '.[$(EXTRAS)]'
+	@touch $@
+
+.tools/unpacked: Makefile .ci/debian-programs
+	@.ci/quiet 'unpacking into .tools: $(DEBIAN_PACKAGES)' .ci/debian-programs .tools $(DEBIAN_PACKAGES)
+	@touch $@
