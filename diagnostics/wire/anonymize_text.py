@@ -45,6 +45,7 @@ def anonymize_metrics(body: bytes, names: Pseudonyms) -> bytes:
 
     Raises:
         MalformedBody: it is no metrics page.
+
     """
     snapshot = ExpositionReader().read(body)
     lines = [
@@ -120,19 +121,22 @@ def _log_line(line: str, names: Pseudonyms) -> str | None:
 
 def _renamed(shape: re.Match[str], names: Pseudonyms) -> str:
     text = shape[0]
-    for group, value in shape.groupdict().items():
+    for group in reversed(shape.groupdict()):  # from the right, so that the spans of the others stay true
         first, last = shape.span(group)
-        match group:
-            case "model":
-                new = names.model(value)
-            case "instance":
-                new = names.instance(value)
-            case "host":
-                new = names.of("host", value)
-            case _:
-                new = WITHHELD
-        text = text[:first] + new + text[last:]  # each message has one such group
+        text = text[:first] + _stand_in(group, shape[group], names) + text[last:]
     return text
+
+
+def _stand_in(group: str, value: str, names: Pseudonyms) -> str:
+    match group:
+        case "model":
+            return names.model(value)
+        case "instance":
+            return names.instance(value)
+        case "host":
+            return names.of("host", value)
+        case _:
+            return WITHHELD
 
 
 # --- config.pbtxt

@@ -77,8 +77,6 @@ def test_repeated_scrapes_are_read_ten_times_faster_than_by_the_reference_parser
 
     ratio = statistics.median(reference) / statistics.median(ours)
     rate = len(window[-1].values) / statistics.median(ours)
-    print(
-        f"\n{len(window[-1].values)} samples a scrape, {rate / 1e6:.1f} M samples/s, {ratio:.0f}× the reference"
-    )
+    print(f"\n{len(window[-1].values)} samples a scrape, {rate / 1e6:.1f} M samples/s, {ratio:.0f}× the reference")
     assert ratio >= RATIO
     assert all(snapshot.layout is window[0].layout for snapshot in window)
