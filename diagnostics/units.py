@@ -60,7 +60,7 @@ def _bytes(value: float) -> str:
 _FORMATS: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: _seconds,
     Unit.BYTES: _bytes,
-    Unit.RATIO: lambda value: f"{value * 100:.3g} %" if abs(value) < 0.1 else f"{value * 100:.0f} %",
+    Unit.RATIO: lambda value: f"{value * 100:.2g} %" if abs(value) < 0.1 else f"{value * 100:.0f} %",
     Unit.COUNT: _number,
     Unit.PER_SECOND: lambda value: f"{_number(value)}/s",
     Unit.WATTS: lambda value: f"{_number(value)} W",

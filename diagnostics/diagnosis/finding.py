@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.checks.check import Fires, Layer, Severity, Suggestion
+from diagnostics.diagnosis.advice import Advice, advice
 from diagnostics.diagnosis.link import cause_of
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import Line
@@ -20,8 +21,13 @@ CRITICAL_FAILED = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Impact:
-    """What users lose to it: seconds per request of the entry, its share, and the share of requests failed."""
+    """What users lose to it: seconds per request of the entry, its share, and the share of requests failed.
 
+    `mean_seconds` is the entry's mean time now; without the finding it would be `seconds_per_request` less, as long as
+    the stages behind keep up with what then reaches them.
+    """
+
+    mean_seconds: float
     seconds_per_request: float
     share_of_latency: float
     share_of_requests_failed: float
@@ -47,6 +53,7 @@ class Finding:
     impact: Impact
     evidence: tuple[Line, ...]
     suggestion: Suggestion | None
+    advice: Advice | None
     caused_by: str | None = None
 
 
@@ -105,6 +112,7 @@ def _finding(result: Result, fires: Fires, left: dict[Cell, float]) -> Finding:
     seconds, entry = _take(result, fires, left), result.entry
     mean = entry.mean_seconds if entry else 0.0
     impact = Impact(
+        mean_seconds=mean,
         seconds_per_request=seconds,
         share_of_latency=min(seconds / mean, 1.0) if mean > 0 else 0.0,
         share_of_requests_failed=fires.failed_share,
@@ -122,6 +130,7 @@ def _finding(result: Result, fires: Fires, left: dict[Cell, float]) -> Finding:
         impact=impact,
         evidence=tuple(line for line in result.ledger.lines if line.limit is not None),
         suggestion=fires.suggestion,
+        advice=advice(result.ledger.evidence, result.subject, fires.suggestion) if fires.suggestion else None,
     )
 
 

@@ -1,0 +1,1 @@
+"""An explanation as text, JSON or Markdown. Computes nothing."""

@@ -144,7 +144,8 @@ def _host_busy(view: View) -> Reading:
     share = _busy_between(samples[0], samples[-1])
     if share is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
-    return Reading.of(share, Unit.RATIO, _HOST, events=len(samples), span=samples[-1].at - samples[0].at)
+    span = _increase(samples[0].at, samples[-1].at)
+    return Reading.of(share, Unit.RATIO, _HOST, events=len(samples), span=span)
 
 
 def _busy_between(first: HostSample, last: HostSample) -> float | None:

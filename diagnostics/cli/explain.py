@@ -1,0 +1,163 @@
+"""`diag explain`: why is it slow, and what to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.checks.check import Severity
+from diagnostics.cli.names import nearest
+from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.sources import Question, aloud, explain_captures, looks_like_a_path, until_sure
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation, Verdict
+from diagnostics.diagnosis.objective import Objective
+from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.render.json_report import report
+from diagnostics.render.markdown import markdown
+from diagnostics.render.text import plain, text
+from diagnostics.render.why_not import why_not
+from exporters.sources.access import SourceOptions
+
+LONGEST_SECONDS = 60.0
+INTERVAL_SECONDS = 1.0
+_EPILOG = """\b
+Examples:
+  diag explain http://triton:8000
+  diag explain slow.tar.xz --repository ./models
+  diag explain slow.tar.xz --at 03:12 --since 5m
+  diag explain triton:8000 --objective 'p95 < 200ms' --fail-on warning
+  diag explain slow.tar.xz --why-not capacity-exceeded
+
+\b
+SOURCE is any port of a Triton, its metrics page, or a capture. A server is read
+for as long as it takes to be sure, at most --window; the reason is said.
+Exit: 0 nothing at --fail-on, 1 something, 2 usage, 3 could not collect.
+"""
+_FAIL_ON = ("critical", "warning", "unknown", "never")
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.option("--window", type=DURATION, help="Read a server for exactly this long, instead of up to 60s.")
+@click.option("--at", metavar="TIME", help="In a capture: the moment to look at (UTC).")
+@click.option("--since", type=DURATION, help="In a capture: how long before that moment to look.")
+@click.option("--objective", metavar="TEXT", help="What latency must be, as in 'p95 < 200ms' or 'mean < 1s'.")
+@click.option(
+    "--repository",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="The model repository: patches are then diffs of its files.",
+)
+@click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option("--fail-on", type=click.Choice(_FAIL_ON), default="never", show_default=True, help="When to exit 1.")
+@click.option("--why-not", metavar="CHECK", help="Show what this check saw, and what would have changed its mind.")
+@source_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    sources: tuple[str, ...],
+    window: float | None,
+    at: str | None,
+    since: float | None,
+    objective: str | None,
+    repository: Path | None,
+    output: str,
+    fail_on: str,
+    why_not: str | None,
+    options: SourceOptions,
+) -> None:
+    """Explain why an endpoint is slow, and which line to change."""
+    check = _check_id(why_not) if why_not else None
+    question = Question(
+        at=at,
+        since=since,
+        objective=Objective.parse(objective) if objective else None,
+        repository=repository,
+    )
+    explanation, failed = _ask(sources, question, window, options)
+    _show(ctx, explanation, output, check)
+    if failed or explanation.window.end <= 0:
+        ctx.exit(EXIT_COLLECT)
+    ctx.exit(EXIT_FINDINGS if _fails(explanation, fail_on) else EXIT_OK)
+
+
+def _check_id(name: str) -> str:
+    if name in catalogue():
+        return name
+    raise UsageError(f"there is no check {name!r}", where="--why-not", hint=nearest(name, catalogue()))
+
+
+def _ask(
+    sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
+) -> tuple[Explanation, bool]:
+    """Return the explanation, and whether some source could not be read."""
+    on_disk = [looks_like_a_path(source) for source in sources]
+    if all(on_disk):
+        if window is not None:
+            raise UsageError("is for servers", where="--window", hint="cut a capture with --at and --since")
+        return explain_captures([Path(source) for source in sources], question, aloud), False
+    if any(on_disk):
+        raise UsageError("captures and servers cannot be explained together", hint="name one kind of source")
+    if question.at or question.since:
+        raise UsageError(
+            "a server only tells of now", where="--at, --since", hint="record it, then explain the capture"
+        )
+    return _ask_servers(sources, question, window, options)
+
+
+def _ask_servers(
+    sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
+) -> tuple[Explanation, bool]:
+    from exporters.sources.machine import Machine
+    from exporters.sources.schedule import Source, collect
+    from exporters.sources.triton import discover_all
+
+    servers, unfound = discover_all(sources, options)
+    for failure in unfound:
+        aloud(str(failure))
+    if not servers:
+        raise click.exceptions.Exit(EXIT_COLLECT)
+    gaps = [BlindSpot(what=gap.what, why=gap.why, fix=gap.fix) for server in servers for gap in server.gaps if gap.fix]
+    names = [server.name for server in servers]
+    seconds = window or LONGEST_SECONDS
+    with ExitStack() as stack:
+        machine = Machine(servers)
+        for opened in (*servers, machine):
+            stack.callback(opened.close)
+        read_from: list[Source] = [*servers, *([machine] if machine.local else [])]
+        scrapes = collect(read_from, min(INTERVAL_SECONDS, seconds / 4), seconds=seconds)
+        explanation = until_sure(scrapes, question, names, gaps, aloud, fixed=window is not None)
+    return explanation, bool(unfound)
+
+
+def _show(ctx: click.Context, explanation: Explanation, output: str, check: str | None) -> None:
+    if check is not None:
+        click.echo(why_not([result for result in explanation.results if result.check.id == check]), nl=False)
+    elif output == "json":
+        click.echo(json.dumps(report(explanation), indent=1, allow_nan=False))
+    elif output == "markdown":
+        click.echo(markdown(explanation), nl=False)
+    else:
+        coloured = ctx.color is not False and click.get_text_stream("stdout").isatty()
+        click.echo(text(explanation, _coloured if coloured else plain), nl=False)
+
+
+def _coloured(line: str, colour: str) -> str:
+    return click.style(line, fg=colour) if colour else line
+
+
+def _fails(explanation: Explanation, fail_on: str) -> bool:
+    worst = {finding.severity for finding in explanation.findings}
+    match fail_on:
+        case "critical":
+            return Severity.CRITICAL in worst
+        case "warning":
+            return bool(explanation.loud)
+        case "unknown":
+            return bool(explanation.loud) or explanation.verdict in (Verdict.NO_CLEAR_CAUSE, Verdict.INSUFFICIENT_DATA)
+        case _:
+            return False

@@ -1,0 +1,177 @@
+"""From what the user names to a window: captures are replayed, URLs are read until the answer is sure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import click
+
+from diagnostics.diagnosis.certainty import doubt
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation, WindowFacts, explain
+from diagnostics.diagnosis.objective import Objective
+from diagnostics.errors import UsageError
+from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.window.window import Window, WindowBuilder, window_of
+from diagnostics.wire.capture import open_capture
+from diagnostics.wire.records import Kind, Scrape
+
+# Configuration, repository and metadata hold for the whole capture, whichever part of it is looked at.
+_TIMELESS = frozenset({Kind.CONFIG, Kind.REPOSITORY, Kind.SERVER})
+_CLOCK = re.compile(r"^(\d{1,2}):(\d{2})(?::(\d{2}))?$")
+Tell = Callable[[str], None]
+Gaps = Sequence[BlindSpot]
+SECONDS_BETWEEN_LOOKS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of a window, besides its sources.
+
+    Attributes:
+        at: the moment to look at, as given: a time of day (UTC), an ISO time or Unix seconds; None is the end.
+        since: seconds before `at`; None is everything.
+        objective: what latency must be.
+        repository: a model repository whose files patches are made of.
+
+    """
+
+    at: str | None = None
+    since: float | None = None
+    objective: Objective | None = None
+    repository: Path | None = None
+
+
+def looks_like_a_path(source: str) -> bool:
+    """Return whether a source names something on disk: it exists, or is written as a path to an archive."""
+    if "://" in source:
+        return False
+    path = Path(source)
+    return path.exists() or path.suffix in (".xz", ".gz", ".tar", ".txz", ".tgz") or source.startswith((".", "/", "~"))
+
+
+def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> Explanation:
+    """Return the explanation of recorded windows.
+
+    Raises:
+        CaptureError: a path is not a capture.
+        UsageError: `at` or `since` leaves nothing to look at.
+
+    """
+    scrapes: list[Scrape] = []
+    for path in paths:
+        capture = open_capture(path.expanduser())
+        scrapes += capture.scrapes()
+        if capture.damage:
+            tell(f"{path}: {capture.damage}; what was read until there is used")
+    scrapes = _between(scrapes, question)
+    servers = tuple(dict.fromkeys(scrape.server for scrape in scrapes if scrape.server))
+    scrapes += _repository(question, servers)
+    return _explained(window_of(scrapes), question, servers or tuple(str(path) for path in paths))
+
+
+def explain_window(builder: WindowBuilder, question: Question, names: Sequence[str], gaps: Gaps) -> Explanation:
+    """Return the explanation of what was collected so far."""
+    return _explained(builder.build(), question, tuple(names), gaps)
+
+
+def _explained(window: Window, question: Question, names: tuple[str, ...], gaps: Gaps = ()) -> Explanation:
+    facts = WindowFacts(start=window.start, end=window.end, sources=names)
+    return explain(WindowEvidence(window), facts, gaps=gaps, objective=question.objective)
+
+
+def until_sure(
+    scrapes: Iterable[Scrape],
+    question: Question,
+    names: Sequence[str],
+    gaps: Gaps,
+    tell: Tell,
+    *,
+    fixed: bool = False,
+) -> Explanation:
+    """Return the explanation of a live window, ended as soon as a longer one would say no more.
+
+    Args:
+        scrapes: what is read, in time order, ending by itself at the longest acceptable window.
+        question: what is asked.
+        names: the servers read.
+        gaps: what could not be reached.
+        tell: told why it goes on, each time the reason changes.
+        fixed: read to the end whatever is seen.
+
+    """
+    builder = WindowBuilder()
+    for scrape in _repository(question, names):
+        builder.add(scrape)
+    previous: Explanation | None = None
+    told, looked = "", 0.0
+    for scrape in scrapes:
+        builder.add(scrape)
+        if fixed or scrape.mono - looked < SECONDS_BETWEEN_LOOKS:
+            continue
+        looked = scrape.mono
+        now = explain_window(builder, question, names, gaps)
+        reason = doubt(now, previous)
+        if not reason:
+            return now
+        if previous is not None and _kind(reason) != _kind(told):
+            tell(f"reading on: {reason}")
+            told = reason
+        previous = now
+    return explain_window(builder, question, names, gaps)
+
+
+def _kind(reason: str) -> str:
+    return re.sub(r"[0-9.]+", "", reason)
+
+
+def _repository(question: Question, servers: Sequence[str]) -> Iterator[Scrape]:
+    if question.repository is None:
+        return
+    from exporters.sources.repository import repository_scrapes
+
+    yield from repository_scrapes(question.repository, servers)
+
+
+def _between(scrapes: list[Scrape], question: Question) -> list[Scrape]:
+    if question.at is None and question.since is None:
+        return scrapes
+    times = [scrape.at for scrape in scrapes if scrape.kind in (Kind.METRICS, Kind.STATISTICS)]
+    if not times:
+        return scrapes
+    end = _moment(question.at, max(times)) if question.at else max(times)
+    start = end - question.since if question.since else min(times)
+    kept = [scrape for scrape in scrapes if scrape.kind in _TIMELESS or start - 1e-3 <= scrape.at <= end + 1e-3]
+    if not any(scrape.kind not in _TIMELESS for scrape in kept):
+        span = " to ".join(datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S") for at in (min(times), max(times)))
+        raise UsageError("nothing was recorded in that time", where="--at, --since", hint=f"the capture covers {span}")
+    return kept
+
+
+def _moment(text: str, last: float) -> float:
+    """Return Unix seconds; a time of day is the latest such time up to the end of what was recorded."""
+    clock = _CLOCK.match(text)
+    try:
+        if clock is None:
+            return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else _iso(text)
+        hour, minute, second = (int(part or 0) for part in clock.groups())
+        end = datetime.fromtimestamp(last, UTC)
+        moment = end.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        return (moment if moment <= end else moment - timedelta(days=1)).timestamp()
+    except ValueError:
+        raise UsageError(
+            f"cannot read the time {text!r}", where="--at", hint="write 03:12, 2026-11-27T03:12:00Z or Unix seconds"
+        ) from None
+
+
+def _iso(text: str) -> float:
+    moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def aloud(text: str) -> None:
+    """Tell on standard error."""
+    click.echo(f"diag: {text}", err=True)

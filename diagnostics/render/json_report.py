@@ -1,0 +1,147 @@
+"""The JSON contract, schema version 1. Keys are added within a version, never renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any
+
+from diagnostics import __version__
+from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.checks.check import Prediction, Suggestion
+from diagnostics.diagnosis.advice import Advice
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.evidence.ledger import Line
+
+SCHEMA_VERSION = 1
+Json = dict[str, Any]
+
+
+def report(explanation: Explanation) -> Json:
+    """Return the explanation as JSON-ready data; times are Unix seconds and UTC, numbers in base units."""
+    window = explanation.window
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "explanation",
+        "tool": {"name": "diag", "version": __version__},
+        "window": {
+            "from": window.start,
+            "to": window.end,
+            "from_time": time_text(window.start),
+            "to_time": time_text(window.end),
+            "seconds": round(window.end - window.start, 3),
+            "sources": list(window.sources),
+        },
+        "verdict": explanation.verdict.value,
+        "reason": explanation.reason,
+        "layer": explanation.layer.value if explanation.layer else None,
+        "findings": [_finding(finding) for finding in explanation.findings],
+        "symptoms": [{"text": s.text, "next_measurement": s.next_measurement} for s in explanation.symptoms],
+        "anatomy": [_anatomy(item) for item in explanation.anatomy],
+        "blind_spots": [{"what": spot.what, "why": spot.why, "fix": spot.fix} for spot in explanation.blind_spots],
+        "checks": {
+            "ran": len(catalogue()),
+            "unknown": [
+                {
+                    "check": result.check.id,
+                    "subject": result.subject.to_dict(),
+                    "reason": f"{unknown.signal}: {unknown.reason.value}",
+                }
+                for result, unknown in explanation.unknown
+            ],
+        },
+    }
+
+
+def schema() -> str:
+    """Return the text of the JSON Schema that every report meets."""
+    return resources.files(__package__).joinpath("explanation.schema.json").read_text(encoding="utf-8")
+
+
+def time_text(at: float) -> str:
+    """Return Unix seconds as ISO 8601 in UTC, whole seconds."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _finding(finding: Finding) -> Json:
+    return {
+        "id": finding.id,
+        "check": finding.check,
+        "title": finding.title,
+        "severity": finding.severity.value,
+        "confidence": finding.confidence,
+        "layer": finding.layer.value,
+        "subject": finding.subject.to_dict(),
+        "summary": finding.summary,
+        "onset": None,
+        "impact": {
+            "mean_seconds": finding.impact.mean_seconds,
+            "seconds_per_request": finding.impact.seconds_per_request,
+            "share_of_latency": finding.impact.share_of_latency,
+            "share_of_requests_failed": finding.impact.share_of_requests_failed,
+        },
+        "evidence": [_line(line) for line in finding.evidence],
+        "caused_by": finding.caused_by,
+        "suggestion": _suggestion(finding.suggestion, finding.advice) if finding.suggestion else None,
+        "runbook": finding.check,
+    }
+
+
+def _line(line: Line) -> Json:
+    return {
+        "signal": line.signal,
+        "value": line.reading.value,
+        "low": line.reading.low,
+        "high": line.reading.high,
+        "unit": line.reading.unit.value,
+        "limit": line.limit,
+        "comparison": line.sign,
+        "source": line.reading.source,
+        "estimated": line.reading.estimated,
+        "missing": line.reading.missing.value if line.reading.missing else None,
+    }
+
+
+def _suggestion(suggestion: Suggestion, advice: Advice | None) -> Json:
+    made = advice.patch if advice else None
+    return {
+        "kind": suggestion.remedy.value,
+        "text": suggestion.text,
+        "blast_radius": advice.blast_radius.value if advice and advice.blast_radius else None,
+        "patch": made.text if made else None,
+        "patch_base": made.base if made else None,
+        "note": advice.note if advice and advice.note else None,
+        "prediction": _prediction(suggestion.prediction) if suggestion.prediction else None,
+    }
+
+
+def _prediction(prediction: Prediction) -> Json:
+    return {
+        "phase": prediction.phase.value,
+        "now_seconds": prediction.now_seconds,
+        "predicted_seconds": prediction.predicted_seconds,
+        "low_seconds": prediction.low_seconds,
+        "high_seconds": prediction.high_seconds,
+        "estimated": True,
+        "assumptions": list(prediction.assumptions),
+    }
+
+
+def _anatomy(item: Anatomy) -> Json:
+    return {
+        "server": item.server,
+        "ensemble": item.ensemble,
+        "requests": item.requests,
+        "mean_seconds": item.mean_seconds,
+        "stages": [{"model": stage.model, **_cells(stage)} for stage in item.stages],
+        "unattributed_seconds": item.unattributed_seconds,
+        "source": item.source,
+    }
+
+
+def _cells(stage: Stage) -> Mapping[str, float]:
+    phases = (Phase.QUEUE, Phase.INPUT, Phase.COMPUTE, Phase.OUTPUT, Phase.ENGINE)
+    return {f"{phase.value}_seconds": stage.cells.get(phase, 0.0) for phase in phases}

@@ -1,0 +1,66 @@
+"""Why a check did not fire: each reading, its limit and margin, and which of them closed the gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from diagnostics.checks.check import Fires, Quiet, Unknown
+from diagnostics.diagnosis.run import Result
+from diagnostics.evidence.ledger import Line
+from diagnostics.render.clean import clean
+
+
+def why_not(results: Sequence[Result]) -> str:
+    """Return the account of one check over all its subjects; those with traffic first as they come."""
+    return "\n".join(line for result in results for line in _one(result)) + "\n"
+
+
+def _one(result: Result) -> Iterator[str]:
+    yield clean(f"{result.check.id} on {result.subject}{_version(result)}: {_verdict(result)}")
+    for line in result.ledger.lines:
+        yield clean(_shown(line))
+    decided = _deciding(result)
+    if decided is not None:
+        yield clean(f"  decided by {decided.signal}: {_margin(decided)}")
+    yield ""
+
+
+def _version(result: Result) -> str:
+    return f" version {result.subject.version}" if result.subject.version else ""
+
+
+def _verdict(result: Result) -> str:
+    match result.outcome:
+        case Fires(summary=summary):
+            return f"fires: {summary}"
+        case Quiet(because=because):
+            return f"quiet, because {because}"
+        case Unknown(reason=reason, signal=signal):
+            return f"unknown, because {signal} is missing ({reason.value.replace('_', ' ')})"
+
+
+def _shown(line: Line) -> str:
+    unit = line.reading.unit
+    value = unit.show(line.reading.value) if line.reading.missing is None else f"unknown ({line.reading.missing.value})"
+    text = f"  {line.signal} = {value}"
+    if line.reading.low is not None and line.reading.low != line.reading.high:
+        text += f" ({unit.show(line.reading.low)} to {unit.show(line.reading.high)})"
+    if line.limit is None:
+        return text
+    word = {True: "met", False: "not met", None: "not known"}[line.met]
+    return f"{text}, limit {line.sign} {unit.show(line.limit)}: {word}"
+
+
+def _deciding(result: Result) -> Line | None:
+    """The last comparison: the one after which nothing more was read."""
+    if isinstance(result.outcome, Fires):
+        return None
+    compared = [line for line in result.ledger.lines if line.limit is not None and line.reading.value is not None]
+    return compared[-1] if compared else None
+
+
+def _margin(line: Line) -> str:
+    value, limit, unit = line.reading.value or 0.0, line.limit or 0.0, line.reading.unit
+    change = f"{unit.show(abs(limit - value))} {'more' if limit > value else 'less'}"
+    straddles = "; its interval holds the limit, so it could have gone the other way" if line.straddles else ""
+    return f"{change} would have changed the verdict{straddles}"
