@@ -1,0 +1,230 @@
+"""Load on a server: when requests are due, sending them, and what the client saw.
+
+Requests of the open-loop patterns are sent when they are due, whether or not earlier ones were answered, so
+that a slow server is not spared. How late each was sent is kept: a delay that the client itself caused must
+not be mistaken for the server's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from diagnostics.errors import UsageError
+
+_POLL = 0.2
+
+
+class Pattern(StrEnum):
+    """How requests follow each other."""
+
+    POISSON = "poisson"
+    CLOSED = "closed"
+    BURST = "burst"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProfile:
+    """What to send, how often and for how long.
+
+    Attributes:
+        model: the model or ensemble that is asked.
+        pattern: `poisson` (open loop), `burst` (open loop, `burst` requests at once) or `closed` (each of
+            `concurrency` clients sends when its last request was answered).
+        rate: requests per second of the open-loop patterns.
+        concurrency: clients of the closed loop.
+        burst: requests per burst; bursts come evenly, so that the mean rate is `rate`.
+        duration: seconds during which requests become due.
+        max_tokens: tokens that each request asks for.
+        seed: equal seeds give equal schedules and prompts.
+
+    Raises:
+        UsageError: the numbers do not describe a load.
+
+    """
+
+    model: str = "ensemble"
+    pattern: Pattern = Pattern.POISSON
+    rate: float = 0.0
+    concurrency: int = 0
+    burst: int = 1
+    duration: float
+    max_tokens: int = 24
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        closed = self.pattern is Pattern.CLOSED
+        wanted, value = ("concurrency", self.concurrency) if closed else ("rate", self.rate)
+        for name, number in ((wanted, value), ("duration", self.duration), ("burst", self.burst)):
+            if not (math.isfinite(number) and number > 0):
+                raise UsageError(f"a {self.pattern} load needs a {name} above 0, not {number:g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientRecord:
+    """What the client saw of one request; the fields of a capture's `client.jsonl`.
+
+    Attributes:
+        t: Unix seconds at which it was sent.
+        model: what was asked.
+        ms: milliseconds from sending to the answer's last byte.
+        ok: whether the answer was a result.
+        code: the HTTP status; 0 if there was no answer.
+        delay_ms: milliseconds from the time it was due to the time it was sent; 0 in a closed loop.
+
+    """
+
+    t: float
+    model: str
+    ms: float
+    ok: bool
+    code: int
+    delay_ms: float = 0.0
+
+    @property
+    def ms_since_due(self) -> float:
+        """The latency that a user sees who asked when the request was due."""
+        return self.delay_ms + self.ms
+
+    def line(self) -> str:
+        """Return the record as a line of `client.jsonl`, without its end of line."""
+        record = {"t": self.t, "model": self.model, "ms": round(self.ms, 3), "ok": self.ok, "code": self.code}
+        return json.dumps(record | {"delay_ms": round(self.delay_ms, 3)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSummary:
+    """Client-side latencies of a run, in milliseconds of successful requests; None if there is none.
+
+    Percentiles are order statistics (nearest rank). `delay_p99_ms` tells how exact the generator was.
+    """
+
+    requests: int
+    errors: int
+    mean_ms: float | None
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    delay_p99_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """Something to do `at` seconds after the load's start, such as loading a new version."""
+
+    at: float
+    do: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProgress:
+    """How far a run is: seconds since its start, requests answered, and how many of them failed."""
+
+    elapsed: float
+    answered: int
+    errors: int
+
+
+def schedule(profile: LoadProfile) -> tuple[float, ...]:
+    """Return the seconds after the start at which the requests of an open-loop profile are due, ascending.
+
+    A Poisson process is drawn given its number of events, `rate × duration`: sorted uniform times
+    (Kingman, Poisson Processes, 1993, §2.4). The mean rate then is the stated one in short runs, too.
+    The closed loop has no schedule: the result is empty.
+    """
+    count = round(profile.rate * profile.duration)
+    match profile.pattern:
+        case Pattern.CLOSED:
+            return ()
+        case Pattern.BURST:
+            return tuple(index // profile.burst * profile.burst / profile.rate for index in range(count))
+        case Pattern.POISSON:
+            chance = random.Random(profile.seed)  # noqa: S311
+            return tuple(sorted(chance.uniform(0.0, profile.duration) for _ in range(count)))
+
+
+def summarise(records: Iterable[ClientRecord]) -> LoadSummary:
+    """Return count, errors and latencies of the records."""
+    everything = list(records)
+    latencies = sorted(record.ms for record in everything if record.ok)
+    return LoadSummary(
+        requests=len(everything),
+        errors=len(everything) - len(latencies),
+        mean_ms=sum(latencies) / len(latencies) if latencies else None,
+        p50_ms=_percentile(latencies, 0.5),
+        p95_ms=_percentile(latencies, 0.95),
+        p99_ms=_percentile(latencies, 0.99),
+        delay_p99_ms=_percentile(sorted(record.delay_ms for record in everything), 0.99),
+    )
+
+
+def _percentile(ascending: Sequence[float], share: float) -> float | None:
+    return ascending[max(0, math.ceil(share * len(ascending)) - 1)] if ascending else None
+
+
+def write_records(records: Iterable[ClientRecord], path: Path) -> None:
+    """Write the records as a capture's `client.jsonl`."""
+    path.write_text("".join(record.line() + "\n" for record in records), "utf-8")
+
+
+def run_load(
+    url: str,
+    profile: LoadProfile,
+    *,
+    actions: Sequence[Action] = (),
+    progress: Callable[[LoadProgress], None] | None = None,
+    max_in_flight: int = 256,
+    request_timeout: float = 30.0,
+) -> list[ClientRecord]:
+    """Put the load on the server at `url`, and return what the client saw, in order of sending.
+
+    Blocks until every request is answered or timed out. Requests are sent from a thread of their own, so
+    that neither `actions` nor `progress`, which run in the caller's, make them late.
+
+    Args:
+        url: the server's HTTP endpoint.
+        profile: the load.
+        actions: what to do meanwhile; an exception of one ends the run and comes out of this call.
+        progress: is called several times a second.
+        max_in_flight: requests that are out at once at most; a request over it is sent late.
+        request_timeout: seconds after which an unanswered request counts as failed, with code 0.
+
+    Raises:
+        UsageError: the extra `demo` is not installed, or the server has no such model.
+        CollectError: the server does not answer.
+
+    """
+    # tritonclient takes a quarter of a second to import; only who sends load pays for it.
+    from diagnostics.demo.client import Sender
+
+    sender = Sender(url, profile, max_in_flight=max_in_flight, request_timeout=request_timeout)
+    thread = threading.Thread(target=sender.run, name="load", daemon=True)
+    thread.start()
+    try:
+        _accompany(thread, sender.progress, sorted(actions, key=lambda action: action.at), progress)
+    finally:
+        sender.stop()
+        thread.join()
+    return sender.result()
+
+
+def _accompany(
+    thread: threading.Thread,
+    state: Callable[[], LoadProgress],
+    actions: list[Action],
+    progress: Callable[[LoadProgress], None] | None,
+) -> None:
+    started = time.monotonic()
+    while thread.is_alive():
+        while actions and time.monotonic() - started >= actions[0].at:
+            actions.pop(0).do()
+        if progress is not None:
+            progress(state())
+        thread.join(_POLL)

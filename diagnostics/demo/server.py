@@ -1,0 +1,322 @@
+"""Starts a real Triton on this machine, and leaves nothing behind.
+
+A small supervisor process (supervise.py) is the server's parent. It holds everything that must go away, so
+that it goes away however the launching process ends: normally, by Ctrl-C, or killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import urllib3
+
+from diagnostics.demo.environment import TritonEnvironment
+from diagnostics.demo.faults import Fault, materialise
+from diagnostics.errors import CollectError
+
+_HOST = "127.0.0.1"
+_SUPERVISOR = Path(__file__).with_name("supervise.py")
+_ATTEMPTS = 3
+_LOAD_TIMEOUT = 120.0
+_NOISE = re.compile(r"CUDA|Cuda|unable to create stream|pinned memory|DCGM")
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """The three loopback ports of a server."""
+
+    http: int
+    grpc: int
+    metrics: int
+
+    @classmethod
+    def free(cls) -> Self:
+        """Return three ports that nobody listens on right now; another process may still take one."""
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
+            for each in sockets:
+                each.bind((_HOST, 0))
+            http, grpc, metrics = (each.getsockname()[1] for each in sockets)
+        return cls(http=http, grpc=grpc, metrics=metrics)
+
+
+class TritonLauncher:
+    """A context that holds while a ready server runs; after it neither process nor file of it is left.
+
+    Must be entered and left by one thread. Temporary folders go to `$TMPDIR`.
+
+    Args:
+        environment: where the server is.
+        repository: a fault, whose repository is written to a temporary folder; or the folder of a model
+            repository, which is served where it is and stays.
+        ports: the loopback ports; by default free ones, chosen anew if another process takes one meanwhile.
+        args: further options of `tritonserver`.
+        log: is called with a line for each step of the start; by default nothing is said.
+        start_timeout: seconds until a server that is not ready counts as failed.
+        stop_timeout: seconds that requests in flight, and connections that clients keep open, get at the end.
+
+    Raises:
+        CollectError: on entry, if the server does not get ready; with the last error of its log.
+
+    """
+
+    def __init__(
+        self,
+        environment: TritonEnvironment,
+        repository: Fault | Path,
+        ports: Ports | None = None,
+        args: Sequence[str] = (),
+        log: Log | None = None,
+        *,
+        start_timeout: float = 120.0,
+        stop_timeout: float = 5.0,
+    ) -> None:
+        self._environment, self._source, self._args = environment, repository, tuple(args)
+        self._wanted_ports, self._log = ports, log or (lambda _: None)
+        self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
+        self._http = urllib3.PoolManager(retries=False)
+        self._supervisor: subprocess.Popen[bytes] | None = None
+        self._folder = Path()
+        self._exit_status: int | None = None
+        self.repository = Path()
+        self.ports = ports or Ports(http=0, grpc=0, metrics=0)
+        self.pid = 0
+
+    @property
+    def http_url(self) -> str:
+        return f"http://{_HOST}:{self.ports.http}"
+
+    @property
+    def grpc_url(self) -> str:
+        return f"grpc://{_HOST}:{self.ports.grpc}"
+
+    @property
+    def metrics_url(self) -> str:
+        return f"http://{_HOST}:{self.ports.metrics}/metrics"
+
+    @property
+    def log_path(self) -> Path:
+        """The server's own log; it goes with the server."""
+        return self._folder / "server.log"
+
+    def __enter__(self) -> Self:
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._start()
+            except BaseException as error:
+                port_taken = "in use" in str(error) and self._wanted_ports is None
+                self.stop()
+                if not (isinstance(error, CollectError) and port_taken and attempt + 1 < _ATTEMPTS):
+                    raise
+            else:
+                return self
+        raise AssertionError("the last attempt raises or returns")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start(self) -> None:
+        self.ports = self._wanted_ports or Ports.free()
+        self._exit_status = None
+        self._folder = Path(tempfile.mkdtemp(prefix="diag-triton-"))
+        self.repository = self._write_repository()
+        self._write_backend()
+        self._supervisor = self._supervise()
+        self.pid = self._hear(10.0) or 0
+        self._wait_until_ready()
+
+    def _write_repository(self) -> Path:
+        if isinstance(self._source, Fault):
+            return materialise(self._source, self._folder / "repository")
+        return self._source
+
+    def _write_backend(self) -> None:
+        backend = self._folder / "backends" / "python"
+        shutil.copytree(self._environment.python_backend, backend)
+        shutil.copy(self._environment.stub, backend)
+
+    def _supervise(self) -> subprocess.Popen[bytes]:
+        prefix = f"diag-triton-{os.getpid()}-{secrets.token_hex(4)}-"
+        task = {
+            "command": self._command(prefix),
+            "environment": self._variables(),
+            "log": str(self.log_path),
+            "folder": str(self._folder),
+            "shm_prefix": prefix,
+            "grace": self._stop_timeout + 2.0,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_SUPERVISOR), json.dumps(task)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+
+    def _command(self, shm_prefix: str) -> list[str]:
+        options = {
+            "model-repository": self.repository,
+            "backend-directory": self._folder / "backends",
+            "backend-config": f"python,shm-region-prefix-name={shm_prefix}",
+            "model-control-mode": "explicit",
+            "load-model": "*",
+            "metrics-config": "summary_latencies=true",
+            "exit-timeout-secs": round(self._stop_timeout),
+        }
+        for service, port in (
+            ("http", self.ports.http),
+            ("grpc", self.ports.grpc),
+            ("metrics", self.ports.metrics),
+        ):
+            options |= {f"{service}-address": _HOST, f"{service}-port": port}
+        return [
+            str(self._environment.tritonserver),
+            *(f"--{name}={value}" for name, value in options.items()),
+            *self._args,
+        ]
+
+    def _variables(self) -> dict[str, str]:
+        # The stub embeds Python and finds its packages through the first interpreter on PATH.
+        foreign = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_PRELOAD"}
+        variables = {name: value for name, value in os.environ.items() if name not in foreign}
+        variables["PATH"] = f"{self._environment.python.parent}:{os.environ.get('PATH', os.defpath)}"
+        variables["LD_LIBRARY_PATH"] = self._environment.library_path
+        return variables
+
+    def _hear(self, timeout: float) -> int | None:
+        """Return the next number that the supervisor says, None if it says none in time."""
+        assert self._supervisor is not None
+        assert self._supervisor.stdout is not None
+        ready, _, _ = select.select([self._supervisor.stdout], [], [], timeout)
+        line = self._supervisor.stdout.readline() if ready else b""
+        return int(line) if line.strip() else None
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + self._start_timeout
+        said = ""
+        while not self._get_ok("/v2/health/ready"):
+            self.check()
+            if time.monotonic() > deadline:
+                raise CollectError(
+                    f"the server was not ready after {self._start_timeout:.0f} s: {self.last_error()}",
+                    where=self.http_url,
+                )
+            said = self._say(self._progress(), said)
+            time.sleep(0.1)
+        self._say(f"server ready at {self.http_url}", said)
+
+    def _say(self, line: str, said: str) -> str:
+        if line != said:
+            self._log(line)
+        return line
+
+    def _progress(self) -> str:
+        models = sum(1 for _ in self.repository.glob("*/config.pbtxt"))
+        loaded = set(re.findall(r"successfully loaded '([^']+)'", self._log_text()))
+        return f"loading models: {len(loaded)} of {models}"
+
+    def _get_ok(self, path: str) -> bool:
+        try:
+            return self._request("GET", path, timeout=2.0).status == 200
+        except urllib3.exceptions.HTTPError:
+            return False
+
+    def _request(self, method: str, path: str, timeout: float) -> urllib3.BaseHTTPResponse:
+        try:
+            return self._http.request(method, self.http_url + path, timeout=timeout)
+        finally:
+            # A connection left open would keep the server from stopping until its exit timeout.
+            self._http.clear()
+
+    def check(self) -> None:
+        """Hold if the server runs.
+
+        Raises:
+            CollectError: it has ended by itself; with its exit status and the last error of its log.
+
+        """
+        if self._exit_status is None and self._supervisor is not None:
+            self._exit_status = self._hear(0.0)
+        if self._exit_status is not None:
+            raise CollectError(
+                f"the server ended {_status(self._exit_status)}: {self.last_error()}", where=self.http_url
+            )
+
+    def last_error(self) -> str:
+        """Return the last line of the server's log that tells of an error, or its last line."""
+        lines = [line.strip() for line in self._log_text().splitlines() if line.strip()]
+        errors = [line for line in lines if _is_error(line) and not _NOISE.search(line)]
+        return re.sub(r"\s+", " ", (errors or lines or ["it wrote no log"])[-1])[:300]
+
+    def _log_text(self) -> str:
+        try:
+            return self.log_path.read_text("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+
+    def load_model(self, name: str) -> None:
+        """Load or reload a model from the repository as it is now; returns when the server serves it.
+
+        Raises:
+            CollectError: the server refuses it (it then still serves what it had), or does not answer.
+
+        """
+        self._repository_call(name, "load")
+
+    def unload_model(self, name: str) -> None:
+        """Unload a model; the server still ends what the model has in flight.
+
+        Raises:
+            CollectError: the server refuses or does not answer.
+
+        """
+        self._repository_call(name, "unload")
+
+    def _repository_call(self, name: str, verb: str) -> None:
+        try:
+            answer = self._request("POST", f"/v2/repository/models/{name}/{verb}", timeout=_LOAD_TIMEOUT)
+        except urllib3.exceptions.HTTPError as error:
+            self.check()
+            raise CollectError(f"cannot {verb} {name}: {type(error).__name__}", where=self.http_url) from error
+        if answer.status != 200:
+            reason = answer.data.decode("utf-8", "replace")[:300]
+            raise CollectError(f"cannot {verb} {name}: {reason}", where=self.http_url)
+
+    def stop(self) -> None:
+        """End the server and remove everything of it; also if it never started or was stopped before."""
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is not None:
+            assert supervisor.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                supervisor.stdin.close()
+            supervisor.wait()
+            assert supervisor.stdout is not None
+            supervisor.stdout.close()
+        if self._folder.name:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _is_error(line: str) -> bool:
+    return bool(re.match(r"E\d{4} ", line)) or line.startswith("error:") or " failed to " in line
+
+
+def _status(code: int) -> str:
+    return f"by signal {-code}" if code < 0 else f"with status {code}"
