@@ -17,6 +17,7 @@ from diagnostics.tuning.erlang import waiting_seconds
 _ROUNDS = 60
 _RESIDUALS = 8
 _MOST_TERMS = 512
+_NOTHING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,4 +207,6 @@ def _freeze(bulk: Bulk, window: _Cycle, late: float, size: float) -> float:
 
 def _soft_minimum(a: float, b: float) -> float:
     """Return about the smaller of two waits; the form was chosen for its fit to simulated queues."""
+    if min(a, b) < _NOTHING:
+        return 0.0
     return 1.0 / (1.0 / a + 1.0 / b + 1.0 / sqrt(a * b))

@@ -6,6 +6,9 @@ from dataclasses import replace
 
 from diagnostics.tuning.stage import StageLoad, stage_capacity
 
+# Items per second below which nothing can be said about the device's time per item.
+_TRICKLE = 1e-6
+
 
 def headroom_limited(load: StageLoad, headroom: tuple[float, float] | None) -> StageLoad:
     """Return the load with the device's time per item noted, so that further instances are not free.
@@ -16,12 +19,12 @@ def headroom_limited(load: StageLoad, headroom: tuple[float, float] | None) -> S
     down as in a closed network of a processor-sharing station and think time (Schweitzer's approximation of
     mean value analysis).
     """
-    if headroom is None:
-        return replace(load, measured_instances=load.instances)
     served = min(load.arrival_rate, stage_capacity(load))
+    noted = replace(load, measured_instances=load.instances, measured_rate=served)
+    if headroom is None or served < _TRICKLE:
+        return noted
     least, most = (min(max(share, 0.0), 1.0) for share in headroom)
-    demand = ((1 - most) / served, (1 - least) / served) if served > 0 else (0.0, 0.0)
-    return replace(load, measured_instances=load.instances, device_seconds=demand)
+    return replace(noted, device_seconds=((1 - most) / served, (1 - least) / served))
 
 
 def capacity(load: StageLoad) -> float:
@@ -32,17 +35,22 @@ def capacity(load: StageLoad) -> float:
 
 def on_device(load: StageLoad, demand: float) -> StageLoad:
     """Return the load at one device demand per item, its service stretched by the other instances' use."""
-    measured = load.measured_instances or load.instances
     noted = replace(load, device_seconds=(demand, demand))
-    if demand <= 0 or measured == load.instances:
+    if demand <= 0:
         return noted
-    before, after = (_shared(load.arrival_rate, demand, count) for count in (measured, load.instances))
-    alone = max(load.service.time(1) - before, 0.0)
-    factor = (alone + after) / (alone + before)
-    return replace(noted, service=load.service.scaled(factor))
+    execution = demand * load.service.pivot
+    served = load.arrival_rate if load.measured_rate is None else load.measured_rate
+    before = _shared(execution, served * demand, load.measured_instances or load.instances)
+    after = _shared(execution, load.arrival_rate * demand, load.instances)
+    alone = max(load.service.time(load.service.pivot) - before, 0.0)
+    return replace(noted, service=load.service.scaled((alone + after) / (alone + before)))
 
 
-def _shared(rate: float, demand: float, instances: int) -> float:
-    """Return the seconds that `demand` device seconds take while the other instances use the device too."""
-    others = rate * demand * (instances - 1) / instances
-    return demand / (1 - min(others, 0.99))
+def _shared(execution: float, busy: float, instances: int) -> float:
+    """Return the seconds that an execution's device seconds take while the other instances use the device.
+
+    `busy` is the device's share of time in use; at worst all the instances are on it at once.
+    """
+    others = busy * (instances - 1) / instances
+    crowd = instances * execution
+    return crowd if others >= 1 else min(execution / (1 - others), crowd)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
+from diagnostics.errors import UsageError
 from diagnostics.tuning.service import ServiceTime
 
 
@@ -24,6 +26,10 @@ class StageLoad:
         span_seconds: length of the window that a forecast is compared with; widens the range near saturation.
         device_seconds: least and most seconds of the shared device per item, set by `headroom_limited`.
         measured_instances: how many instances ran when `service` was measured; None means `instances`.
+        measured_rate: items per second served then; None means `arrival_rate`.
+
+    Raises:
+        UsageError: there is no instance, or a quantity is negative or not finite.
 
     """
 
@@ -39,6 +45,14 @@ class StageLoad:
     span_seconds: float | None = None
     device_seconds: tuple[float, float] = (0.0, 0.0)
     measured_instances: int | None = None
+    measured_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        quantities = (self.arrival_rate, self.service_scv, self.delay_seconds, self.arrival_scv)
+        if not all(isfinite(value) and value >= 0 for value in quantities):
+            raise UsageError("a rate, delay or variability is negative or not finite", where="scheduler model")
+        if self.instances < 1:
+            raise UsageError("a stage needs an instance to execute", where="scheduler model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +63,8 @@ class StageForecast:
         queue_seconds: mean wait; None when the stage cannot keep up.
         queue_low: lower end of the range; None when the stage cannot keep up.
         queue_high: upper end; None when the stage may not keep up at the pessimistic end of what is known.
-        compute_seconds: mean time of the execution that a request is part of.
+        compute_seconds: mean time of the execution that a request is part of; `compute_low` and `compute_high`
+            are its range by what is known of the service time and the device.
         busy_share: share of time an instance is occupied, at most 1.
         batch_size_mean: items per execution.
         stable: whether the stage keeps up with what is offered.
@@ -62,6 +77,8 @@ class StageForecast:
     queue_low: float | None
     queue_high: float | None
     compute_seconds: float
+    compute_low: float
+    compute_high: float
     busy_share: float
     batch_size_mean: float
     stable: bool
