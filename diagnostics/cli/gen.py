@@ -1,0 +1,114 @@
+"""`diag gen`: writes alerts, their tests and runbooks from the checks, or says which are stale."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.gen.files import FOLDERS, generated, is_generated
+
+_DEFAULT = Path("rules")
+_RUNBOOKS = "runbooks"
+_EPILOG = """\b
+Examples:
+  diag gen --output rules
+  diag gen --output rules --runbooks https://wiki.example.org/triton/runbooks
+  diag gen --check            exits with 1 if a file is stale
+
+\b
+Writes alerts/ (Prometheus rules), tests/ (for promtool test rules), runbooks/ and README.md.
+Files that it did not write are never changed or removed.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.option("--check", "only_check", is_flag=True, help="Write nothing; exit with 1 and a list if files are stale.")
+@click.option("--output", type=click.Path(path_type=Path), help="Folder to write to; ./rules when it exists.")
+@click.option(
+    "--runbooks",
+    default=_RUNBOOKS,
+    show_default=True,
+    metavar="URL",
+    help="Where you publish runbooks/; becomes the alerts' runbook_url.",
+)
+@click.pass_context
+def command(ctx: click.Context, only_check: bool, output: Path | None, runbooks: str) -> None:
+    """Write alerts, their tests and runbooks from the checks."""
+    folder = _folder(output, must_exist=only_check)
+    files = generated(catalogue(), runbooks)
+    stale = dict(_stale(folder, files))
+    if only_check:
+        ctx.exit(_report(folder, stale, runbooks))
+    _apply(folder, files, stale)
+    written = sum(name in files for name in stale)
+    click.echo(f"{folder}: {len(files)} files, {written} written, {len(stale) - written} removed")
+
+
+def _folder(output: Path | None, *, must_exist: bool) -> Path:
+    if output is None and not _DEFAULT.is_dir():
+        raise UsageError("there is no folder ./rules here", hint="name the folder to write to with --output")
+    folder = output or _DEFAULT
+    if folder.exists() and not folder.is_dir():
+        raise UsageError("is not a folder", where=str(folder), hint="name another with --output")
+    if must_exist and not folder.exists():
+        raise UsageError("does not exist", where=str(folder), hint="write it first: diag gen without --check")
+    return folder
+
+
+def _stale(folder: Path, files: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield path and state of every file that is not as it would be written."""
+    for name, text in files.items():
+        found = _text(folder / name)
+        if found is None:
+            yield name, "missing"
+        elif found != text:
+            if not is_generated(found):
+                hint = "it was not written by diag gen; move it, or name another folder with --output"
+                raise UsageError("would be overwritten", where=str(folder / name), hint=hint)
+            yield name, "differs"
+    for path in sorted(path for part in FOLDERS for path in (folder / part).glob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name not in files and is_generated(_text(path) or ""):
+            yield name, "no longer generated"
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+
+
+def _report(folder: Path, stale: Mapping[str, str], runbooks: str) -> int:
+    if not stale:
+        click.echo(f"{folder}: up to date")
+        return EXIT_OK
+    for name, state in stale.items():
+        click.echo(f"{folder / name}: {state}")
+    again = ["diag", "gen", "--output", str(folder), *(["--runbooks", runbooks] if runbooks != _RUNBOOKS else [])]
+    click.echo(f"{len(stale)} stale; run: {shlex.join(again)}")
+    return EXIT_FINDINGS
+
+
+def _apply(folder: Path, files: Mapping[str, str], stale: Mapping[str, str]) -> None:
+    try:
+        for name in stale:
+            path = folder / name
+            if name not in files:
+                path.unlink()
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(files[name].encode())
+    except OSError as error:
+        where = error.filename or str(folder)
+        hint = "name a folder that can be written with --output"
+        raise UsageError(
+            f"cannot be written: {(error.strerror or str(error)).lower()}", where=where, hint=hint
+        ) from error
