@@ -66,8 +66,7 @@ check-types: venv
 	@$(BIN)/mypy --strict
 
 check-layers: venv
-	@echo '--- layers'
-	@$(BIN)/lint-imports --no-timings | tail -n 3
+	@.ci/quiet '--- layers' $(BIN)/lint-imports
 
 check-generated: venv
 	@echo '--- generated files'
