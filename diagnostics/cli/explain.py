@@ -17,10 +17,10 @@ from diagnostics.cli.sources import Question, aloud, explain_captures, looks_lik
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, Verdict
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.render import text as terminal
 from diagnostics.render.json_report import report
 from diagnostics.render.markdown import markdown
-from diagnostics.render.text import plain, text
-from diagnostics.render.why_not import why_not
+from diagnostics.render.why_not import account
 from exporters.sources.access import SourceOptions
 
 LONGEST_SECONDS = 60.0
@@ -126,8 +126,9 @@ def _ask_servers(
     seconds = window or LONGEST_SECONDS
     with ExitStack() as stack:
         machine = Machine(servers)
-        for opened in (*servers, machine):
-            stack.callback(opened.close)
+        stack.callback(machine.close)
+        for server in servers:
+            stack.callback(server.close)
         read_from: list[Source] = [*servers, *([machine] if machine.local else [])]
         scrapes = collect(read_from, min(INTERVAL_SECONDS, seconds / 4), seconds=seconds)
         explanation = until_sure(scrapes, question, names, gaps, aloud, fixed=window is not None)
@@ -136,14 +137,15 @@ def _ask_servers(
 
 def _show(ctx: click.Context, explanation: Explanation, output: str, check: str | None) -> None:
     if check is not None:
-        click.echo(why_not([result for result in explanation.results if result.check.id == check]), nl=False)
+        click.echo(account([result for result in explanation.results if result.check.id == check]), nl=False)
     elif output == "json":
         click.echo(json.dumps(report(explanation), indent=1, allow_nan=False))
     elif output == "markdown":
         click.echo(markdown(explanation), nl=False)
     else:
         coloured = ctx.color is not False and click.get_text_stream("stdout").isatty()
-        click.echo(text(explanation, _coloured if coloured else plain), nl=False)
+        style: terminal.Style = _coloured if coloured else terminal.plain
+        click.echo(terminal.text(explanation, style), nl=False)
 
 
 def _coloured(line: str, colour: str) -> str:

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 import traceback
+from typing import Any
 
 import click
 
@@ -66,11 +67,14 @@ class _Verbs(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def invoke(self, ctx: click.Context) -> object:
+    def main(self, *args: Any, **extra: Any) -> Any:
+        # click ends the process with 1 by itself, which would say that there are findings.
         try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise _ReaderGone from None
+            return super().main(*args, **extra)
+        except SystemExit as end:
+            if isinstance(end.__context__, BrokenPipeError):
+                raise _ReaderGone from None
+            raise
 
 
 def _module(verb: str) -> str:

@@ -1,0 +1,150 @@
+"""The collector against a real Triton."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from diagnostics.demo.environment import find_environment
+from diagnostics.demo.faults import load_fault
+from diagnostics.demo.server import TritonLauncher
+from diagnostics.wire.capture import open_capture
+from diagnostics.wire.host import parse_host
+from diagnostics.wire.model_config import parse_model_config
+from diagnostics.wire.records import Kind
+from diagnostics.wire.statistics import parse_statistics
+from exporters.sources import triton
+from exporters.sources.access import SourceOptions
+from exporters.sources.local_server import find_server
+from exporters.sources.schedule import collect
+from exporters.sources.triton import discover
+
+pytestmark = pytest.mark.live
+MODELS = ["embedder", "ensemble", "postprocessing", "preprocessing", "safety", "tensorrt_llm"]
+
+
+def launched() -> TritonLauncher:
+    environment = find_environment()
+    if environment is None:
+        pytest.skip("no environment of a Triton on this machine: `make demo` makes one")
+    return TritonLauncher(environment, load_fault("healthy"))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TritonLauncher]:
+    with launched() as running:
+        yield running
+
+
+@pytest.fixture
+def far_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the server ran on another machine, where its ports cannot be looked up."""
+    monkeypatch.setattr(triton, "find_server", lambda *_: None)
+
+
+@pytest.mark.parametrize("port", ["http_url", "grpc_url", "metrics_url"])
+def test_from_each_port_the_whole_server_is_found(server: TritonLauncher, port: str):
+    found = discover(getattr(server, port))
+    assert found.urls == (server.http_url, server.metrics_url)
+    assert found.name == f"127.0.0.1:{server.ports.metrics}"
+    assert (found.gaps, found.notes) == ((), ())
+
+
+def test_a_round_reads_everything_the_server_has(server: TritonLauncher):
+    scrapes = discover(server.http_url).round()
+    assert [scrape.error for scrape in scrapes if scrape.error] == []
+    assert sorted(scrape.name for scrape in scrapes if scrape.kind is Kind.CONFIG) == MODELS
+
+
+@pytest.mark.usefixtures("far_away")
+def test_over_grpc_alone_the_same_is_read(server: TritonLauncher):
+    by_grpc = {(s.kind, s.name): s.body for s in discover(server.grpc_url).round()}
+    by_http = {(s.kind, s.name): s.body for s in discover(server.http_url).round()}
+    assert {kind for kind, _ in by_grpc} == {Kind.STATISTICS, Kind.INDEX, Kind.SERVER, Kind.CONFIG}
+    for name in MODELS:
+        over_grpc, over_http = (parse_model_config(found[Kind.CONFIG, name]) for found in (by_grpc, by_http))
+        assert over_grpc == over_http
+    statistics = [parse_statistics(found[Kind.STATISTICS, ""]) for found in (by_grpc, by_http)]
+    assert [model.name for model in statistics[0]] == [model.name for model in statistics[1]]
+
+
+@pytest.mark.usefixtures("far_away")
+def test_with_a_closed_http_port_statistics_come_over_grpc_and_metrics_from_their_url(server: TritonLauncher):
+    found = discover(server.grpc_url, SourceOptions(metrics_url=server.metrics_url))
+    assert found.urls == (server.grpc_url, server.metrics_url)
+    assert found.gaps == ()
+    assert "come over gRPC" in found.notes[0]
+
+
+@pytest.mark.usefixtures("far_away")
+def test_of_the_metrics_port_alone_the_gap_says_what_is_hidden(server: TritonLauncher):
+    (gap,) = discover(server.metrics_url).gaps
+    assert "instance counts" in gap.what
+
+
+def diag(*arguments: object) -> subprocess.Popen[str]:
+    code = "import sys; from diagnostics.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("output", ["a.tar.xz", "a.tar.gz", "a.tar", "folder"])
+def test_a_recording_reads_back(server: TritonLauncher, tmp_path: Path, output: str):
+    path = tmp_path / output
+    arguments = ("--for", "2s", "--interval", "500ms", "--repository", server.repository)
+    result, errors = (recorder := diag("record", server.http_url, "-o", path, *arguments)).communicate(timeout=30)
+    assert recorder.returncode == 0, errors
+    assert result.startswith(f"{path}: 127.0.0.1:{server.ports.metrics}, ")
+    capture = open_capture(path)
+    kinds = [scrape.kind for scrape in capture.scrapes()]
+    assert capture.damage is None
+    assert capture.manifest.targets == (f"127.0.0.1:{server.ports.metrics}",)
+    assert [kinds.count(kind) for kind in (Kind.METRICS, Kind.STATISTICS, Kind.INDEX)] == [5, 5, 5]
+    assert kinds.count(Kind.CONFIG) == len(MODELS)
+    assert kinds.count(Kind.HOST) == 5
+    assert Kind.REPOSITORY in kinds
+
+
+def test_ctrl_c_ends_a_recording_early_with_a_valid_capture(server: TritonLauncher, tmp_path: Path):
+    path = tmp_path / "a.tar.xz"
+    recorder = diag("record", server.http_url, "-o", path, "--interval", "200ms")
+    assert recorder.stderr is not None
+    recorder.stderr.readline()
+    threading.Timer(1.0, recorder.send_signal, (signal.SIGINT,)).start()
+    recorder.communicate(timeout=30)
+    assert recorder.returncode == 130
+    capture = open_capture(path)
+    assert Kind.METRICS in [scrape.kind for scrape in capture.scrapes()]
+    assert capture.damage is None
+    assert capture.manifest.window_to is not None
+
+
+def test_the_host_sample_shows_the_servers_processes(server: TritonLauncher, tmp_path: Path):
+    assert find_server("127.0.0.1", (server.ports.metrics,)) == server.pid
+    path = tmp_path / "folder"
+    diag("record", server.metrics_url, "-o", path, "--for", "1s", "--interval", "1s").communicate(timeout=30)
+    samples = [parse_host(s.body) for s in open_capture(path).scrapes() if s.kind is Kind.HOST and s.body]
+    assert samples[0].server_pid == server.pid
+    commands = [process.command for process in samples[0].processes]
+    assert commands[0] == "tritonserver"
+    assert len(commands) > len(MODELS) - 1
+
+
+def test_a_server_killed_mid_recording_leaves_reads_that_failed_with_a_reason():
+    with launched() as server:
+        found = discover(server.http_url)
+        scrapes = []
+        for scrape in collect([found], 0.2, seconds=2.0):
+            scrapes.append(scrape)
+            if len(scrapes) == 20:
+                os.kill(server.pid, signal.SIGKILL)
+    before, after = scrapes[:15], scrapes[-3:]
+    assert all(scrape.body for scrape in before)
+    assert {scrape.error for scrape in after} == {"connection refused"}

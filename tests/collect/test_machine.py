@@ -1,0 +1,257 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from diagnostics.errors import CollectError
+from diagnostics.wire.gpu import parse_nvml
+from diagnostics.wire.host import parse_host
+from diagnostics.wire.records import Kind
+from exporters.sources import host, local_server
+from exporters.sources.host import sample_host
+from exporters.sources.local_server import find_server, is_this_machine, listening_ports
+from exporters.sources.nvml import NvmlSampler
+from exporters.sources.repository import repository_scrapes
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux")
+KEYS = {
+    "t",
+    "cores",
+    "cpu_jiffies",
+    "clk_tck",
+    "loadavg",
+    "pressure_cpu",
+    "cgroup_cpu_stat",
+    "cgroup_cpu_max",
+    "meminfo",
+    "server_pid",
+    "server_processes",
+}
+
+
+@linux
+def test_a_host_sample_has_the_captures_keys_and_reads_back():
+    scrape = sample_host("triton:8002", os.getpid())
+    assert scrape.kind is Kind.HOST
+    assert scrape.server == "triton:8002"
+    assert json.loads(scrape.body).keys() == KEYS
+    sample = parse_host(scrape.body)
+    assert sample.cores == os.cpu_count()
+    assert 0 < sample.cpu_busy_seconds < sample.cpu_total_seconds
+    assert sample.memory_available_bytes <= sample.memory_total_bytes
+
+
+@linux
+def test_the_process_tree_begins_with_the_server_and_holds_what_it_started():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        tree = parse_host(sample_host("a", os.getpid()).body).processes
+        assert tree[0].pid == os.getpid()
+        assert tree[0].rss_bytes > 2**20
+        assert child.pid in {process.pid for process in tree}
+        assert all(process.cpu_seconds >= 0 for process in tree)
+        child.communicate(b"\n")
+
+
+def test_without_a_server_process_there_is_no_host_sample():
+    assert sample_host("a", None) is None
+    assert sample_host("a", 2**22 + 1) is None
+
+
+def test_a_process_name_with_brackets_and_blanks_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fields = ["S", "1", *["0"] * 9, "150", "50", *["0"] * 8, "3"]
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(f"7 (a) (b c) {' '.join(fields)}")
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    (process,) = parse_host(sample_host("a", 7).body).processes
+    assert (process.command, process.ppid) == ("a) (b c", 1)
+    assert process.cpu_seconds == 200 / os.sysconf("SC_CLK_TCK")
+
+
+def test_what_the_kernel_does_not_give_is_null(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "7").mkdir()
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    body = json.loads(sample_host("a", 7).body)
+    assert body["pressure_cpu"] is None
+    assert body["cgroup_cpu_stat"] is None
+
+
+def test_a_quota_of_the_servers_cgroup_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    group = tmp_path / "cgroup" / "pod"
+    group.mkdir(parents=True)
+    (group / "cpu.max").write_text("150000 100000\n")
+    (group / "cpu.stat").write_text("usage_usec 9\nnr_periods 10\nnr_throttled 4\nthrottled_usec 2000000\n")
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cgroup").write_text("0::/pod\n")
+    monkeypatch.setattr(host, "PROC", tmp_path)
+    monkeypatch.setattr(host, "CGROUP", tmp_path / "cgroup")
+    sample = parse_host(sample_host("a", 7).body)
+    assert (sample.quota_cores, sample.throttled_seconds, sample.throttled_periods) == (1.5, 2.0, 4)
+
+
+def test_loopback_and_own_addresses_are_this_machine_and_others_are_not():
+    assert is_this_machine("localhost")
+    assert is_this_machine("127.0.0.1")
+    assert is_this_machine("::1")
+    assert not is_this_machine("192.0.2.1")
+    assert not is_this_machine("triton.example")
+
+
+@linux
+def test_a_port_of_another_program_is_no_server():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert find_server("127.0.0.1", (port,)) is None
+        assert port in listening_ports(os.getpid())
+
+
+@linux
+def test_the_server_is_found_by_the_port_it_listens_on(monkeypatch: pytest.MonkeyPatch):
+    own_name = Path("/proc/self/comm").read_text(encoding="utf-8").strip()
+    monkeypatch.setattr(local_server, "_COMMAND", own_name)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert find_server("127.0.0.1", (1, port)) == os.getpid()
+        assert find_server("192.0.2.1", (port,)) is None
+
+
+class FakeNvml(SimpleNamespace):
+    """A driver with one GPU, of whose queries `refused` ones fail."""
+
+    NVML_TEMPERATURE_GPU = 0
+    NVML_CLOCK_SM = 1
+    NVML_GPM_METRICS_GET_VERSION = 1
+
+    class NVMLError(Exception):
+        pass
+
+    class NVMLError_NotFound(NVMLError):  # noqa: N801 - the library's name
+        pass
+
+    def __init__(self, *refused: str) -> None:
+        super().__init__(refused=set(refused), freed=[], taken=0)
+
+    def __getattribute__(self, name: str) -> object:
+        if name.startswith("nvml") and name in object.__getattribute__(self, "refused"):
+            return self._refuse
+        return object.__getattribute__(self, name)
+
+    def _refuse(self, *_: object) -> None:
+        raise self.NVMLError
+
+    nvmlInit = nvmlShutdown = staticmethod(lambda: None)  # noqa: N815
+    nvmlSystemGetDriverVersion = staticmethod(lambda: b"580.1")  # noqa: N815
+    nvmlDeviceGetCount = staticmethod(lambda: 1)  # noqa: N815
+    nvmlDeviceGetHandleByIndex = staticmethod(lambda index: index)  # noqa: N815
+    nvmlDeviceGetUUID = staticmethod(lambda _: "GPU-1")  # noqa: N815
+    nvmlDeviceGetName = staticmethod(lambda _: "H100")  # noqa: N815
+    nvmlDeviceGetUtilizationRates = staticmethod(lambda _: SimpleNamespace(gpu=96, memory=23))  # noqa: N815
+    nvmlDeviceGetMemoryInfo = staticmethod(lambda _: SimpleNamespace(total=80, used=8))  # noqa: N815
+    nvmlDeviceGetPowerUsage = staticmethod(lambda _: 261000)  # noqa: N815
+    nvmlDeviceGetTotalEnergyConsumption = staticmethod(lambda _: 5000)  # noqa: N815
+    nvmlDeviceGetEnforcedPowerLimit = staticmethod(lambda _: 700000)  # noqa: N815
+    nvmlDeviceGetTemperature = staticmethod(lambda *_: 37)  # noqa: N815
+    nvmlDeviceGetClockInfo = nvmlDeviceGetMaxClockInfo = staticmethod(lambda *_: 1980)  # noqa: N815
+    nvmlDeviceGetCurrentClocksThrottleReasons = staticmethod(lambda _: 4)  # noqa: N815
+    nvmlDeviceGetMigMode = staticmethod(lambda _: [0, 0])  # noqa: N815
+    nvmlDeviceGetComputeRunningProcesses = staticmethod(  # noqa: N815
+        lambda _: [SimpleNamespace(pid=5, usedGpuMemory=None)]
+    )
+    nvmlGpmQueryDeviceSupport = staticmethod(lambda _: SimpleNamespace(isSupportedDevice=1))  # noqa: N815
+
+    def nvmlDeviceGetProcessUtilization(self, _: int, since: int) -> list[SimpleNamespace]:  # noqa: N802
+        if self.taken:
+            raise self.NVMLError_NotFound
+        return [SimpleNamespace(pid=5, timeStamp=since + 1, smUtil=13, memUtil=3)]
+
+    def nvmlGpmSampleAlloc(self) -> int:  # noqa: N802
+        self.taken += 1
+        return self.taken
+
+    def nvmlGpmSampleGet(self, _: int, sample: int) -> int:  # noqa: N802
+        return sample
+
+    def nvmlGpmSampleFree(self, sample: int) -> None:  # noqa: N802
+        self.freed.append(sample)
+
+    def c_nvmlGpmMetricsGet_t(self) -> SimpleNamespace:  # noqa: N802
+        metrics = [SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(20)]
+        return SimpleNamespace(metrics=metrics)
+
+    def nvmlGpmMetricsGet(self, query: SimpleNamespace) -> SimpleNamespace:  # noqa: N802
+        for metric in query.metrics[: query.numMetrics]:
+            metric.value, metric.nvmlReturn = 10.0 * metric.metricId, int(metric.metricId == 3)
+        return query
+
+
+def test_a_gpu_sample_reads_back_with_gpm_from_the_second_one_on():
+    nvml = FakeNvml()
+    sampler = NvmlSampler(nvml)
+    (first,) = parse_nvml(sampler.sample().body).gpus
+    (second,) = parse_nvml(sampler.sample().body).gpus
+    assert (first.utilization, first.power_watts, first.mig) == (0.96, 261.0, False)
+    assert first.process_sm == {5: 0.13}
+    assert first.process_memory == {5: None}
+    assert first.graphics_active is None
+    assert (second.graphics_active, second.sm_active, second.sm_occupancy) == (0.1, 0.2, None)
+    assert second.process_sm == {}
+
+
+def test_every_gpm_sample_is_given_back():
+    nvml = FakeNvml()
+    sampler = NvmlSampler(nvml)
+    for _ in range(3):
+        sampler.sample()
+    sampler.close()
+    assert sorted(nvml.freed) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("refused", "attribute"),
+    [
+        ("nvmlDeviceGetUtilizationRates", "utilization"),
+        ("nvmlDeviceGetMemoryInfo", "memory_total_bytes"),
+        ("nvmlDeviceGetPowerUsage", "power_watts"),
+        ("nvmlDeviceGetMigMode", "mig"),
+        ("nvmlGpmQueryDeviceSupport", "sm_active"),
+        ("nvmlGpmMetricsGet", "sm_active"),
+    ],
+)
+def test_a_query_that_is_refused_leaves_the_others(refused: str, attribute: str):
+    sampler = NvmlSampler(FakeNvml(refused))
+    sampler.sample()
+    (gpu,) = parse_nvml(sampler.sample().body).gpus
+    assert getattr(gpu, attribute) is None
+    assert gpu.temperature_celsius == 37
+
+
+def test_without_a_driver_there_is_no_sampler(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml("nvmlInit"))
+    assert NvmlSampler.open() is None
+
+
+def test_without_the_gpu_extra_there_is_no_sampler(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert NvmlSampler.open() is None
+
+
+def test_a_repositorys_configurations_and_versions_are_kept(tmp_path: Path):
+    model = tmp_path / "safety"
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text("max_batch_size: 1  # comment\n")
+    (model / "1" / "model.plan").write_bytes(bytes(100))
+    scrapes = list(repository_scrapes(tmp_path, ["a", "b"]))
+    assert {scrape.server for scrape in scrapes} == {"a", "b"}
+    bodies = {scrape.name: scrape.body for scrape in scrapes}
+    assert bodies == {"safety/config.pbtxt": b"max_batch_size: 1  # comment\n", "safety/1/.keep": b""}
+
+
+def test_a_folder_without_models_is_no_repository(tmp_path: Path):
+    with pytest.raises(CollectError, match="not a model repository"):
+        list(repository_scrapes(tmp_path, ["a"]))
