@@ -28,7 +28,7 @@ from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.gates import BATCH_FILLED, BUSY, COST_PAYS, QUEUE, batching_is_left_unused
+from diagnostics.checks.gates import BATCH_FILLED, BATCHABLE, BUSY, COST_PAYS, QUEUE, batching_is_left_unused
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.load import stage_load
@@ -55,7 +55,13 @@ from diagnostics.units import Unit
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={"queue": QUEUE, "busy": BUSY, "batch_fill": BATCH_FILLED, "batch_marginal_cost": COST_PAYS},
+    limits={
+        "queue": QUEUE,
+        "busy": BUSY,
+        "batch_fill": BATCH_FILLED,
+        "batch_marginal_cost": COST_PAYS,
+        "max_batch_size": BATCHABLE,
+    },
     symptom="rate(nv_inference_count[5m]) / rate(nv_inference_exec_count[5m]) < 1.5 "
     "and rate(nv_inference_queue_duration_us[5m]) > rate(nv_inference_compute_infer_duration_us[5m])",
 )
@@ -67,7 +73,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="an engine batches inside; batch size 1 is normal")
     if not see.at_least(QUEUE_SECONDS, on, QUEUE):
         return Quiet(because="requests hardly wait, so none could have been joined")
-    if see.need(MAX_BATCH_SIZE, on) <= 1:
+    if not see.at_least(MAX_BATCH_SIZE, on, BATCHABLE):
         return Quiet(because="the model takes one request per execution by configuration")
     if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
         return Quiet(because="instances are idle while requests wait")

@@ -77,7 +77,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="an engine batches inside")
     if not see.at_least(QUEUE_SECONDS, on, QUEUE):
         return Quiet(because="requests hardly wait")
-    if see.need(DYNAMIC_BATCHING, on) == 0 or see.need(BATCH_DELAY, on) == 0:
+    if not (see.is_set(DYNAMIC_BATCHING, on) and see.is_set(BATCH_DELAY, on)):
         return Quiet(because="there is no batching window")
     windows = see.read(QUEUE_SECONDS, on) / see.read(BATCH_DELAY, on)
     if not see.compare("queue_in_windows", windows, LEAST_OF_WINDOW):

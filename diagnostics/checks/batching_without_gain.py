@@ -74,7 +74,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="an engine batches inside")
     if not see.at_least(BATCH_SIZE, on, BATCHES_FORM):
         return Quiet(because="batches hardly form")
-    if see.need(DYNAMIC_BATCHING, on) == 0:
+    if not see.is_set(DYNAMIC_BATCHING, on):
         return Quiet(because="batches are the clients' own")
     if not see.at_least(BATCH_MARGINAL_COST, on, LINEAR_COST):
         return Quiet(because="a larger batch is cheaper per item")

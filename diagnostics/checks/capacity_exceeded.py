@@ -23,7 +23,6 @@ server#3416, server#7986 (latency = outstanding requests ÷ throughput at satura
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil
 
 from diagnostics.anatomy.anatomy import Phase
@@ -38,8 +37,8 @@ from diagnostics.checks.gates import (
     device_is_full,
     host_is_full,
 )
+from diagnostics.checks.instances import scaling
 from diagnostics.evidence.ledger import Ledger
-from diagnostics.evidence.load import stage_load
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import (
@@ -55,7 +54,6 @@ from diagnostics.signals.triton import (
     QUEUE_SECONDS,
     REQUEST_SECONDS,
 )
-from diagnostics.tuning.queueing import best_instances, headroom_limited, predict
 from diagnostics.units import Unit
 
 CHECK = Check(
@@ -90,12 +88,11 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
 
 
 def _at_any_count(see: Ledger, on: Subject) -> Fires | Quiet:
-    load, headroom = stage_load(see, on), see.evidence.read(DEVICE_HEADROOM, on)
-    room = None if headroom.low is None or headroom.high is None else (headroom.low, headroom.high)
-    limited = headroom_limited(load, room)
-    most = predict(replace(limited, instances=max(best_instances(limited, QUEUE.value), load.instances + 1)))
+    seconds = see.need(QUEUE_SECONDS, on) + see.need(EXECUTION_SECONDS, on)
+    more = scaling(see, on, seconds)
+    load, most = more.load, more.most
     if most.stable:
-        return Quiet(because="more instances on this device would keep up")
+        return Quiet(because="more instances on this device may keep up")
     queue = see.evidence.read(QUEUE_SECONDS, on)
     if not see.worthwhile("queue_seconds", on, queue):
         return Quiet(because="the queue is a small part of the request")

@@ -49,13 +49,16 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a change will do to the stage's time per request; seconds, with the interval that is known."""
+    """What a change will do to the stage's time per request; seconds, with the interval that is known.
+
+    `high_seconds` is None when the stage may not keep up at the pessimistic end of what is known.
+    """
 
     phase: Phase
     now_seconds: float
     predicted_seconds: float
     low_seconds: float
-    high_seconds: float
+    high_seconds: float | None
     assumptions: tuple[str, ...] = ()
 
 

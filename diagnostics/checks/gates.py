@@ -37,6 +37,7 @@ HOST_FULL = Limit(
     unit=Unit.RATIO,
     because="above 90 % of all processors runnable threads queue for a core, and every stage slows with them",
 )
+BATCHABLE = Limit(value=2, unit=Unit.COUNT, because="a model that may hold one item per execution cannot batch")
 BATCH_FILLED = Limit(
     value=0.5,
     unit=Unit.RATIO,
@@ -66,7 +67,7 @@ def batch_fill(see: Ledger, on: Subject) -> Reading:
 
 def batching_is_left_unused(see: Ledger, on: Subject) -> bool:
     """Return whether larger batches were possible and would pay: then they are cheaper than more instances."""
-    if see.need(MAX_BATCH_SIZE, on) <= 1:
+    if not see.at_least(MAX_BATCH_SIZE, on, BATCHABLE):
         return False
     cost = see.read(BATCH_MARGINAL_COST, on)
     if cost.value is not None and cost.value >= COST_PAYS.value:

@@ -62,7 +62,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
     if not see.at_least(QUEUE_SECONDS, on, QUEUE):
         return Quiet(because="requests hardly wait for an instance")
-    if see.need(ON_GPU, on) == 0:
+    if not see.is_set(ON_GPU, on):
         return Quiet(because="the model does not run on a GPU")
     if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
         return Quiet(because="instances are idle while requests wait")

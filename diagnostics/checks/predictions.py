@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf, isfinite
+
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Prediction
 from diagnostics.signals.reading import Missing, Reading
@@ -17,7 +19,8 @@ def queue_of(forecast: StageForecast) -> Reading:
     if value is None:
         return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, MODEL)
     low = value if forecast.queue_low is None else min(forecast.queue_low, value)
-    high = value if forecast.queue_high is None else max(forecast.queue_high, value)
+    # Without an upper end the stage may not keep up at the pessimistic end of what is known.
+    high = inf if forecast.queue_high is None else max(forecast.queue_high, value)
     return Reading.of(value, Unit.SECONDS, MODEL, low=low, high=high)
 
 
@@ -29,6 +32,6 @@ def prediction(phase: Phase, now: float, forecast: Reading, assumptions: tuple[s
         now_seconds=now,
         predicted_seconds=value,
         low_seconds=value if forecast.low is None else forecast.low,
-        high_seconds=value if forecast.high is None else forecast.high,
+        high_seconds=forecast.high if forecast.high is not None and isfinite(forecast.high) else None,
         assumptions=assumptions,
     )

@@ -53,6 +53,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
     own = _own_failures(see, on)
     if own.value is not None and own.value >= ENOUGH_FAILURES.value:
+        see.need(QUEUE_LIMIT, on)  # without its configuration it may be an ensemble, whose failures are its members'
         return _judge(see, on, own, "reports")
     lost = see.read(LOST_AFTER_STAGE, on)
     if lost.value is None:

@@ -27,8 +27,6 @@ correction.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import (
@@ -41,10 +39,11 @@ from diagnostics.checks.gates import (
     device_is_full,
     host_is_full,
 )
+from diagnostics.checks.instances import Scaling, scaling
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
-from diagnostics.evidence.load import stage_load
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
+from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import (
     ARRIVAL_RATE,
@@ -60,7 +59,7 @@ from diagnostics.signals.triton import (
     REQUEST_SECONDS,
 )
 from diagnostics.tuning.changes import ConfigChange, Setting
-from diagnostics.tuning.queueing import StageForecast, StageLoad, best_instances, headroom_limited, predict
+from diagnostics.tuning.queueing import StageForecast
 from diagnostics.units import Unit
 
 CHECK = Check(
@@ -95,32 +94,37 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
 
 
 def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
-    load, headroom = stage_load(see, on), see.evidence.read(DEVICE_HEADROOM, on)
-    room = None if headroom.low is None or headroom.high is None else (headroom.low, headroom.high)
-    limited = headroom_limited(load, room)
     queue = see.evidence.read(QUEUE_SECONDS, on)
-    more = replace(limited, instances=max(best_instances(limited, QUEUE.value), load.instances + 1))
-    forecast = predict(more)
-    if forecast.queue_seconds is None:
-        return Quiet(because="no number of instances on this device serves what arrives")
-    saved = queue - queue_of(forecast)
+    work = Reading.of(see.need(EXECUTION_SECONDS, on), Unit.SECONDS, "")
+    more = scaling(see, on, (queue + work).value or 0.0)
+    if more.forecast is None:
+        return Quiet(
+            because="on this device more instances would slow each other down as much as they shorten the queue"
+        )
+    slower = max(more.forecast.compute_seconds - more.now.compute_seconds, 0.0)
+    saved = queue - (queue_of(more.forecast) + Reading.of(slower, Unit.SECONDS, ""))
     if not see.worthwhile("predicted_saving", on, saved):
         return Quiet(because="more instances would not shorten requests enough to be worth it")
-    return _finding(see, on, load, more.instances, forecast, saved.value or 0.0)
+    return _finding(see, on, more, more.forecast, saved.value or 0.0)
 
 
-def _finding(see: Ledger, on: Subject, load: StageLoad, count: int, forecast: StageForecast, saved: float) -> Fires:
+def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, saved: float) -> Fires:
     queue, busy = see.need(QUEUE_SECONDS, on), see.need(INSTANCE_BUSY_SHARE, on)
-    work = see.need(EXECUTION_SECONDS, on)
-    lanes = "one instance" if load.instances == 1 else f"all {load.instances} instances"
+    now, show = more.load.instances, Unit.SECONDS.show
+    lanes = "one instance" if now == 1 else f"all {now} instances"
+    shared = ""
+    if forecast.compute_seconds > 1.1 * more.now.compute_seconds:
+        shared = f"; they share the device, so an execution takes {show(forecast.compute_seconds)} then"
     return Fires(
         summary=f"{lanes} of {on.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: requests wait "
-        f"{Unit.SECONDS.show(queue)} for {Unit.SECONDS.show(work)} of work",
+        f"{show(queue)} for {show(see.need(EXECUTION_SECONDS, on))} of work",
         claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
         suggestion=Suggestion(
-            text=f"raise instance_group count of {on.model} from {load.instances} to {count}",
-            change=ConfigChange(model=on.model or "", settings=(Setting(path="instance_group.count", value=count),)),
+            text=f"raise instance_group count of {on.model} from {now} to {more.count}{shared}",
+            change=ConfigChange(
+                model=on.model or "", settings=(Setting(path="instance_group.count", value=more.count),)
+            ),
             prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions),
         ),
     )

@@ -128,10 +128,16 @@ def _finding(result: Result, fires: Fires, left: dict[Cell, float]) -> Finding:
         subject=subject,
         summary=fires.summary,
         impact=impact,
-        evidence=tuple(line for line in result.ledger.lines if line.limit is not None),
+        evidence=_evidence(result.ledger.lines),
         suggestion=fires.suggestion,
         advice=advice(result.ledger.evidence, result.subject, fires.suggestion) if fires.suggestion else None,
     )
+
+
+def _evidence(lines: Sequence[Line]) -> tuple[Line, ...]:
+    """Return what was compared, each comparison once."""
+    compared = (line.supporting() for line in lines if line.limit is not None)
+    return tuple({(line.signal, line.sign, line.limit): line for line in compared}.values())
 
 
 def fingerprint(check: str, subject: Subject) -> str:
@@ -146,8 +152,11 @@ def _severity(impact: Impact) -> Severity:
 
 
 def _linked(found: Sequence[Finding]) -> list[Finding]:
+    """Return the findings with their causes; a cause is as severe as the worst that it brings about."""
     by_model = {(finding.check, finding.subject.model): finding.id for finding in found}
-    return [replace(finding, caused_by=cause_of(finding.check, finding.subject.model, by_model)) for finding in found]
+    linked = [replace(item, caused_by=cause_of(item.check, item.subject.model, by_model)) for item in found]
+    worst = {item.caused_by for item in linked if item.severity is Severity.CRITICAL}
+    return [replace(item, severity=Severity.CRITICAL) if item.id in worst else item for item in linked]
 
 
 def _order(finding: Finding) -> tuple[bool, bool, bool, float, float, str]:

@@ -6,7 +6,7 @@ Evidence lines, unknown reasons, confidence and `--why-not` all come from it; no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.signals.reading import Missing, Reading
@@ -51,6 +51,13 @@ class Line:
         """Whether the interval of the reading holds the limit: the comparison could have gone the other way."""
         low, high = self.reading.low, self.reading.high
         return self.limit is not None and low is not None and high is not None and low < self.limit < high
+
+    def supporting(self) -> Line:
+        """Return the line as it speaks for a finding: a comparison that failed on the way, the other way round."""
+        return replace(self, sign=_OPPOSITE[self.sign], met=True) if self.met is False else self
+
+
+_OPPOSITE = {">=": "<", "<": ">=", "<=": ">", ">": "<="}
 
 
 class Undecided(Exception):
@@ -110,6 +117,11 @@ class Ledger:
         """Return whether a needed reading stays at or under the limit."""
         value = self.need(signal, on)
         return self._note(limit, "<=", value <= limit.value)
+
+    def is_set(self, signal: Signal, on: Subject) -> bool:
+        """Return whether a needed setting is on: above zero."""
+        value = self.need(signal, on)
+        return self._note(Limit(value=0.0, unit=signal.unit, because="zero is off"), ">", value > 0)
 
     def ruled_out(self, signal: Signal, on: Subject, limit: Limit, *, above: bool) -> bool:
         """Return whether a rival explanation holds; an absent reading does not rule out and costs confidence.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import resources
+from math import isfinite
 from typing import Any
 
 from diagnostics import __version__
@@ -94,8 +95,8 @@ def _line(line: Line) -> Json:
     return {
         "signal": line.signal,
         "value": line.reading.value,
-        "low": line.reading.low,
-        "high": line.reading.high,
+        "low": _finite(line.reading.low),
+        "high": _finite(line.reading.high),
         "unit": line.reading.unit.value,
         "limit": line.limit,
         "comparison": line.sign,
@@ -103,6 +104,11 @@ def _line(line: Line) -> Json:
         "estimated": line.reading.estimated,
         "missing": line.reading.missing.value if line.reading.missing else None,
     }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity: an end that is not bounded is null."""
+    return value if value is not None and isfinite(value) else None
 
 
 def _suggestion(suggestion: Suggestion, advice: Advice | None) -> Json:

@@ -160,7 +160,8 @@ def _diff_colour(line: str) -> str:
 def predicted(prediction: Prediction) -> str:
     """Return a prediction as one sentence with its interval, or with what would make it unlimited."""
     show = Unit.SECONDS.show
-    interval = f"{show(prediction.low_seconds)} to {show(prediction.high_seconds)}"
+    high = "not keeping up" if prediction.high_seconds is None else show(prediction.high_seconds)
+    interval = f"{show(prediction.low_seconds)} to {high}"
     assumes = f"; assumes that {'; '.join(prediction.assumptions)}" if prediction.assumptions else ""
     return (
         f"predicted {prediction.phase.value}: {show(prediction.now_seconds)} → "

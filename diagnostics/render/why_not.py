@@ -10,7 +10,7 @@ from diagnostics.evidence.ledger import Line
 from diagnostics.render.clean import clean
 
 
-def why_not(results: Sequence[Result]) -> str:
+def account(results: Sequence[Result]) -> str:
     """Return the account of one check over all its subjects; those with traffic first as they come."""
     return "\n".join(line for result in results for line in _one(result)) + "\n"
 
@@ -52,11 +52,12 @@ def _shown(line: Line) -> str:
 
 
 def _deciding(result: Result) -> Line | None:
-    """The last comparison: the one after which nothing more was read."""
-    if isinstance(result.outcome, Fires):
+    """The comparison after which nothing more was read; of the pair that judges a saving, the one that failed."""
+    if not isinstance(result.outcome, Quiet):
         return None
     compared = [line for line in result.ledger.lines if line.limit is not None and line.reading.value is not None]
-    return compared[-1] if compared else None
+    failed = [line for line in compared[-2:] if line.met is False]
+    return failed[-1] if failed else (compared[-1] if compared else None)
 
 
 def _margin(line: Line) -> str:

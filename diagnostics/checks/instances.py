@@ -1,0 +1,72 @@
+"""What more instances on the same device would do, for the checks that weigh them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from diagnostics.evidence.ledger import Ledger
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.device import DEVICE_HEADROOM
+from diagnostics.signals.subject import Subject
+from diagnostics.tuning.queueing import StageForecast, StageLoad, headroom_limited, predict
+
+# Eight times as many instances as now is beyond what any device with room for them was short of.
+MOST_TIMES = 8
+# The smallest count that reaches nine tenths of what the best count brings: the rest costs memory and buys little.
+ENOUGH_OF_GAIN = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """The stage as it is, and with the smallest number of instances that is enough.
+
+    Attributes:
+        load: the stage as measured.
+        now: the model's own account of it.
+        count: the smallest number of instances that is enough; the present one when none helps.
+        forecast: the stage at that count; None when none helps.
+        most: the best that any count does at the favourable end of what is known of the device.
+
+    """
+
+    load: StageLoad
+    now: StageForecast
+    count: int
+    forecast: StageForecast | None
+    most: StageForecast
+
+
+def scaling(see: Ledger, on: Subject, measured_seconds: float) -> Scaling:
+    """Return what instance counts up to eight times the present one would do.
+
+    Args:
+        see: the ledger of the check that asks.
+        on: the model version.
+        measured_seconds: what a request spends in queue and execution now.
+
+    """
+    load, headroom = stage_load(see, on), see.evidence.read(DEVICE_HEADROOM, on)
+    room = None if headroom.low is None or headroom.high is None else (headroom.low, headroom.high)
+    limited = headroom_limited(load, room)
+    favourable = headroom_limited(load, (room[1], room[1])) if room else limited
+    counts = range(load.instances + 1, load.instances * MOST_TIMES + 1)
+    forecasts = {count: predict(replace(limited, instances=count)) for count in counts}
+    stable = {count: _seconds(forecast) for count, forecast in forecasts.items() if forecast.stable}
+    best = min(stable.values(), default=measured_seconds)
+    gain = measured_seconds - best
+    enough = [count for count, seconds in stable.items() if measured_seconds - seconds >= ENOUGH_OF_GAIN * gain > 0]
+    count = min(enough, default=load.instances)
+    return Scaling(
+        load=load,
+        now=predict(load),
+        count=count,
+        forecast=forecasts.get(count),
+        most=max(
+            (predict(replace(favourable, instances=count)) for count in counts),
+            key=lambda forecast: forecast.capacity_per_second,
+        ),
+    )
+
+
+def _seconds(forecast: StageForecast) -> float:
+    return (forecast.queue_seconds or 0.0) + forecast.compute_seconds
