@@ -3,7 +3,8 @@
 Resets, reloads, vanished series and absurd jumps are normal events and are handled here, once:
 a drop of a request or execution counter opens a new epoch that started from zero; a version that appears while the
 server was already being read started from zero too; a step whose durations run backwards or exceed what its requests
-could have taken is dropped whole, so that ratios of two counters always cover the same requests.
+could have taken is dropped whole, so that ratios of two counters always cover the same requests; a read whose counters
+stand above both its neighbours' (a corrupted value, a body filed under the wrong time) is taken out again.
 """
 
 from __future__ import annotations
@@ -117,6 +118,7 @@ class CounterTable:
         self._steps: list[Step] = []
         self._dropped_at: list[float] = []
         self._last: Point | None = None
+        self._earlier: Point | None = None
         self._opened = Opened.BEFORE_WINDOW
         self._fresh = True
 
@@ -139,14 +141,20 @@ class CounterTable:
                 not list this version if there is no earlier point; None at the first read of all.
 
         """
-        before, self._last = self._last, point
+        before, earlier = self._last, self._earlier
+        self._last, self._earlier = point, before
         if before is None:
             if previous_read is None:
                 return
             self._open(Opened.APPEARED)
             self._step(_zero_at(*previous_read, point), point)
+        elif earlier is not None and _stands_out(earlier, before, point):
+            self._take_out(before)
+            self._earlier = earlier
+            self._step(earlier, point)
         elif _dropped(before, point):
             self._open(Opened.RESET)
+            self._earlier = None
             self._step(_zero_at(before.at, before.mono, point), point)
         elif point.mono > before.mono:
             self._step(before, point)
@@ -156,6 +164,11 @@ class CounterTable:
         inside = [step for step in self._steps if step.start >= start - 1e-6 and step.end <= end + 1e-6]
         dropped = sum(1 for at in self._dropped_at if start <= at <= end)
         return sum_steps(inside, dropped) if inside else None
+
+    def _take_out(self, point: Point) -> None:
+        """Forget the step that ended at this read; the epoch goes on as if the read had not been."""
+        if self._steps and self._steps[-1].end == point.at:
+            self._fresh = self._steps.pop().first
 
     def _open(self, how: Opened) -> None:
         self._opened, self._fresh = how, True
@@ -217,6 +230,15 @@ def _dropped(before: Point, after: Point) -> bool:
         for counter in _EPOCH_COUNTERS
         if counter in before.values and counter in after.values
     )
+
+
+def _stands_out(earlier: Point, middle: Point, later: Point) -> bool:
+    """Return whether the middle read is above both its neighbours, which a reset does not look like.
+
+    After a reset counters are below those of all earlier reads, unless the version had hardly begun to count.
+    """
+    begun = all(earlier.values[counter] > 0 for counter in _EPOCH_COUNTERS if counter in earlier.values)
+    return begun and later.mono > earlier.mono and _dropped(middle, later) and not _dropped(earlier, later)
 
 
 def _batch_increase(before: Mapping[int, Batches], after: Mapping[int, Batches]) -> dict[int, Batches]:

@@ -191,8 +191,8 @@ class WindowBuilder:
 
 
 def window_of(scrapes: Iterable[Scrape], name: str = "") -> Window:
-    """Return the window of some scrapes, sorted by time first (captures list them folder by folder)."""
+    """Return the window of some scrapes, sorted by steady time first (captures list them folder by folder)."""
     builder = WindowBuilder()
-    for scrape in sorted(scrapes, key=lambda scrape: scrape.at):
+    for scrape in sorted(scrapes, key=lambda scrape: scrape.mono):
         builder.add(scrape)
     return builder.build(name)
