@@ -1,0 +1,108 @@
+"""The recorded incidents with their labels, each read from disk once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from unittest.mock import patch
+
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
+from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.window import window as window_module
+from diagnostics.window.window import window_of
+from diagnostics.wire.capture import open_capture
+from diagnostics.wire.model_config import parse_model_config
+from diagnostics.wire.records import Scrape
+from diagnostics.wire.statistics import parse_statistics
+
+FOLDER = Path(__file__).parents[2] / "fixtures/captures"
+HEALTHY = "healthy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What a diagnosis of one capture must say, and what it must not.
+
+    `causes` is empty for a healthy one; `model`, `version` and `layer` are None where the label names none.
+    """
+
+    causes: frozenset[str]
+    also: frozenset[str]
+    never: frozenset[str]
+    model: str | None
+    version: str | None
+    layer: str | None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing of warning or worse may be said."""
+        return not self.causes
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The checks that may be loud."""
+        return self.causes | self.also
+
+    @property
+    def decidable(self) -> bool:
+        """Whether a check for one of its causes exists."""
+        return bool(self.causes & set(catalogue()))
+
+
+def _label(entry: Mapping[str, object]) -> Label:
+    def listed(key: str) -> frozenset[str]:
+        value = entry.get(key, [])
+        return frozenset(value if isinstance(value, list) else ())
+
+    def text(key: str) -> str | None:
+        value = entry.get(key)
+        return value if isinstance(value, str) else None
+
+    return Label(
+        causes=listed("cause"),
+        also=listed("also"),
+        never=listed("not"),
+        model=text("model"),
+        version=text("version"),
+        layer=text("layer"),
+    )
+
+
+@cache
+def labels() -> Mapping[str, Label]:
+    """Return the label of every capture by name."""
+    entries = json.loads((FOLDER / "labels.json").read_text())
+    return {name: _label(entry) for name, entry in entries.items()}
+
+
+@cache
+def scrapes_of(name: str) -> tuple[Scrape, ...]:
+    """Return what one capture holds."""
+    return tuple(open_capture(FOLDER / f"{name}.tar.xz").scrapes())
+
+
+def explanation_of(scrapes: Sequence[Scrape]) -> Explanation:
+    """Return the explanation of the window that these scrapes make."""
+    with _bodies_parsed_once():
+        window = window_of(scrapes)
+    facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
+    return explain(WindowEvidence(window), facts)
+
+
+_once = lru_cache(maxsize=4096)
+_statistics, _config = _once(parse_statistics), _once(parse_model_config)
+
+
+@contextmanager
+def _bodies_parsed_once() -> Iterator[None]:
+    """Remember what a body parsed to: each capture is replayed some twenty times and most of its bodies stay."""
+    with (
+        patch.object(window_module, "parse_statistics", _statistics),
+        patch.object(window_module, "parse_model_config", _config),
+    ):
+        yield
