@@ -54,7 +54,7 @@ _UNREADABLE = (
 _NOT_AN_ARCHIVE = "neither a folder nor a .tar, .tar.gz or .tar.xz archive"
 
 
-class Damage(Exception):  # noqa: N818 - not an error for the user: what was whole is used
+class Damage(Exception):
     """The archive ends early or is corrupt from here on; what was read before is whole."""
 
 
@@ -72,6 +72,7 @@ def files(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, byte
     Raises:
         CaptureError: the path cannot be read, is no archive, breaks a bound, or names a path outside itself.
         Damage: the archive is damaged; everything whole before was yielded.
+
     """
     try:
         mode = path.stat().st_mode
@@ -159,6 +160,7 @@ def _inside(name: str, path: Path) -> str:
 
     Raises:
         CaptureError: it leads out of the archive, as no recorder's does.
+
     """
     pure = PurePosixPath(name)
     if pure.is_absolute() or ".." in pure.parts:

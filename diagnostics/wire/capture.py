@@ -30,6 +30,7 @@ class Manifest:
         scrape_interval: seconds between scrapes.
         targets: names of the servers.
         trace_rate: one of so many requests is traced.
+
     """
 
     format: int
@@ -48,6 +49,7 @@ class Capture:
         path: where it lies.
         manifest: what it says of itself; brought up to date when `scrapes` has come to its end.
         damage: why the last `scrapes` ended before the capture's end; None when it was whole.
+
     """
 
     def __init__(self, path: Path, manifest: Manifest, top: str) -> None:
@@ -62,6 +64,7 @@ class Capture:
 
         Raises:
             CaptureError: the capture breaks a bound, or can no longer be read.
+
         """
         self.damage, read = None, 0
         try:
@@ -84,6 +87,7 @@ def open_capture(path: Path) -> Capture:
 
     Raises:
         CaptureError: there is nothing, it is no capture, of another format, or damaged before its manifest.
+
     """
     if not path.exists():
         raise CaptureError("no such file or folder", where=str(path))

@@ -39,6 +39,7 @@ def place(scrape: Scrape, bump: int = 0) -> str:
     Args:
         scrape: what is recorded; a failed read has a place too.
         bump: milliseconds to add, for a body whose place is taken.
+
     """
     ms = round(scrape.at / MILLISECOND) + bump
     server = _component(scrape.server)
@@ -88,6 +89,7 @@ def scrape_at(path: str, body: bytes, window_from: float) -> Scrape | None:
         path: the path inside the capture, without a wrapping folder.
         body: the file's content.
         window_from: Unix seconds for parts that have no time of their own.
+
     """
     first, *rest = path.split("/")
     if not rest:

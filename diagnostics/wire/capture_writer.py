@@ -55,6 +55,7 @@ class CaptureWriter:
 
         Raises:
             UsageError: the path exists, cannot be written, or names another kind of archive.
+
         """
         self.path = path
         self._about = {
@@ -76,6 +77,7 @@ class CaptureWriter:
 
         Raises:
             CaptureError: the disk is full, or the capture has reached the size that readers accept.
+
         """
         with _uninterrupted(), self._writing():
             if not self._times:
@@ -89,6 +91,7 @@ class CaptureWriter:
 
         Raises:
             CaptureError: the disk is full.
+
         """
         with _uninterrupted(), self._writing():
             if self._closed:

@@ -44,6 +44,7 @@ class Layout:
         series: the series, in the order of the body; a slot is an index into it.
         by_name: the slots of each series name, ascending.
         types: the type of each family that states one (`counter`, `gauge`, `summary`, `histogram`, …).
+
     """
 
     series: tuple[Series, ...]
@@ -94,6 +95,7 @@ class ExpositionReader:
         Raises:
             MalformedBody: a line is not of the format (an HTML page, binary data, a truncated read).
                 The reader keeps what it knew before.
+
         """
         lines = body.split(b"\n")
         if (values := self._changed_values(lines)) is None:
@@ -159,6 +161,7 @@ def parse_series(head: bytes, at: int = 0) -> Series:
 
     Raises:
         MalformedBody: it is not `name` or `name{label="value",…}`.
+
     """
     match = _HEAD.fullmatch(head)
     if match is None:

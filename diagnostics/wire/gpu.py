@@ -51,6 +51,7 @@ class Gpu:
         sm_occupancy: mean share of warp slots in use.
         tensor_active: mean share of time the tensor pipes were busy.
         dram_active: share of memory bandwidth in use.
+
     """
 
     index: int
@@ -90,6 +91,7 @@ def parse_nvml(body: bytes) -> GpuSample:
 
     Raises:
         MalformedBody: it is no NVML sample, which has at least a list of GPUs.
+
     """
     fields = decode_object(body, "the NVML sample")
     if not isinstance(fields.raw("gpus"), list):

@@ -49,6 +49,7 @@ class HostSample:
         memory_available_bytes: memory that can be had without swapping.
         server_pid: the server's process id.
         processes: the server's process tree, in the sample's order.
+
     """
 
     at: float | None
@@ -74,6 +75,7 @@ def parse_host(body: bytes) -> HostSample:
 
     Raises:
         MalformedBody: it is no JSON object, or a part of it has the wrong type.
+
     """
     fields = decode_object(body, "the host sample")
     busy, total, steal = _cpu_seconds(fields)

@@ -30,6 +30,7 @@ def decode(body: bytes, what: str) -> object:
 
     Raises:
         MalformedBody: it is not JSON (a login page, a truncated read, another service), or nested too deeply.
+
     """
     try:
         return json.loads(body)
@@ -45,6 +46,7 @@ def decode_object(body: bytes, what: str) -> Fields:
 
     Raises:
         MalformedBody: it is no JSON object, or it is Triton's `{"error": …}` answer.
+
     """
     value = decode(body, what)
     if not isinstance(value, dict):

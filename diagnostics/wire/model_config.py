@@ -86,6 +86,7 @@ class ModelConfig:
         parameters: the backend's own settings, as strings.
         version_policy: `latest:1`, `all` or `specific:1,3`.
         response_cache: whether the response cache may answer.
+
     """
 
     name: str
@@ -108,6 +109,7 @@ def parse_model_config(body: bytes) -> ModelConfig:
 
     Raises:
         MalformedBody: it is no model configuration, which has at least a name.
+
     """
     answer = decode_object(body, "the model configuration")
     fields = answer.child("config") if answer.has("config") and not answer.has("name") else answer

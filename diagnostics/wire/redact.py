@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from functools import lru_cache
 
 from diagnostics.wire.anonymize import Anonymizer
 from diagnostics.wire.records import Kind, Scrape
@@ -14,9 +16,11 @@ from diagnostics.wire.secret_shapes import REDACTED, names_a_secret, scrub
 
 __all__ = ["REDACTED", "Anonymizer", "redact"]
 
-_TEXT = frozenset({Kind.METRICS, Kind.LOG, Kind.REPOSITORY, Kind.CLIENT})
+_TEXT = frozenset({Kind.LOG, Kind.REPOSITORY, Kind.CLIENT})
 _TENSOR_MAPS = frozenset({"input_map", "output_map", "inputMap", "outputMap"})
 """Their keys are names of tensors: `TOKEN` is text there."""
+# Not `password: 123`, in a page that is no metrics page.
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*+(?<!:)(?:\{.*\})?) ([0-9.eE+-]+|[+-]?Inf|Na[nN])", re.ASCII)
 _NAME_KEYS, _VALUE_KEYS = ("key", "name"), ("value", "string_value", "stringValue")
 
 
@@ -42,6 +46,8 @@ def redact(scrape: Scrape) -> Scrape:
 
 def _clean(body: bytes, kind: Kind) -> bytes:
     text = body.decode()
+    if kind is Kind.METRICS:
+        return "\n".join(map(_clean_line, text.split("\n"))).encode()
     if kind in _TEXT:
         return scrub(text).encode()
     try:
@@ -50,6 +56,17 @@ def _clean(body: bytes, kind: Kind) -> bytes:
     except (ValueError, RecursionError):
         return scrub(text).encode()
     return body if cleaned == value else json.dumps(cleaned).encode()
+
+
+def _clean_line(line: str) -> str:
+    """Clean a line of metrics. Series repeat from scrape to scrape, so that their cleaning is remembered."""
+    sample = _SAMPLE.fullmatch(line)
+    return f"{_clean_series(sample[1])} {sample[2]}" if sample else scrub(line)
+
+
+@lru_cache(maxsize=20_000)
+def _clean_series(series: str) -> str:
+    return scrub(series)
 
 
 def _clean_value(value: object) -> object:

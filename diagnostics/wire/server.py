@@ -26,6 +26,7 @@ class IndexEntry:
         version: the version; empty for a model that has none loaded.
         state: READY, UNAVAILABLE, LOADING, UNLOADING, UNKNOWN; empty when the server gives none.
         reason: why it is not ready; empty when there is none.
+
     """
 
     name: str
@@ -39,6 +40,7 @@ def parse_server(body: bytes) -> ServerMetadata:
 
     Raises:
         MalformedBody: it is no server metadata, which has at least a name and a version.
+
     """
     fields = decode_object(body, "the server metadata")
     if not (fields.has("name") and fields.has("version")):
@@ -56,6 +58,7 @@ def parse_index(body: bytes) -> tuple[IndexEntry, ...]:
 
     Raises:
         MalformedBody: it is neither.
+
     """
     value = decode(body, "the repository index")
     if isinstance(value, list):

@@ -18,6 +18,7 @@ class Timed:
         count: events.
         seconds: their total time. An unsigned underflow in the server (about 1.8e10 s) is kept as it came:
             the window judges it.
+
     """
 
     count: int
@@ -56,6 +57,7 @@ class ModelStatistics:
         cache_hit: requests answered from the response cache.
         cache_miss: requests looked up there in vain, and the lookup's and insertion's time.
         batches: executions by batch size, in the server's order.
+
     """
 
     name: str
@@ -81,6 +83,7 @@ def parse_statistics(body: bytes) -> tuple[ModelStatistics, ...]:
 
     Raises:
         MalformedBody: it is no statistics answer.
+
     """
     answer = decode_object(body, "the statistics")
     return tuple(_model(fields) for fields in answer.children("model_stats"))
@@ -117,6 +120,9 @@ def _batch(fields: Fields) -> BatchStatistics:
 
 
 def _timed(parent: Fields, key: str) -> Timed:
+    value = parent.raw(key)
+    if type(value) is dict and type(count := value.get("count")) is type(ns := value.get("ns")) is int:
+        return Timed(count, _scaled(ns, NANOSECONDS))  # HTTP's plain form, a few hundred times in each body
     fields = parent.child(key)
     return Timed(fields.integer("count"), _scaled(fields.integer("ns"), NANOSECONDS))
 

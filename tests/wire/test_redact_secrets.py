@@ -160,6 +160,14 @@ def test_secret_labels_go_and_the_page_still_parses():
     assert list(snapshot.values) == [5.0]
 
 
+@pytest.mark.parametrize("line", ["# HELP x token: {}", "password: 12345678", 'x{{a="b"}} 1 # {{token="{}"}} 1'])
+def test_help_texts_exemplars_and_pages_that_are_no_metrics_are_cleaned_too(line):
+    text = redacted(Kind.METRICS, line.format(SECRET) + "\n")
+
+    assert SECRET not in text
+    assert "12345678" not in text
+
+
 def test_the_server_name_and_the_error_are_cleaned_too():
     scrape = Scrape(
         server=f"http://u:{SECRET}@h",
