@@ -5,11 +5,13 @@ Verbs are imported only when they are used, so that `diag --version` stays as qu
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -67,14 +69,22 @@ class _Verbs(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def main(self, *args: Any, **extra: Any) -> Any:
-        # click ends the process with 1 by itself, which would say that there are findings.
-        try:
-            return super().main(*args, **extra)
-        except SystemExit as end:
-            if isinstance(end.__context__, BrokenPipeError):
-                raise _ReaderGone from None
-            raise
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _noticing_reader_gone():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _noticing_reader_gone():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _noticing_reader_gone() -> Iterator[None]:
+    # click would end the process with 1, which says that there are findings.
+    try:
+        yield
+    except BrokenPipeError:
+        raise _ReaderGone from None
 
 
 def _module(verb: str) -> str:
