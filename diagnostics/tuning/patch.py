@@ -94,8 +94,13 @@ def _from_effective(change: ConfigChange, path: str, effective: ModelConfig | No
     after = draft.text.removeprefix(scheduler)
     held, kept = (_fields(text, path) for text in (before, after))
     removals = "".join(f"# Remove the field {name}.\n" for name in sorted(held - kept))
-    draft.text = "" if after == before else _heading(path) + removals + after
+    draft.text = "" if after == before else _heading(path) + removals + _without_samples(after)
     return draft
+
+
+def _without_samples(text: str) -> str:
+    """Leave out warm-up samples: the configuration in effect is known without their inputs."""
+    return "".join(line for line in _lines(text) if not line.startswith("model_warmup"))
 
 
 def _fields(text: str, path: str) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from diagnostics.wire.model_config import (
     ModelConfig,
     QueuePolicy,
 )
+from diagnostics.wire.model_config import Warmup as Sample
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"
 ONE_LINE = """\
@@ -374,6 +376,15 @@ def test_without_the_file_a_fragment_says_what_it_is(wanted: ConfigChange, lines
     assert text[2:] == lines
     assert not text or text[0].startswith("# A fragment for safety/config.pbtxt")
     config(made.text)
+
+
+def test_a_fragment_never_holds_warmup_samples_without_their_inputs() -> None:
+    warmed = replace(EFFECTIVE, warmups=(Sample(name="mine", batch_size=1),))
+    asked = change(("model_warmup", Warmup(batch_sizes=(1, 8))), ("max_batch_size", 8))
+    made = patch(asked, file_text=None, path="safety/config.pbtxt", effective=warmed)
+
+    assert made.text.splitlines()[2:] == ["max_batch_size: 8"]
+    assert any("write the warm-up samples by hand" in note for note in made.notes)
 
 
 def test_without_anything_a_fragment_holds_the_setting_alone() -> None:
