@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import textwrap
@@ -14,6 +13,7 @@ from click.shell_completion import CompletionItem
 from diagnostics import __version__
 from diagnostics.checks.catalogue import Registered, catalogue
 from diagnostics.checks.check import Layer
+from diagnostics.cli.names import nearest
 from diagnostics.errors import UsageError
 from diagnostics.gen.alert import PREFIX
 from diagnostics.gen.finding_alerts import severity
@@ -60,8 +60,7 @@ def _find(identifier: str, every: Iterable[Registered]) -> Registered:
     found = known.get(identifier) or by_alert.get(identifier)
     if found:
         return found
-    near = difflib.get_close_matches(identifier.lower().replace("_", "-"), known, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "diag checks lists them all"
+    hint = nearest(identifier.lower().replace("_", "-"), known)
     raise UsageError(f"there is no check {identifier!r}", hint=hint)
 
 

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+Promtool = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Promtool:
+    """Run the real promtool; in CI its absence is a failure."""
+    unpacked = ROOT / ".tools/usr/bin/promtool"
+    program = str(unpacked) if unpacked.exists() else shutil.which("promtool")
+    if program is None:
+        told = "there is no promtool; unpack one with: make tools"
+        if os.environ.get("CI") == "true":
+            pytest.fail(told)
+        pytest.skip(told)
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+    return run
