@@ -18,7 +18,7 @@ def with_reset_in_the_middle(scrapes: Sequence[Scrape]) -> list[Scrape]:
     if not times:
         return list(scrapes)
     half = (min(times) + max(times)) / 2
-    changed = {Kind.METRICS: _Metrics(), Kind.STATISTICS: _Statistics()}
+    changed: dict[Kind, _Metrics | _Statistics] = {Kind.METRICS: _Metrics(), Kind.STATISTICS: _Statistics()}
     result = []
     for scrape in sorted(scrapes, key=lambda scrape: scrape.at):
         body, since_zero = scrape.body, changed.get(scrape.kind)
