@@ -62,8 +62,8 @@ class _Verbs(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click calls it so
         return [verb for verb in VERBS if importlib.util.find_spec(_module(verb))]
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS or not importlib.util.find_spec(_module(cmd_name)):
             return None
         command = importlib.import_module(_module(cmd_name)).command
         assert isinstance(command, click.Command)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import ssl
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +23,6 @@ _CALLS: dict[Kind, str] = {
     Kind.CONFIG: "get_model_config",
 }
 _REASONS: dict[str, tuple[str, Obstacle]] = {
-    "UNAVAILABLE": ("no gRPC server answers", Obstacle.PROTOCOL),
     "UNAUTHENTICATED": ("credentials are missing or refused", Obstacle.DENIED),
     "PERMISSION_DENIED": ("not allowed", Obstacle.DENIED),
     "UNIMPLEMENTED": ("a gRPC server, but not Triton's", Obstacle.ANSWER),
@@ -46,6 +46,8 @@ class GrpcApi:
     def __init__(self, address: Address, options: SourceOptions) -> None:
         self.url = f"{'grpcs' if address.secure else 'grpc'}://{address.netloc()}"
         self._options = options
+        # Its C core would write lines of its own to standard error.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         try:
             module = importlib.import_module("tritonclient.grpc")
         except ImportError:
@@ -78,14 +80,25 @@ class GrpcApi:
         if status is None:
             raise error
         code = str(status()).rpartition(".")[2]
-        said = plain(self._options.scrub(str(getattr(error, "message", lambda: "")())))
+        message = str(getattr(error, "message", lambda: "")())
         if code == "DEADLINE_EXCEEDED":
             return ReadFailure(f"no answer within {self._options.timeout:g} s")
-        if code == "UNAVAILABLE" and "onnection refused" in said:
-            return ReadFailure("connection refused", Obstacle.CLOSED)
+        if code == "UNAVAILABLE":
+            return ReadFailure(*_unavailable(message))
         if code in _REASONS:
             return ReadFailure(*_REASONS[code])
+        said = plain(self._options.scrub(message))
         return ReadFailure(f"gRPC {code}{': ' if said else ''}{said}", Obstacle.ANSWER)
+
+
+def _unavailable(message: str) -> tuple[str, Obstacle]:
+    if "onnection refused" in message:
+        return "connection refused", Obstacle.CLOSED
+    if "DNS resolution failed" in message:
+        return "host name not found", Obstacle.NO_HOST
+    if "CERTIFICATE_VERIFY_FAILED" in message:
+        return "the TLS certificate is not trusted; see --ca-file", Obstacle.PROTOCOL
+    return "no gRPC server answers", Obstacle.PROTOCOL
 
 
 def _channel(address: Address, options: SourceOptions) -> dict[str, object]:

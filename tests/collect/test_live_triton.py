@@ -15,6 +15,7 @@ import pytest
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
+from diagnostics.errors import CollectError
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.host import parse_host
 from diagnostics.wire.model_config import parse_model_config
@@ -30,11 +31,11 @@ pytestmark = pytest.mark.live
 MODELS = ["embedder", "ensemble", "postprocessing", "preprocessing", "safety", "tensorrt_llm"]
 
 
-def launched() -> TritonLauncher:
+def launched(*arguments: str) -> TritonLauncher:
     environment = find_environment()
     if environment is None:
         pytest.skip("no environment of a Triton on this machine: `make demo` makes one")
-    return TritonLauncher(environment, load_fault("healthy"))
+    return TritonLauncher(environment, load_fault("healthy"), args=arguments)
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,23 @@ def test_with_a_closed_http_port_statistics_come_over_grpc_and_metrics_from_thei
 def test_of_the_metrics_port_alone_the_gap_says_what_is_hidden(server: TritonLauncher):
     (gap,) = discover(server.metrics_url).gaps
     assert "instance counts" in gap.what
+
+
+@pytest.mark.usefixtures("far_away")
+def test_grpc_over_tls_wants_a_trusted_certificate(tmp_path: Path):
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", *kind, *names, "-keyout", str(key), "-out", str(cert)]
+    subprocess.run(command, check=True, capture_output=True)
+    files = (f"--grpc-server-cert={cert}", f"--grpc-server-key={key}")
+    with launched("--allow-metrics=false", "--grpc-use-ssl=true", *files) as server:
+        url = server.grpc_url.replace("grpc:", "grpcs:")
+        found = discover(url, SourceOptions(ca_file=cert))
+        assert found.urls == (url,)
+        assert "--allow-metrics=true" in found.gaps[0].fix
+        with pytest.raises(CollectError, match="certificate is not trusted; see --ca-file"):
+            discover(url)
 
 
 def diag(*arguments: object) -> subprocess.Popen[str]:
