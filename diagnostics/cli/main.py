@@ -45,10 +45,12 @@ Examples:
   diag explain slow.tar.xz                the same answer, without the server
 
 \b
-Exit codes: 0 done, 1 findings at --fail-on, 2 usage, 3 could not collect, 130 interrupted.
-Completion: eval "$(_DIAG_COMPLETE=bash_source diag)"; zsh_source and fish_source likewise.
-Credentials: DIAG_BEARER_TOKEN, DIAG_BASIC_AUTH (user:password), or files; never arguments.
-NO_COLOR turns colour off; DIAG_DEBUG=1 shows the traceback of an internal error.
+Exit codes:  0 done, 1 findings at --fail-on, 2 usage, 3 could not collect,
+             130 interrupted
+Completion:  eval "$(_DIAG_COMPLETE=bash_source diag)", or zsh_, fish_source
+Credentials: from DIAG_BEARER_TOKEN or DIAG_BASIC_AUTH (user:password), or
+             from a file; never an argument
+Variables:   NO_COLOR turns colour off, DIAG_DEBUG=1 shows tracebacks
 """
 
 

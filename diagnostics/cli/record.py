@@ -34,8 +34,8 @@ Examples:
   diag record triton:8000 --repository ./models -o slow.tar.xz
 
 \b
-SOURCE is any endpoint of a Triton: the others are found from it. Secrets are always
-redacted. Ctrl-C ends early; what was recorded until then is a valid capture.
+SOURCE is any endpoint of a Triton: the others are found from it. Secrets
+are always redacted. Ctrl-C ends early, with a valid capture.
 """
 _SUFFIXES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 Change = Callable[[Scrape], Scrape]

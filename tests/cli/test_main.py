@@ -53,6 +53,7 @@ def test_help_shows_examples_exit_codes_and_completion(capsys: pytest.CaptureFix
     shown = capsys.readouterr().out
     for part in ("Examples:", "diag record", "130 interrupted", "_DIAG_COMPLETE", "NO_COLOR"):
         assert part in shown
+    assert max(map(len, shown.splitlines())) <= 80
 
 
 def test_a_verb_without_a_module_is_not_listed(monkeypatch: pytest.MonkeyPatch):
