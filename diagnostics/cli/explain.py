@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -143,12 +144,13 @@ def _show(ctx: click.Context, explanation: Explanation, output: str, check: str 
     elif output == "markdown":
         click.echo(markdown(explanation), nl=False)
     else:
-        coloured = ctx.color is not False and click.get_text_stream("stdout").isatty()
-        style: terminal.Style = _coloured if coloured else terminal.plain
+        in_colour = ctx.color is not False and sys.stdout.isatty()
+        style: terminal.Style = coloured if in_colour else terminal.plain
         click.echo(terminal.text(explanation, style), nl=False)
 
 
-def _coloured(line: str, colour: str) -> str:
+def coloured(line: str, colour: str) -> str:
+    """Return the line in a colour, for a terminal."""
     return click.style(line, fg=colour) if colour else line
 
 

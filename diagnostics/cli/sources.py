@@ -20,7 +20,7 @@ from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Kind, Scrape
 
 # Configuration, repository and metadata hold for the whole capture, whichever part of it is looked at.
-_TIMELESS = frozenset({Kind.CONFIG, Kind.REPOSITORY, Kind.SERVER})
+TIMELESS = frozenset({Kind.CONFIG, Kind.REPOSITORY, Kind.SERVER})
 _CLOCK = re.compile(r"^(\d{1,2}):(\d{2})(?::(\d{2}))?$")
 Tell = Callable[[str], None]
 Gaps = Sequence[BlindSpot]
@@ -144,8 +144,8 @@ def _between(scrapes: list[Scrape], question: Question) -> list[Scrape]:
         return scrapes
     end = _moment(question.at, max(times)) if question.at else max(times)
     start = end - question.since if question.since else min(times)
-    kept = [scrape for scrape in scrapes if scrape.kind in _TIMELESS or start - 1e-3 <= scrape.at <= end + 1e-3]
-    if not any(scrape.kind not in _TIMELESS for scrape in kept):
+    kept = [scrape for scrape in scrapes if scrape.kind in TIMELESS or start - 1e-3 <= scrape.at <= end + 1e-3]
+    if not any(scrape.kind not in TIMELESS for scrape in kept):
         span = " to ".join(datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S") for at in (min(times), max(times)))
         raise UsageError("nothing was recorded in that time", where="--at, --since", hint=f"the capture covers {span}")
     return kept

@@ -156,8 +156,9 @@ def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:
     for result in results:
         for signal, missing in result.ledger.absent.values():
             if signal.fix and missing not in (Missing.IDLE, Missing.TOO_FEW_EVENTS):
-                why = f"{missing.value.replace('_', ' ')} ({result.subject})"
-                spots.setdefault(signal.name, BlindSpot(what=signal.doc, why=why, fix=signal.fix))
+                what = f"{signal.name.replace('_', ' ')} of {result.subject}"
+                why = missing.value.replace("_", " ")
+                spots.setdefault(signal.name, BlindSpot(what=what, why=why, fix=signal.fix))
     return tuple(spots[name] for name in sorted(spots))
 
 

@@ -1,0 +1,71 @@
+"""`diag demo`: a real Triton with a known fault, explained and mended."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from diagnostics.cli.names import nearest
+from diagnostics.cli.options import DURATION
+from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
+
+_EPILOG = """\b
+Examples:
+  diag demo
+  diag demo --fault batch-window-long
+  diag demo --list
+
+\b
+The server is NVIDIA's own, from PyPI (55 MB at first use), without a GPU: its
+stages sleep where a GPU would compute. It listens on loopback only, and nothing
+of it is left behind. $DIAG_TRITON_ENV names an environment that has it already.
+Exit: 0 the fault's own cause was named, 1 it was not, 2 usage, 3 no server.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.option("--fault", "name", default="single-instance", show_default=True, help="What is wrong with it.")
+@click.option("--list", "listing", is_flag=True, help="List the faults.")
+@click.option("--seconds", type=DURATION, help="Length of each load; 25s, or what the fault needs.")
+@click.pass_context
+def command(ctx: click.Context, name: str, listing: bool, seconds: float | None) -> None:
+    """Show a real Triton with a known fault: explain it, apply the patch, measure again."""
+    from diagnostics.demo.faults import fault_names, load_fault
+
+    if listing:
+        for each in fault_names():
+            click.echo(f"{each:<24}{load_fault(each).title}")
+        return
+    if name not in fault_names():
+        raise UsageError(f"there is no fault {name!r}", where="--fault", hint=nearest(name, fault_names()))
+    ctx.exit(EXIT_OK if _run(ctx, name, seconds) else EXIT_FINDINGS)
+
+
+def _run(ctx: click.Context, name: str, seconds: float | None) -> bool:
+    from diagnostics.cli.demonstration import Demonstration
+    from diagnostics.cli.explain import coloured
+    from diagnostics.demo.environment import ensure_environment
+    from diagnostics.demo.faults import load_fault
+    from diagnostics.demo.load import LoadProgress
+    from diagnostics.render.text import plain
+
+    fault = load_fault(name)
+    shortest = fault.load.duration if fault.release else 25.0
+    in_colour = ctx.color is not False and sys.stdout.isatty()
+
+    def progress(state: LoadProgress, length: float) -> None:
+        if sys.stderr.isatty():
+            done = min(state.elapsed / length, 1.0)
+            bar = "█" * round(30 * done)
+            click.echo(f"\r  {bar:<30} {state.answered} answered, {state.errors} failed", err=True, nl=done >= 1.0)
+
+    return Demonstration(
+        environment=ensure_environment(),
+        fault=fault,
+        seconds=max(seconds or shortest, 12.0),
+        say=lambda line: click.echo(f"diag: {line}", err=True),
+        show=click.echo,
+        progress=progress,
+        style=coloured if in_colour else plain,
+    ).run()

@@ -1,0 +1,209 @@
+"""One known fault on a real server: load it, explain it, apply the patch, load it again, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.cli.sources import TIMELESS, Question, until_sure
+from diagnostics.demo.environment import TritonEnvironment
+from diagnostics.demo.faults import Fault, make_release
+from diagnostics.demo.load import Action, ClientRecord, LoadProgress, LoadSummary, run_load, summarise
+from diagnostics.demo.server import TritonLauncher
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.render.text import WIDTH, text
+from diagnostics.signals.subject import Subject
+from diagnostics.signals.triton import COMPUTE_SECONDS, INSTANCE_BUSY_SHARE, QUEUE_SECONDS
+from diagnostics.tuning.patch import edited
+from diagnostics.units import Unit
+from exporters.sources.access import SourceOptions
+from exporters.sources.machine import Machine
+from exporters.sources.schedule import Source, collect
+from exporters.sources.triton import discover
+
+# The first seconds after a start are the server's own: lazy imports, the first execution of every instance.
+SETTLING_SECONDS = 4.0
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One load: what the tool says of it, and what the client saw."""
+
+    explanation: Explanation
+    client: LoadSummary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstration:
+    """The demonstration of one fault.
+
+    Attributes:
+        environment: where the server comes from.
+        fault: what is wrong with it.
+        seconds: length of each load; a fault that happens at a moment needs what its own profile says.
+        say: told each step, on standard error.
+        show: told the result, on standard output.
+        progress: told how far a load is.
+        style: gives the explanation its colours.
+
+    """
+
+    environment: TritonEnvironment
+    fault: Fault
+    seconds: float
+    say: Say
+    show: Say
+    progress: Callable[[LoadProgress, float], None]
+    style: Callable[[str, str], str]
+
+    def run(self) -> bool:
+        """Return whether the fault's own cause was named first.
+
+        Raises:
+            CollectError: the server did not start or died.
+
+        """
+        self.say(f"starting Triton with the fault {self.fault.name}: {self.fault.does}")
+        with TritonLauncher(self.environment, self.fault, log=self.say) as server:
+            before = self._load(server)
+            self.show(text(before.explanation, self.style).rstrip("\n"))
+            finding = before.explanation.loud[0] if before.explanation.loud else None
+            if finding is not None and self._apply(server, finding):
+                after = self._load(server)
+                self.show("")
+                for line in comparison(finding, before, after):
+                    self.show(line)
+        return self._judge(finding)
+
+    def _load(self, server: TritonLauncher) -> Run:
+        profile = replace(self.fault.load, duration=self.seconds)
+        self.say(f"driving it for {self.seconds:.0f} s, {_load_text(self.fault)}")
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            load = pool.submit(self._send, server, profile.duration)
+            explanation = self._explain(server)
+            records = load.result()
+        server.check()
+        return Run(explanation=explanation, client=summarise(r for r in records if _settled(r, records)))
+
+    def _send(self, server: TritonLauncher, seconds: float) -> list[ClientRecord]:
+        return run_load(
+            server.http_url,
+            replace(self.fault.load, duration=seconds),
+            actions=self._actions(server),
+            progress=lambda state: self.progress(state, seconds),
+        )
+
+    def _actions(self, server: TritonLauncher) -> list[Action]:
+        release = self.fault.release
+        if release is None:
+            return []
+
+        def go_live() -> None:
+            make_release(self.fault, server.repository)
+            server.load_model(release.model)
+
+        return [Action(at=release.at, do=go_live)]
+
+    def _explain(self, server: TritonLauncher) -> Explanation:
+        target = discover(server.http_url, SourceOptions())
+        with ExitStack() as stack:
+            machine = Machine([target])
+            stack.callback(machine.close)
+            stack.callback(target.close)
+            gaps = [BlindSpot(what=gap.what, why=gap.why, fix=gap.fix) for gap in target.gaps if gap.fix]
+            sources: list[Source] = [target, *([machine] if machine.local else [])]
+            scrapes = collect(sources, 1.0, seconds=self.seconds - 1.0)
+            started: float | None = None
+            kept = []
+            for scrape in scrapes:
+                started = started if started is not None else scrape.mono
+                if scrape.kind in TIMELESS or scrape.mono - started >= SETTLING_SECONDS:
+                    kept.append(scrape)
+            question = Question(repository=server.repository)
+            return until_sure(kept, question, [target.name], gaps, self.say, fixed=True)
+
+    def _apply(self, server: TritonLauncher, finding: Finding) -> bool:
+        """Apply the finding's patch to the server's own repository; return whether there was one."""
+        change = finding.suggestion.change if finding.suggestion else None
+        if change is None or finding.advice is None or finding.advice.patch is None:
+            return False
+        if self.fault.release is not None:
+            self.say("the release has happened; a warm-up helps the next one, so the load is not repeated")
+            return False
+        path = server.repository / change.model / "config.pbtxt"
+        path.write_text(edited(path.read_text("utf-8"), change), "utf-8")
+        self.say(f"applying the patch to {change.model} and loading it")
+        server.load_model(change.model)
+        return True
+
+    def _judge(self, finding: Finding | None) -> bool:
+        named = finding.check if finding else None
+        if named == self.fault.check:
+            return True
+        expected = f"the fault is {self.fault.check or 'none'}"
+        self.say(f"{expected}, and {named or 'no cause'} was named; on a busy machine a fault may not show")
+        return False
+
+
+def comparison(finding: Finding, before: Run, after: Run) -> Iterator[str]:
+    """Yield the table of what was, what was predicted and what came of it."""
+    model = finding.subject.model or ""
+    predicted = finding.suggestion.prediction if finding.suggestion else None
+    yield f"{'':<32}{'before':>12}{'predicted':>14}{'after':>12}"[:WIDTH]
+    for label, phase, signal in (
+        (f"queue of {model}", Phase.QUEUE, QUEUE_SECONDS),
+        (f"execution of {model}", Phase.COMPUTE, COMPUTE_SECONDS),
+    ):
+        expected = predicted.predicted_seconds if predicted and predicted.phase is phase else None
+        values = [run.explanation.evidence.read(signal, _all_versions(finding)).value for run in (before, after)]
+        yield _row(label, values[0], expected, values[1], Unit.SECONDS)
+    shares = [run.explanation.evidence.read(INSTANCE_BUSY_SHARE, finding.subject).value for run in (before, after)]
+    yield _row("busy share of its instances", shares[0], None, shares[1], Unit.RATIO)
+    impact = finding.impact
+    means = [_entry_mean(run.explanation, finding) for run in (before, after)]
+    expected_mean = impact.mean_seconds - impact.seconds_per_request
+    name = finding.subject.ensemble or model
+    yield _row(f"mean of {name} (server)", means[0], expected_mean, means[1], Unit.SECONDS)
+    for label, pick in (("p50 (client)", "p50_ms"), ("p95 (client)", "p95_ms")):
+        seconds = [_seconds(getattr(run.client, pick)) for run in (before, after)]
+        yield _row(f"{label}", seconds[0], None, seconds[1], Unit.SECONDS)
+    yield f"{'requests, of which failed':<32}{_counts(before):>12}{'':>14}{_counts(after):>12}"
+
+
+def _all_versions(finding: Finding) -> Subject:
+    return Subject(server=finding.subject.server, model=finding.subject.model)
+
+
+def _row(label: str, before: float | None, predicted: float | None, after: float | None, unit: Unit) -> str:
+    shown = "" if predicted is None else unit.show(predicted)
+    return f"{label:<32}{unit.show(before):>12}{shown:>14}{unit.show(after):>12}"
+
+
+def _entry_mean(explanation: Explanation, finding: Finding) -> float | None:
+    for item in explanation.anatomy:
+        if item.ensemble == finding.subject.ensemble and item.stage(finding.subject.model or ""):
+            return item.mean_seconds
+    return None
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1e3
+
+
+def _counts(run: Run) -> str:
+    return f"{run.client.requests}, {run.client.errors}"
+
+
+def _settled(record: ClientRecord, records: list[ClientRecord]) -> bool:
+    return record.t - records[0].t >= SETTLING_SECONDS
+
+
+def _load_text(fault: Fault) -> str:
+    load = fault.load
+    how = f"{load.concurrency} clients in a closed loop" if load.concurrency else f"{load.rate:g} requests/s"
+    return f"{how} ({load.pattern}) to {load.model}"
