@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+
+import pytest
+from source import PRODUCT, ROOT, functions, length, modules, texts
+
+LONGEST_FUNCTION = 45
+MEDIAN_FUNCTION = 8
+LONGEST_MODULE = 300
+
+SOURCES = modules(*PRODUCT)
+_METRIC = re.compile(r"\bnv_[a-z]+_\w+")
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_no_function_is_longer_than_a_screen(path: str) -> None:
+    assert not {one.name: length(one) for one in functions(SOURCES[path]) if length(one) > LONGEST_FUNCTION}
+
+
+def test_most_functions_are_a_few_lines() -> None:
+    assert statistics.median(length(one) for tree in SOURCES.values() for one in functions(tree)) <= MEDIAN_FUNCTION
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_no_module_is_longer_than_can_be_read_at_once(path: str) -> None:
+    assert len((ROOT / path).read_text().splitlines()) <= LONGEST_MODULE
+
+
+@pytest.mark.parametrize("path", [path for path in SOURCES if path != "diagnostics/names.py"])
+def test_a_metrics_name_is_spelled_in_names_only(path: str) -> None:
+    tree = SOURCES[path]
+    symptoms = {id(text) for text in _symptoms(tree)} if path.startswith("diagnostics/checks/") else set()
+    spelled = {text.value for text in texts(tree) if id(text) not in symptoms and _METRIC.search(text.value)}
+    assert not spelled
+
+
+def _symptoms(tree: ast.Module) -> list[ast.AST]:
+    """Return the strings of PromQL symptoms, which people paste and therefore read whole."""
+    given = (node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "symptom")
+    return [node for value in given for node in ast.walk(value)]
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_every_module_says_what_it_is(path: str) -> None:
+    empty = not (ROOT / path).read_text().strip()
+    assert empty or ast.get_docstring(SOURCES[path])

@@ -1,0 +1,129 @@
+"""The wheel alone, in an environment with nothing else, does what a plain user needs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from source import ROOT
+
+from diagnostics import __version__
+from diagnostics.checks.catalogue import catalogue
+
+CAPTURE = ROOT / "fixtures/captures/cpu-handed-single-instance.tar.xz"
+Diag = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def _done(*command: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    # What the environment says of Python must not reach into the empty one.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "DIAG_"))}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=180, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
+    done = _done(*command, folder=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def content(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("empty")
+    venv.create(folder / "venv", with_pip=True)
+    pip = [folder / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    done = _done(*pip, wheel, folder=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "venv/bin"
+
+
+@pytest.fixture
+def diag(installed: Path, tmp_path: Path) -> Diag:
+    """Run the installed `diag` from a folder that has nothing to do with the repository."""
+    return lambda *arguments: _done(installed / "diag", *arguments, folder=tmp_path)
+
+
+def test_it_holds_the_product_and_nothing_else_at_its_top(content: set[str]) -> None:
+    tops = {name.split("/")[0] for name in content}
+    assert tops == {"diagnostics", "exporters", f"triton_diagnostics-{__version__}.dist-info"}
+    assert not [name for name in content if "__pycache__" in name or name.endswith(".pyc")]
+
+
+@pytest.mark.parametrize("name", ["diagnostics/py.typed", "diagnostics/render/explanation.schema.json"])
+def test_it_holds_what_is_not_code(content: set[str], name: str) -> None:
+    assert name in content
+
+
+def test_it_holds_its_licence(content: set[str]) -> None:
+    assert f"triton_diagnostics-{__version__}.dist-info/licenses/LICENSE" in content
+
+
+def test_the_reference_deployment_travelled_whole(content: set[str]) -> None:
+    source = ROOT / "fixtures/reference"
+    files = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
+    files = {name for name in files if "__pycache__" not in name}
+    assert files
+    assert {f"diagnostics/demo/reference/{name}" for name in files} <= content
+
+
+def test_it_brings_two_libraries_and_no_more(installed: Path, tmp_path: Path) -> None:
+    listed = _done(installed / "python", "-m", "pip", "list", "--format=freeze", folder=tmp_path).stdout
+    names = {line.partition("==")[0].partition(" @")[0].lower().replace("_", "-") for line in listed.splitlines()}
+    assert names - {"pip", "setuptools", "wheel"} == {"triton-diagnostics", "click", "urllib3"}
+
+
+def test_the_installed_program_starts(diag: Diag) -> None:
+    assert diag("--version").stdout == f"diag {__version__}\n"
+    told = diag("--help")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "explain" in told.stdout
+
+
+@pytest.mark.parametrize("verb", ["explain", "record", "checks", "gen", "demo"])
+def test_every_verb_has_its_help_without_the_extras(diag: Diag, verb: str) -> None:
+    told = diag(verb, "--help")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert "Examples:" in told.stdout
+
+
+def test_the_installed_program_lists_every_check(diag: Diag) -> None:
+    told = diag("checks")
+    assert told.returncode == 0
+    assert all(identifier in told.stdout for identifier in catalogue())
+
+
+def test_the_installed_program_explains_a_capture(diag: Diag, tmp_path: Path) -> None:
+    shutil.copy(CAPTURE, tmp_path / "slow.tar.xz")
+    told = diag("explain", "slow.tar.xz")
+    assert told.returncode == 0, told.stderr
+    assert "single-instance-serialization" in told.stdout
+
+
+def test_the_installed_program_writes_the_committed_rules(diag: Diag, tmp_path: Path) -> None:
+    told = diag("gen", "--output", "rules")
+    assert told.returncode == 0, told.stderr
+    written = {path.relative_to(tmp_path): path.read_text() for path in (tmp_path / "rules").rglob("*.*")}
+    assert written == {path.relative_to(ROOT): path.read_text() for path in (ROOT / "rules").rglob("*.*")}
+
+
+def test_the_installed_program_finds_the_reference_deployment(installed: Path, tmp_path: Path) -> None:
+    code = "from diagnostics.demo.environment import reference_root; print(reference_root())"
+    told = _done(installed / "python", "-c", code, folder=tmp_path)
+    assert told.stdout.strip().endswith("site-packages/diagnostics/demo/reference"), told.stderr
