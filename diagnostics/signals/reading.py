@@ -91,9 +91,9 @@ class Reading:
         return self._combine(other, unit, lambda a, b: a * b)
 
     def __truediv__(self, other: Reading) -> Reading:
-        """Divide; a zero divisor gives an absent reading with reason `idle`."""
+        """Divide; a divisor that may be zero gives an absent reading with reason `idle`: its ratio has no bounds."""
         unit = Unit.RATIO if self.unit == other.unit else self.unit
-        if other.value == 0 or other.low == 0 or other.high == 0:
+        if other.low is not None and other.high is not None and other.low <= 0 <= other.high:
             return Reading.unknown(Missing.IDLE, unit, other.source)
         return self._combine(other, unit, lambda a, b: a / b)
 

@@ -47,7 +47,8 @@ def test_unequal_intervals_add_up_to_the_difference_of_first_and_last() -> None:
 
     assert delta.values[Counter.SUCCESS] == 120
     assert delta.seconds == 60
-    assert delta.batches == {1: Batches(120, pytest.approx(12.0))}
+    assert delta.batches[1].executions == 120
+    assert delta.batches[1].seconds == pytest.approx(12.0)
     assert (delta.steps, delta.resets, delta.dropped) == (3, 0, 0)
 
 
