@@ -184,7 +184,7 @@ class _Recording:
     def _progress(self) -> Iterator[Callable[[Scrape], None]]:
         what = ", ".join(server.name for server in self.servers[:3])
         more = f" and {len(self.servers) - 3} more" if len(self.servers) > 3 else ""
-        click.echo(f"recording {what}{more} for {_shown(Unit.SECONDS, self.seconds)} (Ctrl-C ends early)", err=True)
+        click.echo(f"recording {what}{more} for {Unit.SECONDS.show(self.seconds)} (Ctrl-C ends early)", err=True)
         if not sys.stderr.isatty():
             yield lambda _: None
             return
@@ -202,8 +202,8 @@ class _Recording:
 
     def report(self) -> None:
         """Tell the result on standard output, and what is missing from it on standard error."""
-        size = _shown(Unit.BYTES, _size(self.output))
-        span = _shown(Unit.SECONDS, self.last - (self.first or self.last))
+        size = Unit.BYTES.show(_size(self.output))
+        span = Unit.SECONDS.show(self.last - (self.first or self.last))
         count = len(self.servers)
         servers = self.servers[0].name if count == 1 else f"{count} servers"
         click.echo(f"{self.output}: {servers}, {span}, {self.tally.bodies} bodies, {size}")
@@ -232,10 +232,6 @@ def _ending_early(stopped: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _shown(unit: Unit, value: float) -> str:
-    return unit.show(value)
 
 
 def _size(path: Path) -> int:
