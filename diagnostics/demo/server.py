@@ -9,52 +9,31 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import secrets
 import select
 import shutil
-import socket
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import urllib3
 
+from diagnostics.demo import server_log
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.faults import Fault, materialise
+from diagnostics.demo.ports import HOST, Ports
 from diagnostics.errors import CollectError
 
-_HOST = "127.0.0.1"
 _SUPERVISOR = Path(__file__).with_name("supervise.py")
 _ATTEMPTS = 3
 _LOAD_TIMEOUT = 120.0
-_NOISE = re.compile(r"CUDA|Cuda|unable to create stream|pinned memory|DCGM")
 Log = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """The three loopback ports of a server."""
-
-    http: int
-    grpc: int
-    metrics: int
-
-    @classmethod
-    def free(cls) -> Self:
-        """Return three ports that nobody listens on right now; another process may still take one."""
-        with contextlib.ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
-            for each in sockets:
-                each.bind((_HOST, 0))
-            http, grpc, metrics = (each.getsockname()[1] for each in sockets)
-        return cls(http=http, grpc=grpc, metrics=metrics)
 
 
 class TritonLauncher:
@@ -94,22 +73,24 @@ class TritonLauncher:
         self._http = urllib3.PoolManager(retries=False)
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._folder = Path()
+        self._shm_prefix = ""
         self._exit_status: int | None = None
+        self._ready = False
         self.repository = Path()
         self.ports = ports or Ports(http=0, grpc=0, metrics=0)
         self.pid = 0
 
     @property
     def http_url(self) -> str:
-        return f"http://{_HOST}:{self.ports.http}"
+        return f"http://{HOST}:{self.ports.http}"
 
     @property
     def grpc_url(self) -> str:
-        return f"grpc://{_HOST}:{self.ports.grpc}"
+        return f"grpc://{HOST}:{self.ports.grpc}"
 
     @property
     def metrics_url(self) -> str:
-        return f"http://{_HOST}:{self.ports.metrics}/metrics"
+        return f"http://{HOST}:{self.ports.metrics}/metrics"
 
     @property
     def log_path(self) -> Path:
@@ -121,9 +102,9 @@ class TritonLauncher:
             try:
                 self._start()
             except BaseException as error:
-                port_taken = "in use" in str(error) and self._wanted_ports is None
+                bad_luck = self._wanted_ports is None and server_log.port_taken(self._log_text()) is not None
                 self.stop()
-                if not (isinstance(error, CollectError) and port_taken and attempt + 1 < _ATTEMPTS):
+                if not (isinstance(error, CollectError) and bad_luck and attempt + 1 < _ATTEMPTS):
                     raise
             else:
                 return self
@@ -136,7 +117,7 @@ class TritonLauncher:
 
     def _start(self) -> None:
         self.ports = self._wanted_ports or Ports.free()
-        self._exit_status = None
+        self._exit_status, self._ready = None, False
         self._folder = Path(tempfile.mkdtemp(prefix="diag-triton-"))
         self.repository = self._write_repository()
         self._write_backend()
@@ -155,27 +136,28 @@ class TritonLauncher:
         shutil.copy(self._environment.stub, backend)
 
     def _supervise(self) -> subprocess.Popen[bytes]:
-        prefix = f"diag-triton-{os.getpid()}-{secrets.token_hex(4)}-"
+        self._shm_prefix = f"diag-triton-{os.getpid()}-{secrets.token_hex(4)}-"
         task = {
-            "command": self._command(prefix),
+            "command": self._command(),
             "environment": self._variables(),
             "log": str(self.log_path),
             "folder": str(self._folder),
-            "shm_prefix": prefix,
+            "shm_prefix": self._shm_prefix,
             "grace": self._stop_timeout + 2.0,
         }
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(_SUPERVISOR), json.dumps(task)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            bufsize=0,
             start_new_session=True,
         )
 
-    def _command(self, shm_prefix: str) -> list[str]:
+    def _command(self) -> list[str]:
         options = {
             "model-repository": self.repository,
             "backend-directory": self._folder / "backends",
-            "backend-config": f"python,shm-region-prefix-name={shm_prefix}",
+            "backend-config": f"python,shm-region-prefix-name={self._shm_prefix}",
             "model-control-mode": "explicit",
             "load-model": "*",
             "metrics-config": "summary_latencies=true",
@@ -186,7 +168,7 @@ class TritonLauncher:
             ("grpc", self.ports.grpc),
             ("metrics", self.ports.metrics),
         ):
-            options |= {f"{service}-address": _HOST, f"{service}-port": port}
+            options |= {f"{service}-address": HOST, f"{service}-port": port}
         return [
             str(self._environment.tritonserver),
             *(f"--{name}={value}" for name, value in options.items()),
@@ -212,16 +194,28 @@ class TritonLauncher:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + self._start_timeout
         said = ""
-        while not self._get_ok("/v2/health/ready"):
+        while not self._is_ready():
             self.check()
             if time.monotonic() > deadline:
                 raise CollectError(
-                    f"the server was not ready after {self._start_timeout:.0f} s: {self.last_error()}",
+                    f"the server was not ready after {self._start_timeout:.0f} s: {self._why()}",
                     where=self.http_url,
                 )
             said = self._say(self._progress(), said)
             time.sleep(0.1)
+        self._ready = True
         self._say(f"server ready at {self.http_url}", said)
+
+    def _is_ready(self) -> bool:
+        if not self._get_ok("/v2/health/ready"):
+            return False
+        if self.ports.held_by(self.pid):
+            return True
+        # A metrics port that is taken does not end the server: another one's page would be read.
+        taken = server_log.port_taken(self._log_text())
+        if taken is not None:
+            raise CollectError(f"the server cannot open its ports: {taken}", where=self.metrics_url)
+        return False
 
     def _say(self, line: str, said: str) -> str:
         if line != said:
@@ -230,8 +224,7 @@ class TritonLauncher:
 
     def _progress(self) -> str:
         models = sum(1 for _ in self.repository.glob("*/config.pbtxt"))
-        loaded = set(re.findall(r"successfully loaded '([^']+)'", self._log_text()))
-        return f"loading models: {len(loaded)} of {models}"
+        return f"loading models: {len(server_log.loaded_models(self._log_text()))} of {models}"
 
     def _get_ok(self, path: str) -> bool:
         try:
@@ -255,16 +248,14 @@ class TritonLauncher:
         """
         if self._exit_status is None and self._supervisor is not None:
             self._exit_status = self._hear(0.0)
+            if self._supervisor.poll() is not None:
+                raise CollectError("the server's supervisor was ended from outside", where=self.http_url)
         if self._exit_status is not None:
-            raise CollectError(
-                f"the server ended {_status(self._exit_status)}: {self.last_error()}", where=self.http_url
-            )
+            raise CollectError(f"the server ended {_status(self._exit_status)}: {self._why()}", where=self.http_url)
 
-    def last_error(self) -> str:
-        """Return the last line of the server's log that tells of an error, or its last line."""
-        lines = [line.strip() for line in self._log_text().splitlines() if line.strip()]
-        errors = [line for line in lines if _is_error(line) and not _NOISE.search(line)]
-        return re.sub(r"\s+", " ", (errors or lines or ["it wrote no log"])[-1])[:300]
+    def _why(self) -> str:
+        text = self._log_text()
+        return server_log.last_line(text) if self._ready else server_log.start_error(text)
 
     def _log_text(self) -> str:
         try:
@@ -307,15 +298,19 @@ class TritonLauncher:
             assert supervisor.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 supervisor.stdin.close()
-            supervisor.wait()
+            if supervisor.wait() != 0:
+                self._clean_up_alone()
             assert supervisor.stdout is not None
             supervisor.stdout.close()
         if self._folder.name:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-
-def _is_error(line: str) -> bool:
-    return bool(re.match(r"E\d{4} ", line)) or line.startswith("error:") or " failed to " in line
+    def _clean_up_alone(self) -> None:
+        """Do what the supervisor could not, because it was killed."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for region in Path("/dev/shm").glob(f"{self._shm_prefix}*"):  # noqa: S108
+            region.unlink(missing_ok=True)
 
 
 def _status(code: int) -> str:
