@@ -1,0 +1,203 @@
+"""Which share of the time a model's instances execute, and over how many instances it spreads."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagnostics.signals.reading import Missing
+from diagnostics.signals.triton import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE, INSTANCES, REQUEST_RATE
+from diagnostics.tuning.service import DISPATCH_GAP
+from diagnostics.wire.records import Kind
+from tests.builders import Counts, Stage, SyntheticTriton, model_config, view_of
+
+ONE = model_config("m", max_batch=8, groups=[{"kind": "KIND_CPU", "count": 1}])
+TWO = model_config("m", max_batch=8, groups=[{"kind": "KIND_CPU", "count": 2}])
+
+
+def busy(stage: Stage, *without: Kind, reads: int = 13) -> float:
+    window = SyntheticTriton(models=(stage,)).without(*without).window(reads)
+    value = INSTANCE_BUSY_SHARE.read(view_of(window, "m")).value
+    assert value is not None
+    return value
+
+
+def test_batches_occupy_an_instance_once_however_many_requests_share_them() -> None:
+    """80 requests/s in batches of 4 are 20 executions/s of 40 ms: 0.8, while the duration counters say 3.2."""
+    stage = Stage("m", rate=80, batches={4: 1.0}, execution=0.04, config=ONE)
+
+    assert busy(stage) == pytest.approx(0.8 + 20 * DISPATCH_GAP)
+
+
+def test_the_share_is_per_instance() -> None:
+    stage = Stage("m", rate=30, execution=0.02, config=TWO)
+
+    assert busy(stage) == pytest.approx((0.6 + 30 * DISPATCH_GAP) / 2)
+
+
+def test_from_metrics_alone_it_is_an_upper_bound_with_the_truth_in_its_interval() -> None:
+    """Half the executions hold one request for 10 ms, half hold four for 40 ms: 25 ms on average, 34 ms per request."""
+    stage = Stage("m", rate=50, batches={1: 0.5, 4: 0.5}, execution={1: 0.01, 4: 0.04}, config=ONE)
+    truth = 20 * (0.025 + DISPATCH_GAP)
+    window = SyntheticTriton(models=(stage,)).without(Kind.STATISTICS).window()
+    bound = INSTANCE_BUSY_SHARE.read(view_of(window, "m"))
+
+    assert busy(stage) == pytest.approx(truth)
+    assert bound.value == pytest.approx(20 * (0.034 + DISPATCH_GAP))
+    assert bound.estimated
+    assert bound.low is not None
+    assert bound.low < truth < (bound.high or 0)
+
+
+def test_the_bound_never_says_more_than_all_the_time() -> None:
+    stage = Stage("m", rate=150, batches={1: 0.5, 4: 0.5}, execution={1: 0.01, 4: 0.03}, config=ONE)
+
+    assert busy(stage, Kind.STATISTICS) == 1.0
+
+
+def test_one_request_per_execution_makes_the_metrics_exact() -> None:
+    stage = Stage("m", rate=40, execution=0.02, config=ONE)
+    window = SyntheticTriton(models=(stage,)).without(Kind.STATISTICS).window()
+    reading = INSTANCE_BUSY_SHARE.read(view_of(window, "m"))
+
+    assert reading.value == pytest.approx(40 * (0.02 + DISPATCH_GAP))
+    assert not reading.estimated
+
+
+def test_a_published_dump_of_a_full_instance_reads_full() -> None:
+    """1,436 requests in 386 executions within 18.3 s; duration sums would say 4.3 busy instances."""
+    dump = Counts(requests=1436, items=1436, executions=386, infer=78.984688, batches={4: (386, 18.025912)})
+    triton = SyntheticTriton(
+        models=(Stage("m", config=ONE),),
+        times=(0, 18.3),
+        alter=lambda number, rows: dict.fromkeys(rows, dump if number else Counts()),
+    )
+
+    assert INSTANCE_BUSY_SHARE.read(view_of(triton.window(), "m")).value == pytest.approx(0.988, abs=0.001)
+    without = triton.without(Kind.STATISTICS).window()
+    assert EXECUTION_SECONDS.read(view_of(without, "m")).value == pytest.approx(0.0550, abs=0.0001)
+
+
+def test_without_configuration_nothing_is_known_of_it() -> None:
+    window = SyntheticTriton(models=(Stage("m", rate=40, execution=0.02),)).window()
+
+    assert INSTANCE_BUSY_SHARE.read(view_of(window, "m")).missing is Missing.NOT_EXPORTED
+
+
+def test_an_idle_model_is_idle_not_free() -> None:
+    window = SyntheticTriton(models=(Stage("m", config=ONE),)).window()
+
+    assert INSTANCE_BUSY_SHARE.read(view_of(window, "m")).missing is Missing.IDLE
+
+
+class TestCountersMoveOnCompletion:
+    """One instance executes for 3 s at a time and is read every 2 s: 0, 1.5, 1.5, 0 of each interval."""
+
+    TRITON = SyntheticTriton(
+        models=(Stage("m", config=ONE),),
+        times=[2.0 * i for i in range(31)],
+        alter=lambda number, rows: {
+            key: Counts(requests=n, items=n, executions=n, infer=3.0 * n, batches={1: (n, 3.0 * n)})
+            for key in rows
+            for n in [2 * number // 3]
+        },
+    )
+
+    def test_single_intervals_jump_between_nothing_and_more_than_everything(self) -> None:
+        steps = view_of(self.TRITON.window(), "m").steps("statistics")
+        shares = [sum(batch.seconds for batch in step.batches.values()) / step.seconds for step in steps[:4]]
+
+        assert shares == pytest.approx([0, 1.5, 1.5, 0])
+
+    def test_a_single_interval_is_given_as_wide_as_it_is_uncertain(self) -> None:
+        view = view_of(self.TRITON.window(), "m")
+        reading = INSTANCE_BUSY_SHARE.read(replace(view, start=view.start + 2, end=view.start + 4))
+
+        assert reading.estimated
+        assert reading.low is not None
+        assert reading.low <= 0.01
+        assert (reading.high or 0) >= 2.9
+
+    def test_a_minute_says_it_to_a_twentieth(self) -> None:
+        reading = INSTANCE_BUSY_SHARE.read(view_of(self.TRITON.window(), "m"))
+
+        assert reading.value == pytest.approx(1.0, abs=0.002)
+        assert (reading.high or 0) - (reading.low or 0) == pytest.approx(0.1)
+        assert not reading.estimated
+
+    def test_a_rate_of_few_events_is_an_interval_that_holds_the_truth(self) -> None:
+        view = view_of(self.TRITON.window(), "m")
+        reading = REQUEST_RATE.read(replace(view, start=view.start + 2, end=view.start + 4))
+
+        assert reading.low is not None
+        assert reading.high is not None
+        assert reading.low < 1 / 3 < reading.high
+
+    def test_a_mean_of_fewer_than_five_executions_is_not_given(self) -> None:
+        view = view_of(self.TRITON.window(), "m")
+        reading = EXECUTION_SECONDS.read(replace(view, end=view.start + 6))
+
+        assert reading.missing is Missing.TOO_FEW_EVENTS
+
+    @given(execution=st.floats(0.01, 5.0), interval=st.floats(0.5, 10.0), reads=st.integers(2, 20))
+    def test_whatever_the_rhythm_the_interval_holds_the_truth(
+        self, execution: float, interval: float, reads: int
+    ) -> None:
+        """An instance that is always busy reads as such, within what counting on completion allows."""
+        period = execution + DISPATCH_GAP
+
+        def counted(number: int, rows: dict[tuple[str, str], Counts]) -> dict[tuple[str, str], Counts]:
+            n = math.floor((100 + number * interval) / period)
+            row = Counts(requests=n, items=n, executions=n, infer=n * execution, batches={1: (n, n * execution)})
+            return dict.fromkeys(rows, row)
+
+        triton = SyntheticTriton(models=(Stage("m", config=ONE),), interval=interval, alter=counted)
+        reading = INSTANCE_BUSY_SHARE.read(view_of(triton.window(reads), "m"))
+
+        if reading.value is not None:
+            assert reading.low is not None
+            assert reading.high is not None
+            assert reading.low - 0.001 <= 1.0 <= reading.high + 0.001
+
+
+class TestInstances:
+    """Instances are counted per version, over all groups that execute and all GPUs they are put on."""
+
+    @pytest.mark.parametrize(
+        ("groups", "expected"),
+        [
+            ([{"kind": "KIND_CPU", "count": 3}], 3),
+            ([{"kind": "KIND_GPU", "count": 2, "gpus": [0, 1]}], 4),
+            ([{"kind": "KIND_GPU", "count": 2}], 2),
+            ([{"kind": "KIND_GPU", "count": 2, "gpus": [0]}, {"kind": "KIND_CPU", "count": 1}], 3),
+            ([{"kind": "KIND_CPU", "count": 2}, {"kind": "KIND_CPU", "count": 5, "passive": True}], 2),
+        ],
+    )
+    def test_count_times_gpus_without_passive_groups(self, groups: list[dict[str, object]], expected: int) -> None:
+        stage = Stage("m", rate=1, config=model_config("m", groups=groups))
+        window = SyntheticTriton(models=(stage,), gpu={}).window()
+
+        assert INSTANCES.read(view_of(window, "m")).value == expected
+
+    def test_a_group_for_every_visible_gpu_is_unknown_while_no_gpu_was_seen(self) -> None:
+        stage = Stage("m", rate=1, config=model_config("m", groups=[{"kind": "KIND_GPU", "count": 2}]))
+        window = SyntheticTriton(models=(stage,)).window()
+
+        assert INSTANCES.read(view_of(window, "m")).missing is Missing.NOT_EXPORTED
+
+    def test_visible_gpus_are_taken_from_tritons_own_gauges_without_nvml(self) -> None:
+        stage = Stage("m", rate=1, config=model_config("m", groups=[{"kind": "KIND_GPU", "count": 2}]))
+        gauges = [f'nv_gpu_utilization{{gpu_uuid="GPU-{i}"}} 0.5' for i in range(4)]
+        window = SyntheticTriton(models=(stage,), extra_metrics=lambda _: gauges).window()
+
+        assert INSTANCES.read(view_of(window, "m")).value == 8
+
+    def test_an_ensemble_has_none(self) -> None:
+        config = {"name": "m", "platform": "ensemble", "ensemble_scheduling": {"step": []}}
+        window = SyntheticTriton(models=(Stage("m", rate=1, config=config),)).window()
+
+        assert INSTANCES.read(view_of(window, "m")).missing is Missing.NOT_EXPORTED
