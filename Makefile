@@ -14,7 +14,7 @@ BIN := .venv/bin
 EXTRAS := test,dev,demo,grpc,gpu
 # Debian packages whose programs tests start; another program is one more word.
 DEBIAN_PACKAGES := prometheus
-PROMTOOL := promtool
+UNPACKED := .tools/has-$(subst $() ,-,$(DEBIAN_PACKAGES))
 PYTEST := $(BIN)/pytest -q
 
 export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
@@ -73,12 +73,11 @@ check-generated: venv
 	@$(BIN)/diag gen --check --output rules
 
 check-rules: tools
-	@echo '--- rules'
-	@$(PROMTOOL) check rules rules/alerts/*.yaml
-	@$(PROMTOOL) test rules rules/tests/*.yaml
+	@.ci/quiet '--- rules' promtool check rules rules/alerts/*.yaml
+	@.ci/quiet '--- tests of the rules' promtool test rules rules/tests/*.yaml
 
 venv: .venv/installed ## make .venv with the product and its tools
-tools: .tools/unpacked ## unpack the Debian programs that tests start
+tools: $(UNPACKED) ## unpack the Debian programs that tests start
 triton: venv ## make the environment of the real server
 	@$(BIN)/python .ci/triton-environment
 
@@ -91,6 +90,6 @@ triton: venv ## make the environment of the real server
 		$(BIN)/python -m pip install --disable-pip-version-check --no-input -e '.[$(EXTRAS)]'
 	@touch $@
 
-.tools/unpacked: Makefile .ci/debian-programs
+$(UNPACKED): .ci/debian-programs
 	@.ci/quiet 'unpacking into .tools: $(DEBIAN_PACKAGES)' .ci/debian-programs .tools $(DEBIAN_PACKAGES)
 	@touch $@
