@@ -32,22 +32,11 @@ from diagnostics.checks.gates import BATCH_FILLED, BATCHABLE, BUSY, COST_PAYS, Q
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.load import stage_load
+from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.reading import Reading
+from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import (
-    ARRIVAL_RATE,
-    BATCH_DELAY,
-    BATCH_MARGINAL_COST,
-    BATCH_SIZE,
-    CLIENT_BATCH_SIZE,
-    DYNAMIC_BATCHING,
-    EXECUTION_SECONDS,
-    INSTANCE_BUSY_SHARE,
-    INSTANCES,
-    MAX_BATCH_SIZE,
-    QUEUE_SECONDS,
-    REQUEST_SECONDS,
-)
+from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, predict
 from diagnostics.units import Unit

@@ -31,19 +31,15 @@ from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer,
 from diagnostics.checks.predictions import MODEL, prediction, queue_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.evidence.load import stage_load
+from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS
 from diagnostics.signals.reading import Reading
+from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import (
     ARRIVAL_RATE,
-    BATCH_DELAY,
-    BATCH_MARGINAL_COST,
     BATCH_SIZE,
     CLIENT_BATCH_SIZE,
     COMPUTE_SECONDS,
-    DYNAMIC_BATCHING,
-    EXECUTION_SECONDS,
-    INSTANCES,
-    MAX_BATCH_SIZE,
     QUEUE_SECONDS,
     REQUEST_SECONDS,
 )

@@ -40,20 +40,10 @@ from diagnostics.checks.gates import (
 from diagnostics.checks.instances import scaling
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import (
-    ARRIVAL_RATE,
-    BATCH_DELAY,
-    BATCH_SIZE,
-    CLIENT_BATCH_SIZE,
-    DYNAMIC_BATCHING,
-    EXECUTION_SECONDS,
-    INSTANCE_BUSY_SHARE,
-    INSTANCES,
-    MAX_BATCH_SIZE,
-    QUEUE_SECONDS,
-    REQUEST_SECONDS,
-)
+from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.units import Unit
 
 CHECK = Check(

@@ -36,8 +36,9 @@ from diagnostics.signals.lifecycle import (
     COLD_SLOWDOWN,
     STEADY_EXECUTION_SECONDS,
 )
+from diagnostics.signals.settings import MAX_BATCH_SIZE, WARMUPS
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import MAX_BATCH_SIZE, REQUEST_SECONDS, WARMUPS
+from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting, Warmup
 from diagnostics.units import Unit
 

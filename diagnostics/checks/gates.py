@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
+from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.settings import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Subject
-from diagnostics.signals.triton import (
-    ARRIVAL_RATE,
-    BATCH_MARGINAL_COST,
-    BATCH_SIZE,
-    DYNAMIC_BATCHING,
-    MAX_BATCH_SIZE,
-    QUEUE_SECONDS,
-)
+from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, QUEUE_SECONDS
 from diagnostics.units import Unit
 
 QUEUE = Limit(

@@ -33,19 +33,10 @@ from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.load import stage_load
 from diagnostics.signals.device import DEVICE_HEADROOM, ON_GPU
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import (
-    ARRIVAL_RATE,
-    BATCH_DELAY,
-    CLIENT_BATCH_SIZE,
-    DYNAMIC_BATCHING,
-    EXECUTION_SECONDS,
-    INSTANCE_BUSY_SHARE,
-    INSTANCES,
-    MAX_BATCH_SIZE,
-    QUEUE_SECONDS,
-    REQUEST_SECONDS,
-)
+from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.queueing import StageForecast, StageLoad, predict
 from diagnostics.units import Unit
 

@@ -28,10 +28,12 @@ from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet,
 from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
 from diagnostics.checks.gates import BUSY
 from diagnostics.evidence.ledger import Ledger
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_BEFORE_STAGE, REJECTED_REQUESTS
 from diagnostics.signals.reading import Reading
+from diagnostics.signals.settings import QUEUE_LIMIT
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import INSTANCE_BUSY_SHARE, QUEUE_LIMIT, REQUESTS
+from diagnostics.signals.triton import REQUESTS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Unit
 

@@ -32,8 +32,9 @@ from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART, caller_of, 
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
 from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.settings import QUEUE_LIMIT
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import QUEUE_LIMIT, REQUESTS
+from diagnostics.signals.triton import REQUESTS
 from diagnostics.units import Unit
 
 EXPLAINED = Limit(

@@ -29,10 +29,12 @@ from collections.abc import Iterator
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import DEVICE_HEADROOM
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.reading import Missing
+from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import INSTANCE_BUSY_SHARE, INSTANCES, QUEUE_SECONDS, REQUESTS
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
 
 CHECK = Check(layer=Layer.TELEMETRY, scope=Scope.SERVER, limits={})
 _WANTED = (QUEUE_SECONDS, INSTANCES, INSTANCE_BUSY_SHARE, DEVICE_HEADROOM)

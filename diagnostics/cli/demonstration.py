@@ -16,8 +16,9 @@ from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render.text import WIDTH, text
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.subject import Subject
-from diagnostics.signals.triton import COMPUTE_SECONDS, INSTANCE_BUSY_SHARE, QUEUE_SECONDS
+from diagnostics.signals.triton import COMPUTE_SECONDS, QUEUE_SECONDS
 from diagnostics.tuning.patch import edited
 from diagnostics.units import Unit
 from exporters.sources.access import SourceOptions

@@ -7,10 +7,10 @@ from typing import Protocol
 
 from diagnostics import names
 from diagnostics.signals.engine import is_engine, shows_its_time
+from diagnostics.signals.executions import service_time
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import service_time
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.view import METRICS, STATISTICS, View

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from diagnostics.evidence.ledger import Ledger, Undecided
+from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.flow import LOST_BEFORE_STAGE
 from diagnostics.signals.reading import Missing
+from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE, QUEUE_LIMIT
 from diagnostics.signals.subject import Subject
-from diagnostics.signals.triton import (
-    ARRIVAL_RATE,
-    BATCH_DELAY,
-    CLIENT_BATCH_SIZE,
-    DYNAMIC_BATCHING,
-    EXECUTION_SECONDS,
-    INSTANCES,
-    MAX_BATCH_SIZE,
-    QUEUE_LIMIT,
-)
+from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE
 from diagnostics.tuning.queueing import StageLoad
 
 # Counters hold no spread of execution times. GPU kernels and sleeping stages spread by about a tenth of their mean

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from diagnostics.evidence.evidence import Span
 from diagnostics.evidence.ledger import Entry
 from diagnostics.signals.engine import ENGINE_WAITING
+from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import BATCH_MARGINAL_COST, EXECUTION_SECONDS, REQUEST_SECONDS
+from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.tuning.service import BatchPoint, ServiceTime, fit
 from diagnostics.window.graph import DeploymentGraph
 from diagnostics.wire.model_config import ModelConfig

@@ -6,26 +6,21 @@ from dataclasses import replace
 
 import pytest
 
+from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS
 from diagnostics.signals.latency import latency_quantile
 from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, MAX_BATCH_SIZE, QUEUE_LIMIT, WARMUPS
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import (
     ARRIVAL_RATE,
-    BATCH_DELAY,
-    BATCH_MARGINAL_COST,
     BATCH_SIZE,
     CLIENT_BATCH_SIZE,
     COMPUTE_SECONDS,
-    DYNAMIC_BATCHING,
-    EXECUTION_SECONDS,
-    MAX_BATCH_SIZE,
     PENDING,
-    QUEUE_LIMIT,
     QUEUE_SECONDS,
     REQUEST_RATE,
     REQUEST_SECONDS,
     REQUESTS,
-    WARMUPS,
 )
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Kind

@@ -1,0 +1,175 @@
+"""What executions cost their instances: time, busy share, and how time grows with the batch."""
+
+from __future__ import annotations
+
+from diagnostics.signals.counting import absent, mean_of
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.settings import CONFIGURATION, INSTANCES
+from diagnostics.signals.signal import Read, Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.tuning.service import DISPATCH_GAP, BatchPoint, ServiceTime, constant, fit
+from diagnostics.units import Unit
+from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, View
+
+_STATISTICS_FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/stats"
+
+
+def _model_signal(name: str, unit: Unit, doc: str, *readers: Read, fix: str = "") -> Signal:
+    return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=readers, fix=fix)
+
+
+def _execution_seconds(view: View) -> Reading:
+    delta = view.delta(STATISTICS)
+    if delta is None or not delta.batches:
+        return absent(view, STATISTICS, Unit.SECONDS)
+    executions = sum(batch.executions for batch in delta.batches.values())
+    seconds = sum(batch.seconds for batch in delta.batches.values())
+    return mean_of(seconds, executions, Unit.SECONDS, STATISTICS, delta)
+
+
+def _execution_seconds_from_requests(view: View) -> Reading:
+    """Mean time per request is the mean per execution only if every batch holds one request; else larger."""
+    delta = view.delta(METRICS)
+    if delta is None or not _has_compute(delta):
+        return absent(view, METRICS, Unit.SECONDS)
+    return mean_of(
+        _compute(delta),
+        delta.values[Counter.SUCCESS],
+        Unit.SECONDS,
+        METRICS,
+        delta,
+        estimated=not _one_request_per_execution(delta),
+    )
+
+
+EXECUTION_SECONDS = _model_signal(
+    "execution_seconds",
+    Unit.SECONDS,
+    "Mean time one execution occupies its instance: input + infer + output.",
+    _execution_seconds,
+    _execution_seconds_from_requests,
+)
+
+
+def _busy_share(view: View) -> Reading:
+    """Σ batch_stats seconds plus the dispatch gap, ÷ (span × instances); counters move on completion (±1 each)."""
+    instances, delta = INSTANCES.read(view), view.delta(STATISTICS)
+    if instances.value is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, CONFIGURATION)
+    if delta is None or not delta.batches:
+        return absent(view, STATISTICS, Unit.RATIO)
+    executions = sum(batch.executions for batch in delta.batches.values())
+    busy = sum(batch.seconds for batch in delta.batches.values())
+    if executions <= 0:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, STATISTICS)
+    lanes = delta.seconds * instances.value
+    share = (busy + executions * DISPATCH_GAP) / lanes
+    edge = busy / executions / delta.seconds
+    return Reading.of(
+        share,
+        Unit.RATIO,
+        f"{CONFIGURATION} and {STATISTICS}",
+        low=max(share - edge, 0.0),
+        high=share + edge,
+        estimated=edge > 0.1,
+        events=executions,
+        span=delta.seconds,
+    )
+
+
+def _busy_share_bound(view: View) -> Reading:
+    """(Δcompute ÷ Δrequests) × Δexecutions: exact if no batch held two requests, else an upper bound."""
+    instances, delta = INSTANCES.read(view), view.delta(METRICS)
+    if instances.value is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, CONFIGURATION)
+    if delta is None or not _has_compute(delta) or Counter.EXECUTIONS not in delta.values:
+        return absent(view, METRICS, Unit.RATIO)
+    requests, executions = delta.values[Counter.SUCCESS], delta.values[Counter.EXECUTIONS]
+    if requests <= 0 or executions <= 0:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, METRICS)
+    lanes = delta.seconds * instances.value
+    per_request = _compute(delta) / requests
+    bound = (per_request * executions + executions * DISPATCH_GAP) / lanes
+    exact = _one_request_per_execution(delta)
+    # Every request of a batch books the whole batch, so the true time is at least the sum ÷ the largest batch.
+    least = bound if exact else _compute(delta) / max(view.config.max_batch_size if view.config else 1, 1) / lanes
+    edge = per_request / delta.seconds
+    return Reading.of(
+        min(bound, 1.0) if not exact else bound,
+        Unit.RATIO,
+        f"{CONFIGURATION} and {METRICS}",
+        low=max(min(least, bound) - edge, 0.0),
+        high=bound + edge,
+        estimated=not exact or edge > 0.1,
+        events=executions,
+        span=delta.seconds,
+    )
+
+
+INSTANCE_BUSY_SHARE = _model_signal(
+    "instance_busy_share",
+    Unit.RATIO,
+    "Share of the time in which the model's instances execute.",
+    _busy_share,
+    _busy_share_bound,
+    fix=_STATISTICS_FIX,
+)
+
+
+def service_time(view: View) -> ServiceTime | None:
+    """Return how long an execution takes by batch size, fitted; None when nothing executed or was read.
+
+    Without the batch table it is known only where every batch held one request: then batch size 1, any slope.
+    """
+    delta = view.delta(STATISTICS)
+    if delta is not None and delta.batches:
+        points = [
+            BatchPoint(size=size, executions=round(batch.executions), seconds=batch.seconds / batch.executions)
+            for size, batch in delta.batches.items()
+            if batch.executions >= 1 and batch.seconds > 0
+        ]
+        return fit(points) if points else None
+    mean = _execution_seconds_from_requests(view)
+    return constant(mean.value) if mean.value and not mean.estimated else None
+
+
+def _marginal_cost(view: View) -> Reading:
+    service = service_time(view)
+    if service is None:
+        return absent(view, STATISTICS, Unit.RATIO)
+    if len(service.sizes_seen) < 2:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, STATISTICS)
+    cost = service.marginal_cost
+    return Reading.of(
+        cost.value,
+        Unit.RATIO,
+        STATISTICS,
+        low=cost.low,
+        high=cost.high,
+        estimated=service.estimated,
+        events=service.executions,
+    )
+
+
+BATCH_MARGINAL_COST = _model_signal(
+    "batch_marginal_cost",
+    Unit.RATIO,
+    "What one more item in a batch costs, as a share of a batch of one: 0 is free, 1 is no gain from batching.",
+    _marginal_cost,
+    fix=_STATISTICS_FIX,
+)
+
+
+def _has_compute(delta: Delta) -> bool:
+    return Counter.SUCCESS in delta.values and Counter.INFER_SECONDS in delta.values
+
+
+def _compute(delta: Delta) -> float:
+    parts = (Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS)
+    return sum(delta.values.get(part, 0.0) for part in parts)
+
+
+def _one_request_per_execution(delta: Delta) -> bool:
+    # Two per cent of slack: reads fall between a batch's executions and its requests' completions.
+    executions = delta.values.get(Counter.EXECUTIONS, 0.0)
+    return executions > 0 and delta.values[Counter.SUCCESS] <= executions * 1.02
