@@ -11,7 +11,6 @@ import json
 import math
 import random
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -180,6 +179,7 @@ def run_load(
     *,
     actions: Sequence[Action] = (),
     progress: Callable[[LoadProgress], None] | None = None,
+    stop: threading.Event | None = None,
     max_in_flight: int = 256,
     request_timeout: float = 30.0,
 ) -> list[ClientRecord]:
@@ -193,6 +193,7 @@ def run_load(
         profile: the load.
         actions: what to do meanwhile; an exception of one ends the run and comes out of this call.
         progress: is called several times a second.
+        stop: ends the run early once it is set, from whatever thread.
         max_in_flight: requests that are out at once at most; a request over it is sent late.
         request_timeout: seconds after which an unanswered request counts as failed, with code 0.
 
@@ -208,23 +209,18 @@ def run_load(
     thread = threading.Thread(target=sender.run, name="load", daemon=True)
     thread.start()
     try:
-        _accompany(thread, sender.progress, sorted(actions, key=lambda action: action.at), progress)
+        pending = sorted(actions, key=lambda action: action.at)
+        while thread.is_alive() and not (stop is not None and stop.is_set()):
+            _act(pending, sender.progress().elapsed)
+            if progress is not None:
+                progress(sender.progress())
+            thread.join(_POLL)
     finally:
         sender.stop()
         thread.join()
     return sender.result()
 
 
-def _accompany(
-    thread: threading.Thread,
-    state: Callable[[], LoadProgress],
-    actions: list[Action],
-    progress: Callable[[LoadProgress], None] | None,
-) -> None:
-    started = time.monotonic()
-    while thread.is_alive():
-        while actions and time.monotonic() - started >= actions[0].at:
-            actions.pop(0).do()
-        if progress is not None:
-            progress(state())
-        thread.join(_POLL)
+def _act(pending: list[Action], elapsed: float) -> None:
+    while pending and elapsed >= pending[0].at:
+        pending.pop(0).do()

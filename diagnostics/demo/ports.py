@@ -40,7 +40,7 @@ class Ports:
 def _listened(pid: int) -> set[int]:
     # /proc/net/tcp: sl local_address rem_address st … uid timeout inode (proc_pid_net(5)).
     sockets = _sockets(pid)
-    rows = [line.split() for table in _TABLES for line in table.read_text("ascii").splitlines()[1:]]
+    rows = [line.split() for table in _TABLES if table.exists() for line in table.read_text("ascii").splitlines()[1:]]
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTEN and row[9] in sockets}
 
 

@@ -25,6 +25,7 @@ from typing import Self
 import urllib3
 
 from diagnostics.demo import server_log
+from diagnostics.demo.command import Start
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.faults import Fault, materialise
 from diagnostics.demo.ports import HOST, Ports
@@ -120,7 +121,6 @@ class TritonLauncher:
         self._exit_status, self._ready = None, False
         self._folder = Path(tempfile.mkdtemp(prefix="diag-triton-"))
         self.repository = self._write_repository()
-        self._write_backend()
         self._supervisor = self._supervise()
         self.pid = self._hear(10.0) or 0
         self._wait_until_ready()
@@ -130,16 +130,21 @@ class TritonLauncher:
             return materialise(self._source, self._folder / "repository")
         return self._source
 
-    def _write_backend(self) -> None:
-        backend = self._folder / "backends" / "python"
-        shutil.copytree(self._environment.python_backend, backend)
-        shutil.copy(self._environment.stub, backend)
-
     def _supervise(self) -> subprocess.Popen[bytes]:
         self._shm_prefix = f"diag-triton-{os.getpid()}-{secrets.token_hex(4)}-"
+        start = Start(
+            environment=self._environment,
+            repository=self.repository,
+            folder=self._folder,
+            ports=self.ports,
+            shm_prefix=self._shm_prefix,
+            exit_timeout=self._stop_timeout,
+            args=self._args,
+        )
+        start.write_backend()
         task = {
-            "command": self._command(),
-            "environment": self._variables(),
+            "command": start.command(),
+            "environment": start.variables(),
             "log": str(self.log_path),
             "folder": str(self._folder),
             "shm_prefix": self._shm_prefix,
@@ -152,36 +157,6 @@ class TritonLauncher:
             bufsize=0,
             start_new_session=True,
         )
-
-    def _command(self) -> list[str]:
-        options = {
-            "model-repository": self.repository,
-            "backend-directory": self._folder / "backends",
-            "backend-config": f"python,shm-region-prefix-name={self._shm_prefix}",
-            "model-control-mode": "explicit",
-            "load-model": "*",
-            "metrics-config": "summary_latencies=true",
-            "exit-timeout-secs": round(self._stop_timeout),
-        }
-        for service, port in (
-            ("http", self.ports.http),
-            ("grpc", self.ports.grpc),
-            ("metrics", self.ports.metrics),
-        ):
-            options |= {f"{service}-address": HOST, f"{service}-port": port}
-        return [
-            str(self._environment.tritonserver),
-            *(f"--{name}={value}" for name, value in options.items()),
-            *self._args,
-        ]
-
-    def _variables(self) -> dict[str, str]:
-        # The stub embeds Python and finds its packages through the first interpreter on PATH.
-        foreign = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_PRELOAD"}
-        variables = {name: value for name, value in os.environ.items() if name not in foreign}
-        variables["PATH"] = f"{self._environment.python.parent}:{os.environ.get('PATH', os.defpath)}"
-        variables["LD_LIBRARY_PATH"] = self._environment.library_path
-        return variables
 
     def _hear(self, timeout: float) -> int | None:
         """Return the next number that the supervisor says, None if it says none in time."""
