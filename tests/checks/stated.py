@@ -1,0 +1,52 @@
+"""How a check is run on stated evidence, with a ledger that minds units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from diagnostics.checks.catalogue import Registered
+from diagnostics.checks.check import Outcome
+from diagnostics.diagnosis.run import decide
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.evidence.stated import SUBJECT, StatedEvidence
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope, Subject
+
+
+@dataclass(slots=True)
+class MindfulLedger(Ledger):
+    """A ledger that refuses to compare a reading with a limit of another unit."""
+
+    def at_least(self, signal: Signal, on: Subject, limit: Limit) -> bool:
+        """Compare as a ledger does, after a look at the units."""
+        assert signal.unit is limit.unit, signal.name
+        return Ledger.at_least(self, signal, on, limit)
+
+    def at_most(self, signal: Signal, on: Subject, limit: Limit) -> bool:
+        """Compare as a ledger does, after a look at the units."""
+        assert signal.unit is limit.unit, signal.name
+        return Ledger.at_most(self, signal, on, limit)
+
+    def ruled_out(self, signal: Signal, on: Subject, limit: Limit, *, above: bool) -> bool:
+        """Compare as a ledger does, after a look at the units."""
+        assert signal.unit is limit.unit, signal.name
+        return Ledger.ruled_out(self, signal, on, limit, above=above)
+
+    def compare(self, name: str, reading: Reading, limit: Limit, *, at_least: bool = True) -> bool:
+        """Compare as a ledger does, after a look at the units."""
+        assert reading.unit is limit.unit, name
+        return Ledger.compare(self, name, reading, limit, at_least=at_least)
+
+
+def subject_of(check: Registered) -> Subject:
+    """Return the stated model, or its server for a check over servers."""
+    return SUBJECT if check.check.scope is Scope.MODEL else Subject(server=SUBJECT.server)
+
+
+def decided(check: Registered, readings: Mapping[Signal, float]) -> tuple[Outcome, Ledger]:
+    """Return what a check says of stated readings, and its ledger."""
+    evidence = StatedEvidence(readings)
+    ledger = MindfulLedger(evidence, evidence.entry)
+    return decide(check, ledger, subject_of(check)), ledger
