@@ -1,0 +1,81 @@
+"""Evidence from a window: its subjects, its graph, and readings that are computed once."""
+
+from __future__ import annotations
+
+from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE, REQUESTS
+from diagnostics.units import Unit
+from diagnostics.window.view import View
+from tests.builders import SERVER, START, Stage, SyntheticTriton, chain, model_config, on
+
+CHAT = Stage("chat", rate=10, config=chain("chat", "pre", "llm"))
+PRE = Stage("pre", rate=10, execution=0.01, config=model_config("pre"))
+LLM = Stage("llm", rate=10, execution=0.05, queue=0.1, config=model_config("llm", backend="tensorrtllm"))
+SECOND = Stage("llm", rate=5, execution=0.05, queue=0.4, version="2")
+
+
+def evidence() -> WindowEvidence:
+    return SyntheticTriton(models=(CHAT, PRE, LLM, SECOND), gpu={}).evidence()
+
+
+def test_ensembles_are_subjects_of_their_own_and_no_models() -> None:
+    see = evidence()
+
+    assert see.subjects(Scope.MODEL) == [on("llm", "1"), on("llm", "2"), on("pre", "1")]
+    assert see.subjects(Scope.ENSEMBLE) == [Subject(server=SERVER, ensemble="chat")]
+    assert see.subjects(Scope.SERVER) == [Subject(server=SERVER)]
+    assert see.subjects(Scope.GPU) == [Subject(server=SERVER, gpu="GPU-0")]
+
+
+def test_an_ensemble_is_read_from_its_own_row() -> None:
+    assert evidence().read(REQUESTS, Subject(server=SERVER, ensemble="chat")).value == 600
+
+
+def test_a_subject_reads_the_same_from_inside_an_ensemble() -> None:
+    see = evidence()
+
+    assert see.read(QUEUE_SECONDS, on("pre").within("chat")) == see.read(QUEUE_SECONDS, on("pre"))
+
+
+def test_a_span_reads_that_span_only() -> None:
+    see = SyntheticTriton(models=(PRE,), times=(0, 10, 20, 60)).evidence()
+    part = see.read(REQUESTS, on("pre"), (START, START + 20))
+
+    assert (part.value, part.span) == (200, 20)
+    assert see.read(REQUEST_RATE, on("pre")).span == 60
+
+
+def test_a_reading_is_computed_once_per_subject_and_span() -> None:
+    calls = []
+
+    def count(view: View) -> Reading:
+        calls.append(view.model)
+        return Reading.of(len(calls), Unit.COUNT, "test")
+
+    signal = Signal(name="calls", unit=Unit.COUNT, scope=Scope.MODEL, doc="", readers=(count,))
+    see = evidence()
+    values = [see.read(signal, on(name)).value for name in ("pre", "pre", "llm", "pre")]
+
+    assert values == [1, 1, 2, 1]
+
+
+def test_an_engine_is_known_by_its_configuration() -> None:
+    see = evidence()
+
+    assert see.is_engine(on("llm"))
+    assert see.shows_engine_time(on("llm"))
+    assert not see.is_engine(on("pre"))
+
+
+def test_the_graph_and_the_configurations_are_those_that_were_read() -> None:
+    see = evidence()
+    config = see.config(on("pre"))
+
+    assert [ensemble.name for ensemble in see.graph(SERVER).callers("llm")] == ["chat"]
+    assert config is not None
+    assert config.backend == "python"
+    assert see.config(on("unheard-of")) is None
+    assert see.config_file(on("pre")) is None
