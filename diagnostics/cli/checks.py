@@ -21,9 +21,9 @@ from diagnostics.gen.finding_alerts import severity
 _WIDTH = 80
 _EPILOG = """\b
 Examples:
-  diag checks                                 all checks
-  diag checks single-instance-serialization   its runbook and limits
-  diag checks TritonDiagColdStart             the same, by the name of its alert
+  diag checks                       all checks
+  diag checks cold-start            its runbook and limits
+  diag checks TritonDiagColdStart   the same, by the name of its alert
 """
 # The start of a list item, whose further lines are indented to its text.
 _BULLET = re.compile(r"(?:-|\d+\.) ")
@@ -37,7 +37,9 @@ def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
 
 @click.command(epilog=_EPILOG)
 @click.argument("identifier", required=False, metavar="[ID]", shell_complete=_complete)
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--output", type=click.Choice(["text", "json"]), default="text", show_default=True, help="For people or programs."
+)
 def command(identifier: str | None, output: str) -> None:
     """List the checks, or show the runbook and limits of one."""
     every = sorted(catalogue().values(), key=lambda found: (list(Layer).index(found.check.layer), found.id))

@@ -21,8 +21,8 @@ Examples:
   diag gen --check            exits with 1 if a file is stale
 
 \b
-Writes alerts/ (Prometheus rules), tests/ (for promtool test rules), runbooks/ and README.md.
-Files that it did not write are never changed or removed.
+Writes alerts/ (Prometheus rules), tests/ (for promtool test rules), runbooks/
+and README.md. Files that it did not write are left alone.
 """
 
 
