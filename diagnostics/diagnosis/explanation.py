@@ -118,6 +118,9 @@ def _verdict(
 ) -> tuple[Verdict, str]:
     if any(finding.severity.loud for finding in found):
         return Verdict.DEGRADED, ""
+    missed = next((sign for sign in signs if sign.misses_objective), None)
+    if missed is not None:
+        return Verdict.DEGRADED, missed.text
     missing = _core_missing(evidence)
     if missing:
         return Verdict.INSUFFICIENT_DATA, missing

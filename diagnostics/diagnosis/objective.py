@@ -64,6 +64,7 @@ class Objective:
                     Symptom(
                         text=f"{name} misses {self.text}: it is {Unit.SECONDS.show(value)}",
                         next_measurement="see the anatomy for where the time goes",
+                        misses_objective=True,
                     )
                 )
         return tuple(found)

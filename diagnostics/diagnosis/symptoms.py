@@ -15,6 +15,7 @@ from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import PENDING, REQUESTS
 from diagnostics.units import Unit
 
 # An engine that holds back one request on average has reached some limit of its own.
@@ -25,10 +26,14 @@ TIME_AT_LIMIT = 1 / 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symptom:
-    """What is wrong, in words, and the measurement that would tell why."""
+    """What is wrong, in words, and the measurement that would tell why.
+
+    `misses_objective` says that it is a stated objective that is missed, which is wrong whatever the cause.
+    """
 
     text: str
     next_measurement: str
+    misses_objective: bool = False
 
 
 def symptoms(
@@ -38,12 +43,24 @@ def symptoms(
     explained_failures = any(finding.impact.share_of_requests_failed > 0 for finding in found)
     gpu_explained = any(finding.check.startswith("gpu-") for finding in found)
     return (
+        *_stuck(evidence),
         *_queues(anatomy, left),
         *_engines(evidence),
         *(() if explained_failures else _failures(evidence)),
         *_host(evidence),
         *(() if gpu_explained else _gpus(evidence)),
     )
+
+
+def _stuck(evidence: Evidence) -> Iterator[Symptom]:
+    """Counters move on completion: where none completes, only the pending gauge tells a stall from no traffic."""
+    for model in _models(evidence):
+        waiting = evidence.read(PENDING, model)
+        if evidence.read(REQUESTS, model).value == 0 and waiting.low is not None and waiting.low >= 1:
+            yield Symptom(
+                text=f"{Unit.COUNT.show(waiting.value)} requests wait for {model.model} and none completed",
+                next_measurement="read longer than one execution takes; then look at its log and at what it waits for",
+            )
 
 
 def _queues(anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[Symptom]:
