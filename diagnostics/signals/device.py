@@ -219,5 +219,6 @@ DEVICE_HEADROOM = _signal(
     "What is left of the device under the model: 1 − its fullest resource (GPU: time where processes take turns, SM, "
     "tensor, DRAM, power; CPU: processor time).",
     _headroom,
-    fix="start Triton with --allow-gpu-metrics=true, or record with NVML on the GPU's machine",
+    fix="start Triton with --allow-gpu-metrics=true (for models on processors --allow-cpu-metrics=true), or record on "
+    "the server's machine",
 )
