@@ -18,6 +18,8 @@ INFER_DURATION = "nv_inference_compute_infer_duration_us"
 OUTPUT_DURATION = "nv_inference_compute_output_duration_us"
 PENDING_REQUESTS = "nv_inference_pending_request_count"
 REQUEST_SUMMARY = "nv_inference_request_summary_us"
+QUEUE_SUMMARY = "nv_inference_queue_summary_us"
+LOAD_DURATION = "nv_model_load_duration_secs"
 CACHE_HITS = "nv_cache_num_hits_per_model"
 
 CPU_UTILIZATION = "nv_cpu_utilization"
@@ -26,15 +28,21 @@ GPU_UTILIZATION = "nv_gpu_utilization"
 GPU_POWER = "nv_gpu_power_usage"
 GPU_POWER_LIMIT = "nv_gpu_power_limit"
 
+# The TensorRT-LLM backend's families, each with the label that says which value a series is.
 ENGINE_REQUESTS = "nv_trt_llm_request_metrics"
 ENGINE_REQUEST_TYPE = "request_type"
-ENGINE_WAITING = "waiting"
-ENGINE_ACTIVE = "active"
-ENGINE_SCHEDULED = "scheduled"
+ENGINE_KV = "nv_trt_llm_kv_cache_block_metrics"
+ENGINE_KV_TYPE = "kv_cache_block_type"
+ENGINE_INFLIGHT = "nv_trt_llm_inflight_batcher_metrics"
+ENGINE_INFLIGHT_TYPE = "inflight_batcher_specific_metric"
+ENGINE_V1 = "nv_trt_llm_v1_metrics"
+ENGINE_V1_TYPE = "v1_specific_metric"
 ENGINE_GENERAL = "nv_trt_llm_general_metrics"
 ENGINE_GENERAL_TYPE = "general_type"
-ENGINE_ITERATIONS = "iteration_counter"
 VLLM_PREFIX = "vllm:"
+# trtllm-serve's own page: its first releases had no prefix, Dynamo adds one with a colon.
+SERVE_PREFIXES = ("trtllm_", "trtllm:", "")
+SERVE_MODEL = "model_name"
 
 REJECTED = "REJECTED"
 

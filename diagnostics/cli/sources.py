@@ -19,8 +19,9 @@ from diagnostics.window.window import Window, WindowBuilder, window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Kind, Scrape
 
-# Configuration, repository and metadata hold for the whole capture, whichever part of it is looked at.
-TIMELESS = frozenset({Kind.CONFIG, Kind.REPOSITORY, Kind.SERVER})
+# Configuration, repository and metadata hold for the whole capture, whichever part of it is looked at; the lines of
+# logs and client records have times of their own.
+TIMELESS = frozenset({Kind.CONFIG, Kind.REPOSITORY, Kind.SERVER, Kind.LOG, Kind.CLIENT})
 _CLOCK = re.compile(r"^(\d{1,2}):(\d{2})(?::(\d{2}))?$")
 Tell = Callable[[str], None]
 Gaps = Sequence[BlindSpot]

@@ -13,6 +13,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.window.graph import DeploymentGraph, graph_of
+from diagnostics.window.lifecycle import Change, changes
 from diagnostics.window.view import METRICS, STATISTICS, View
 from diagnostics.window.window import ServerWindow, Window
 from diagnostics.wire.model_config import ModelConfig
@@ -47,6 +48,14 @@ class Evidence(Protocol):
         """Return an execution's time by batch size; None when nothing executed or was read."""
         ...
 
+    def changes(self, server: str) -> Sequence[Change]:
+        """Return what happened to a server's models: loads, failed loads, restarts, new settings, in time order."""
+        ...
+
+    def moments(self, server: str) -> Sequence[float]:
+        """Return the instants (Unix seconds) at which a server's counters were read, in time order."""
+        ...
+
     def is_engine(self, on: Subject) -> bool:
         """Return whether the model batches inside, so that its own batch size and queue mean nothing."""
         ...
@@ -63,6 +72,7 @@ class WindowEvidence:
         self.window = window
         self._graphs = {name: graph_of(server.configs) for name, server in window.servers.items()}
         self._readings: dict[tuple[str, Subject, Span], Reading] = {}
+        self._changes: dict[str, tuple[Change, ...]] = {}
 
     def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
         """Return the signal's reading, computed once per subject and span."""
@@ -91,6 +101,17 @@ class WindowEvidence:
     def service_time(self, on: Subject) -> ServiceTime | None:
         """Return the fit over the whole window."""
         return service_time(self._view(on, (self.window.start, self.window.end)))
+
+    def changes(self, server: str) -> Sequence[Change]:
+        """Return the server's changes, found once."""
+        if server not in self._changes:
+            self._changes[server] = changes(self.window.servers[server])
+        return self._changes[server]
+
+    def moments(self, server: str) -> Sequence[float]:
+        """Return the times of the source that was read more often."""
+        reads = self.window.servers[server].reads
+        return sorted(at for at, _ in max(reads[METRICS], reads[STATISTICS], key=len))
 
     def is_engine(self, on: Subject) -> bool:
         """Return whether the row is an engine's."""
@@ -121,9 +142,21 @@ class WindowEvidence:
             case Scope.MODEL:
                 keys = [key for key in server.keys_seen() if not self._is_ensemble(server, key[0])]
                 return [Subject(server=server.name, model=model, version=version) for model, version in keys]
+            case Scope.ENTRY:
+                return self._entries(server)
+            case Scope.LISTED:
+                listed = sorted({entry.name for _, entries in server.index[-1:] for entry in entries})
+                return [Subject(server=server.name, model=model) for model in listed]
             case Scope.GPU:
                 uuids = {gpu.uuid for sample in self.window.gpus for gpu in sample.gpus}
                 return [Subject(server=server.name, gpu=uuid) for uuid in sorted(uuids)]
+
+    def _entries(self, server: ServerWindow) -> list[Subject]:
+        graph = self._graphs[server.name]
+        ensembles = [Subject(server=server.name, ensemble=name) for name in graph.ensembles if not graph.callers(name)]
+        models = sorted({model for model, _ in server.keys_seen() if model not in graph.ensembles})
+        direct = [Subject(server=server.name, model=model) for model in models if not graph.callers(model)]
+        return [*ensembles, *direct]
 
     def _is_ensemble(self, server: ServerWindow, model: str) -> bool:
         config = server.configs.get(model)

@@ -14,6 +14,7 @@ from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.tuning.service import BatchPoint, ServiceTime, fit
 from diagnostics.window.graph import DeploymentGraph
+from diagnostics.window.lifecycle import Change
 from diagnostics.wire.model_config import ModelConfig
 
 SUBJECT = Subject(server="triton-0", model="model", version="1")
@@ -36,7 +37,7 @@ class StatedEvidence:
 
     def subjects(self, scope: Scope) -> Sequence[Subject]:
         """Return the one subject, as a model or as its server."""
-        return [SUBJECT] if scope is Scope.MODEL else [Subject(server=SUBJECT.server)]
+        return [SUBJECT] if scope in (Scope.MODEL, Scope.ENTRY) else [Subject(server=SUBJECT.server)]
 
     def graph(self, server: str) -> DeploymentGraph:  # noqa: ARG002
         """Return no ensemble."""
@@ -59,6 +60,14 @@ class StatedEvidence:
         if cost is not None:
             points.append(BatchPoint(size=8, executions=100, seconds=mean * (1 + 7 * cost)))
         return fit(points)
+
+    def changes(self, server: str) -> Sequence[Change]:  # noqa: ARG002
+        """Return no change: what happened is stated as readings."""
+        return []
+
+    def moments(self, server: str) -> Sequence[float]:  # noqa: ARG002
+        """Return no instant."""
+        return []
 
     def is_engine(self, on: Subject) -> bool:  # noqa: ARG002
         """Return whether the engine's gauges are stated."""

@@ -19,12 +19,16 @@ _EXAMPLES: Mapping[Scope, Mapping[str, str]] = {
     Scope.MODEL: {"server": "triton-0:8002", "model": "safety", "version": "1", "ensemble": "chat"},
     Scope.ENSEMBLE: {"server": "triton-0:8002", "ensemble": "chat"},
     Scope.GPU: {"server": "triton-0:8002", "gpu": "GPU-1"},
+    Scope.ENTRY: {"server": "triton-0:8002", "ensemble": "chat"},
+    Scope.LISTED: {"server": "triton-0:8002", "model": "safety"},
 }
 _SUBJECTS: Mapping[Scope, str] = {
     Scope.SERVER: label("server"),
     Scope.MODEL: f"{label('model')} on {label('server')}",
     Scope.ENSEMBLE: f"{label('ensemble')} on {label('server')}",
     Scope.GPU: f"GPU {label('gpu')} of {label('server')}",
+    Scope.ENTRY: f"{label('ensemble')}{label('model')} on {label('server')}",
+    Scope.LISTED: f"{label('model')} on {label('server')}",
 }
 
 

@@ -13,6 +13,10 @@ class Scope(StrEnum):
     MODEL = "model"
     ENSEMBLE = "ensemble"
     GPU = "gpu"
+    # What users call: each ensemble, and each model that no ensemble calls (all its versions).
+    ENTRY = "entry"
+    # Each model of the repository index, served or not.
+    LISTED = "listed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

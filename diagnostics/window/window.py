@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagnostics.errors import MalformedBody
+from diagnostics.window.client import ClientRequest, parse_client
 from diagnostics.window.counters import CounterTable, Point
+from diagnostics.window.logs import LogEvent, parse_log
 from diagnostics.window.normalize import (
     ModelKey,
     batches_from_statistics,
@@ -43,6 +45,8 @@ class ServerWindow:
         self.metadata: ServerMetadata | None = None
         self.snapshots: list[tuple[float, float, Snapshot]] = []
         self.configs: dict[str, ModelConfig] = {}
+        self.configured: dict[str, list[tuple[float, ModelConfig]]] = {}
+        self.log: tuple[LogEvent, ...] = ()
         self.repository: dict[str, str] = {}
         self.index: list[tuple[float, tuple[IndexEntry, ...]]] = []
         self.hosts: list[HostSample] = []
@@ -91,8 +95,9 @@ class ServerWindow:
             case Kind.INDEX:
                 self.index.append((scrape.at, parse_index(body)))
             case Kind.CONFIG:
-                config = parse_model_config(body)
-                self.configs[config.name or scrape.name] = config
+                self._take_config(scrape, body)
+            case Kind.LOG:
+                self.log = (*self.log, *parse_log(body, scrape.at))
             case Kind.SERVER:
                 self.metadata = parse_server(body)
             case Kind.HOST:
@@ -100,7 +105,13 @@ class ServerWindow:
             case Kind.REPOSITORY:
                 self.repository[scrape.name] = body.decode("utf-8", "replace")
             case _:
-                pass  # logs, traces and client records have no reader yet
+                pass  # traces and client records belong to the window as a whole
+
+    def _take_config(self, scrape: Scrape, body: bytes) -> None:
+        config = parse_model_config(body)
+        name = config.name or scrape.name
+        self.configs[name] = config
+        self.configured.setdefault(name, []).append((scrape.at, config))
 
     def _take_statistics(self, scrape: Scrape, body: bytes) -> None:
         rows = {
@@ -142,6 +153,7 @@ class Window:
 
     servers: Mapping[str, ServerWindow]
     gpus: Sequence[GpuSample]
+    clients: Sequence[ClientRequest] = ()
     start: float
     end: float
     name: str = ""
@@ -158,12 +170,15 @@ class WindowBuilder:
 
     servers: dict[str, ServerWindow] = field(default_factory=dict)
     gpus: list[GpuSample] = field(default_factory=list)
+    clients: list[ClientRequest] = field(default_factory=list)
     _times: list[float] = field(default_factory=list)
 
     def add(self, scrape: Scrape) -> None:
         """Add one scrape; scrapes of one kind and server must come in time order."""
         if scrape.kind is Kind.NVML:
             self._add_gpu(scrape)
+        elif scrape.kind is Kind.CLIENT and scrape.body is not None:
+            self.clients += parse_client(scrape.body)
         elif scrape.server:
             self.servers.setdefault(scrape.server, ServerWindow(scrape.server)).take(scrape)
         if scrape.kind in (Kind.METRICS, Kind.STATISTICS) and scrape.body is not None:
@@ -184,6 +199,7 @@ class WindowBuilder:
         return Window(
             servers=dict(self.servers),
             gpus=tuple(self.gpus),
+            clients=tuple(self.clients),
             start=min(self._times, default=0.0),
             end=max(self._times, default=0.0),
             name=name,

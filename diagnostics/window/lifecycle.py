@@ -1,0 +1,208 @@
+"""What happened to a server's models: loads, reloads in place, new versions, failed loads, restarts, new settings.
+
+Each source shows it its own way: the statistics belong to the model object and start from zero with each load, the
+metrics go on through a reload in place; the index tells states and reasons at each read; the log tells exact times;
+the load duration changes on a successful load. Events that several sources show are told once, by the most exact.
+Sources: Triton core, `model_lifecycle.cc`, `metric_model_reporter.cc`; server, `extension_model_repository.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import pairwise
+
+from diagnostics import names
+from diagnostics.window.counters import Opened
+from diagnostics.window.logs import LogEvent, LogKind
+from diagnostics.window.window import METRICS, STATISTICS, ServerWindow
+
+READY = "READY"
+UNAVAILABLE = "UNAVAILABLE"
+# What the index gives as the reason of a version that was unloaded as asked, which is no failure.
+UNLOADED_REASON = "unloaded"
+
+
+class Happened(StrEnum):
+    """The kind of a change."""
+
+    LOADED = "loaded"
+    RELOADED = "reloaded"
+    RESTARTED = "restarted"
+    LOAD_FAILED = "load failed"
+    UNLOADED = "unloaded"
+    CONFIGURED = "reconfigured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change of a server or of one of its models.
+
+    Attributes:
+        since, at: Unix seconds; it happened between them. A load that was logged began at `since` and was done at `at`.
+        kind: what happened.
+        model: empty for the server as a whole.
+        version: empty where the source names none.
+        source: where it was seen: `log`, `index`, `statistics`, `metrics` or `configuration`.
+        reason: why, for a load that failed.
+
+    """
+
+    since: float
+    at: float
+    kind: Happened
+    model: str = ""
+    version: str = ""
+    source: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        version = f" version {self.version}" if self.version else ""
+        return f"{self.model or 'server'}{version} {self.kind.value}"
+
+
+def changes(server: ServerWindow) -> tuple[Change, ...]:
+    """Return everything that happened to a server, in time order, each event once."""
+    restarts = _restarts(server)
+    inside = [*_from_log(server.log), *_from_index(server), *_from_counters(server), *_from_configurations(server)]
+    loads = [change for change in inside if not any(_touch(change, restart) for restart in restarts)]
+    return tuple(sorted(_once([*restarts, *loads]), key=lambda change: (change.at, change.model)))
+
+
+def _from_log(events: Sequence[LogEvent]) -> Iterator[Change]:
+    loading: dict[str, LogEvent] = {}
+    for event in events:
+        if event.kind is LogKind.LOADING:
+            loading[event.model] = event
+            continue
+        begun = loading.get(event.model)
+        since = begun.at if begun and event.kind is not LogKind.UNLOADED else event.at
+        version = event.version or (begun.version if begun and event.kind is LogKind.LOADED else "")
+        yield Change(
+            since=since,
+            at=event.at,
+            kind=_LOGGED[event.kind],
+            model=event.model,
+            version=version,
+            source="log",
+            reason=event.reason,
+        )
+
+
+_LOGGED = {
+    LogKind.LOADED: Happened.LOADED,
+    LogKind.FAILED: Happened.LOAD_FAILED,
+    LogKind.UNLOADED: Happened.UNLOADED,
+}
+
+
+def _from_index(server: ServerWindow) -> Iterator[Change]:
+    for (since, before), (at, after) in pairwise(server.index):
+        states = {(entry.name, entry.version): entry for entry in before}
+        for entry in after:
+            earlier = states.get((entry.name, entry.version))
+            kind = _became(earlier.state if earlier else "", entry.state, entry.reason)
+            if kind and not (earlier and (earlier.state, earlier.reason) == (entry.state, entry.reason)):
+                yield Change(
+                    since=since,
+                    at=at,
+                    kind=kind,
+                    model=entry.name,
+                    version=entry.version,
+                    source="index",
+                    reason=entry.reason if kind is Happened.LOAD_FAILED else "",
+                )
+
+
+def _became(before: str, after: str, reason: str) -> Happened | None:
+    if after == READY:
+        return None if before == READY else Happened.LOADED
+    if after == UNAVAILABLE:
+        failed = reason not in ("", UNLOADED_REASON)
+        return Happened.LOAD_FAILED if failed else Happened.UNLOADED if before else None
+    return None
+
+
+def _from_counters(server: ServerWindow) -> Iterator[Change]:
+    in_metrics = {key: _openings(server, METRICS, key) for key in server.tables[METRICS]}
+    for key in server.tables[STATISTICS]:
+        for since, at, how in _openings(server, STATISTICS, key):
+            elsewhere = in_metrics.get(key)
+            goes_on = elsewhere is not None and not any(a <= at and since <= b for a, b, _ in elsewhere)
+            kind = Happened.RELOADED if how is Opened.RESET and goes_on else Happened.LOADED
+            yield _counted(since, at, kind, key, STATISTICS)
+    for key, openings in in_metrics.items():
+        if key not in server.tables[STATISTICS]:
+            yield from (_counted(since, at, Happened.LOADED, key, METRICS) for since, at, _ in openings)
+    yield from _from_load_duration(server)
+
+
+def _counted(since: float, at: float, kind: Happened, key: tuple[str, str], source: str) -> Change:
+    return Change(since=since, at=at, kind=kind, model=key[0], version=key[1], source=source)
+
+
+def _from_load_duration(server: ServerWindow) -> Iterator[Change]:
+    for model, version in server.keys_seen():
+        labels = {names.MODEL: model, names.VERSION: version}
+        for (since, before), (at, after) in pairwise(server.gauge(names.LOAD_DURATION, labels)):
+            if after not in (before, 0.0):
+                yield _counted(max(since, at - after), at, Happened.RELOADED, (model, version), METRICS)
+
+
+def _openings(server: ServerWindow, source: str, key: tuple[str, str]) -> list[tuple[float, float, Opened]]:
+    """Return (start, end, how) of the first step of every epoch that began inside the window."""
+    steps = server.tables[source][key].steps
+    return [(s.start, s.end, s.opened) for s in steps if s.first and s.opened is not Opened.BEFORE_WINDOW]
+
+
+def _restarts(server: ServerWindow) -> list[Change]:
+    """Return the instants at which every model's counters began anew: the server as a whole was restarted."""
+    source = STATISTICS if server.tables[STATISTICS] else METRICS
+    keys = list(server.tables[source])
+    resets = {key: [o for o in _openings(server, source, key) if o[2] is Opened.RESET] for key in keys}
+    if len(keys) < 2 or not all(resets.values()):
+        return []
+    first = resets[keys[0]]
+    return [
+        Change(since=since, at=at, kind=Happened.RESTARTED, source=source)
+        for since, at, _ in first
+        if all(any(a <= at and since <= b for a, b, _ in resets[key]) for key in keys)
+    ]
+
+
+def _from_configurations(server: ServerWindow) -> Iterator[Change]:
+    for model, configured in server.configured.items():
+        for (since, before), (at, after) in pairwise(configured):
+            if before != after:
+                yield Change(since=since, at=at, kind=Happened.CONFIGURED, model=model, source="configuration")
+
+
+_LOADS = (Happened.LOADED, Happened.RELOADED)
+_EXACTNESS = ("log", METRICS, STATISTICS, "index", "configuration")
+# Reads of one event through several sources lie a few scrape intervals apart: two rounds of the usual 15 s.
+SAME_EVENT_SECONDS = 30.0
+
+
+def _once(found: Iterable[Change]) -> list[Change]:
+    """Return each event once: of those that are about the same, the most exact, with what others know besides."""
+    kept: list[Change] = []
+    for change in sorted(found, key=lambda change: _EXACTNESS.index(change.source)):
+        same = next((i for i, other in enumerate(kept) if _same(other, change)), None)
+        if same is None:
+            kept.append(change)
+        elif change.kind is Happened.RELOADED and not kept[same].version:
+            kept[same] = replace(kept[same], version=change.version)
+    return kept
+
+
+def _same(one: Change, other: Change) -> bool:
+    kinds = one.kind is other.kind or (one.kind in _LOADS and other.kind in _LOADS)
+    versions = one.version == other.version or not one.version or not other.version
+    # One source tells an event once: what it tells twice happened twice.
+    apart = one.source == other.source
+    return not apart and kinds and one.model == other.model and versions and _touch(one, other)
+
+
+def _touch(one: Change, other: Change) -> bool:
+    return one.since - SAME_EVENT_SECONDS <= other.at and other.since - SAME_EVENT_SECONDS <= one.at

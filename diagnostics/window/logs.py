@@ -1,0 +1,110 @@
+"""Triton's log, read for what happened to models: loads, failed loads, unloads.
+
+Two formats exist: `I0819 17:23:47.123456 <pid> file.cc:line] "message"` (older servers: without quotes; no year), and
+ISO 8601 with `--log-format=ISO8601`. Lines of neither, such as tables and what models print, are passed over.
+Markers: Triton core, `model_lifecycle.cc`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+
+class LogKind(StrEnum):
+    """What a line says happened."""
+
+    LOADING = "loading"
+    LOADED = "loaded"
+    FAILED = "failed"
+    UNLOADED = "unloaded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEvent:
+    """One event of a model. `at` is Unix seconds; `version` is empty where the line names none."""
+
+    at: float
+    kind: LogKind
+    model: str
+    version: str = ""
+    reason: str = ""
+
+
+# A log can hold gigabytes of request lines; events of models are few.
+MOST_EVENTS = 100_000
+LONGEST_REASON = 400
+_CLASSIC = re.compile(r"^[IWEF](\d{2})(\d{2}) (\d{2}):(\d{2}):(\d{2})\.(\d{1,9}) \d+ [^\]]{1,200}\] (.*)$")
+_ISO = re.compile(r"^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.\d+)?Z? [^\]]{1,200}\] (.*)$")
+_NAME = r"([^:'\s]{1,256})"
+_MARKERS = (
+    (LogKind.LOADING, re.compile(rf"^loading: {_NAME}:(\d+)$")),
+    (LogKind.LOADED, re.compile(rf"^successfully loaded '{_NAME}'(?: version (\d+))?$")),
+    (LogKind.FAILED, re.compile(rf"^failed to load '{_NAME}' version (\d+): (.*)$", re.DOTALL)),
+    (LogKind.UNLOADED, re.compile(rf"^successfully unloaded '{_NAME}' version (\d+)$")),
+)
+
+
+def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
+    """Return the events of a server's log in the order of its lines.
+
+    Args:
+        body: the log's text.
+        near: Unix seconds within half a year of the lines: the classic format names no year. Times are taken as
+            UTC, as containers have them.
+
+    """
+    found = []
+    for line in body.decode("utf-8", "replace").splitlines():
+        event = _event(line, near)
+        if event is not None:
+            found.append(event)
+        if len(found) >= MOST_EVENTS:
+            break
+    return tuple(found)
+
+
+def _event(line: str, near: float) -> LogEvent | None:
+    stamped = _classic(line, near) or _iso(line)
+    if stamped is None:
+        return None
+    at, message = stamped
+    text = message.strip().strip('"')
+    for kind, marker in _MARKERS:
+        match = marker.match(text)
+        if match:
+            model, version, *rest = match.groups()
+            reason = rest[0][:LONGEST_REASON] if rest else ""
+            return LogEvent(at=at, kind=kind, model=model, version=version or "", reason=reason)
+    return None
+
+
+def _classic(line: str, near: float) -> tuple[float, str] | None:
+    match = _CLASSIC.match(line)
+    if match is None:
+        return None
+    month, day, hour, minute, second, fraction, message = match.groups()
+    reference = datetime.fromtimestamp(near, UTC)
+    candidates = []
+    for year in (reference.year - 1, reference.year, reference.year + 1):
+        try:
+            moment = datetime(year, int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC)
+        except ValueError:
+            continue
+        candidates.append(moment + timedelta(seconds=float(f"0.{fraction}")))
+    if not candidates:
+        return None
+    return min((moment.timestamp() for moment in candidates), key=lambda at: abs(at - near)), message
+
+
+def _iso(line: str) -> tuple[float, str] | None:
+    match = _ISO.match(line)
+    if match is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return moment.timestamp(), match[2]

@@ -1,0 +1,83 @@
+"""When something began: the stretch of a series that differs most from the rest, if it differs enough.
+
+A fault may end inside the window (a stall) or last to its end, so a stretch has two ends. Each candidate stretch is
+compared with everything outside it by a pooled t statistic; a straight line through the series is the rival: what
+grows all the time began before the window, and has no onset in it.
+Source: Levin and Kline 1985, epidemic alternatives of the change-point problem; Bonferroni over the candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import sqrt
+from statistics import linear_regression
+
+# Two steps on either side: one step alone is an outlier, and the first after an onset mixes before and after.
+FEWEST_STEPS = 2
+# Outside the stretch three steps must be left: a level needs a spread to be compared with.
+FEWEST_OUTSIDE = 3
+# Student's t at 1e-3 with Bonferroni over some hundred stretches is 5.5 for fifteen degrees of freedom; queues are
+# autocorrelated, which the test does not know, hence more.
+SIGNIFICANT = 8.0
+# What a user notices as a change at all: half as much again.
+CHANGE_FACTOR = 1.5
+# Longer series are not scanned; the caller asks for at most so many spans.
+MOST_STEPS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A stretch of a series that differs: positions [first, last), its mean, the mean outside, the t statistic."""
+
+    first: int
+    last: int
+    inside: float
+    outside: float
+    t: float
+
+
+def rise(values: Sequence[float]) -> Stretch | None:
+    """Return the stretch in which a series stands highest above the rest; None when no rise is certain.
+
+    A stretch that begins with the series is no onset: then the fault was there from the start, and None is returned.
+    The values are per-step means in any unit, at most `MOST_STEPS` of them.
+    """
+    count = len(values)
+    if not FEWEST_STEPS + FEWEST_OUTSIDE <= count <= MOST_STEPS:
+        return None
+    sums = list(accumulate(values, initial=0.0))
+    squares = sum(value * value for value in values)
+    candidates = (
+        _compare(sums, squares, first, last)
+        for first in range(count)
+        for last in range(first + FEWEST_STEPS, count + 1)
+        if count - (last - first) >= FEWEST_OUTSIDE
+    )
+    best = max(candidates, key=lambda found: found.t)
+    if best.first == 0 or best.t < SIGNIFICANT or best.inside < CHANGE_FACTOR * best.outside:
+        return None
+    return best if _residue(values, best) < _line_residue(values) else None
+
+
+def _compare(sums: Sequence[float], squares: float, first: int, last: int) -> Stretch:
+    """Compare a stretch with the rest, from running sums of the values and the sum of their squares."""
+    count, length = len(sums) - 1, last - first
+    others, inside = count - length, sums[last] - sums[first]
+    high, low = inside / length, (sums[count] - inside) / others
+    within = max(squares - length * high**2 - others * low**2, 0.0)
+    # A spread of nothing, as synthetic series have, must not divide by zero: a thousandth of the level stands for it.
+    pooled = max(sqrt(within / (count - 2)), 1e-3 * abs(low), 1e-12)
+    t = (high - low) / (pooled * sqrt(1 / length + 1 / others))
+    return Stretch(first=first, last=last, inside=high, outside=low, t=t)
+
+
+def _residue(values: Sequence[float], found: Stretch) -> float:
+    levels = (found.inside if found.first <= i < found.last else found.outside for i in range(len(values)))
+    return sum((value - level) ** 2 for value, level in zip(values, levels, strict=True))
+
+
+def _line_residue(values: Sequence[float]) -> float:
+    line = linear_regression(range(len(values)), values)
+    return sum((value - line.intercept - line.slope * i) ** 2 for i, value in enumerate(values))
