@@ -1,0 +1,140 @@
+"""Spans of many exports, put together into requests: late, missing, duplicated and absurd ones included.
+
+Triton's exporter sends a batch about every five seconds, a member's span before its parent's, and drops spans when its
+queue is full. So nothing is decided before a window is complete.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from diagnostics.errors import MalformedBody
+from diagnostics.window.visits import Outer, TracedRequest, Visit, front_of, outer_spans, visit_of
+from diagnostics.wire.spans import Span, decode_spans
+
+MAX_SPANS = 500_000
+"""Kept at once, about 300 MB; beyond, half of all traces are dropped by their ids, then half of the rest, and so on."""
+MAX_SPANS_PER_TRACE = 20_000
+"""A streamed answer of 2,000 tokens makes 4,000 spans; a longer trace is a loop in somebody's instrumentation."""
+
+
+@dataclass(slots=True)
+class SpanCounts:
+    """What became of the spans that arrived. `kept_share` is the share of traces that were kept for lack of room."""
+
+    received: int = 0
+    corrupt: int = 0
+    duplicated: int = 0
+    dropped: int = 0
+    orphaned: int = 0
+    unreachable: int = 0
+    kept_share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """The traced requests of a window, by start; `reporters` are the services that sent model spans."""
+
+    requests: Sequence[TracedRequest] = ()
+    counts: SpanCounts = field(default_factory=SpanCounts)
+    reporters: Sequence[str] = ()
+
+    def within(self, start: float, end: float) -> list[TracedRequest]:
+        """Return the requests that ended between two instants, Unix seconds."""
+        return [request for request in self.requests if start <= request.end_seconds <= end]
+
+
+class SpanStore:
+    """Collects export bodies, bounded; `traces()` puts them together."""
+
+    def __init__(self) -> None:
+        self.counts = SpanCounts()
+        self._traces: dict[str, dict[str, Span]] = {}
+        self._held = 0
+        self._halvings = 0
+
+    def add(self, body: bytes) -> None:
+        """Take one export body.
+
+        Raises:
+            MalformedBody: it holds no spans.
+
+        """
+        batch = decode_spans(body)
+        self.counts.received += len(batch.spans) + batch.corrupt
+        self.counts.corrupt += batch.corrupt
+        for span in batch.spans:
+            self._take(span)
+
+    def _take(self, span: Span) -> None:
+        if self._halvings and not self._chosen(span.trace):
+            self.counts.dropped += 1
+            return
+        trace = self._traces.get(span.trace)
+        if trace is None:
+            trace = self._traces[span.trace] = {}
+        if span.id in trace:
+            self.counts.duplicated += 1
+        elif len(trace) >= MAX_SPANS_PER_TRACE:
+            self.counts.dropped += 1
+        else:
+            trace[span.id] = span
+            self._held += 1
+            if self._held > MAX_SPANS:
+                self._halve()
+
+    def _chosen(self, trace: str) -> bool:
+        return zlib.crc32(trace.encode()) >> (32 - self._halvings) == 0
+
+    def _halve(self) -> None:
+        self._halvings = min(self._halvings + 1, 32)
+        self.counts.kept_share = 0.5**self._halvings
+        kept = {trace: spans for trace, spans in self._traces.items() if self._chosen(trace)}
+        held = sum(map(len, kept.values()))
+        self.counts.dropped += self._held - held
+        self._traces, self._held = kept, held
+
+    def traces(self) -> Traces:
+        """Return the requests of all spans taken so far."""
+        self.counts.orphaned = self.counts.unreachable = 0
+        requests = [request for spans in self._traces.values() for request in self._requests(spans)]
+        requests.sort(key=lambda request: request.root.start)
+        services = {request.service for request in requests}
+        return Traces(requests=requests, counts=self.counts, reporters=sorted(services))
+
+    def _requests(self, spans: Mapping[str, Span]) -> Iterable[TracedRequest]:
+        """Yield a request per outermost model span of a trace."""
+        children: dict[str, list[Span]] = {}
+        roots, models = [], 0
+        for span in spans.values():
+            if span.parent:
+                children.setdefault(span.parent, []).append(span)
+            if span.model:
+                models += 1
+                if not _has_model_above(span, spans):
+                    roots.append(span)
+        reached = 0
+        for root in roots:
+            if root.nested and root.parent not in spans:
+                self.counts.orphaned += 1
+                continue
+            visit, below = visit_of(root, children)
+            reached += below
+            yield TracedRequest(
+                trace=root.trace,
+                service=root.service,
+                root=visit,
+                front=front_of(root, spans),
+                outer=outer_spans(root, spans),
+            )
+        self.counts.unreachable += models - reached if not self.counts.orphaned else 0
+
+
+def _has_model_above(span: Span, spans: Mapping[str, Span]) -> bool:
+    parent = spans.get(span.parent)
+    return parent is not None and bool(parent.model)
+
+
+__all__ = ["MalformedBody", "Outer", "SpanStore", "TracedRequest", "Traces", "Visit"]

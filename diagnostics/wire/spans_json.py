@@ -1,0 +1,179 @@
+"""OTLP export requests in JSON: what Triton's exporter sends. camelCase keys, snake_case before Triton 23.09.
+
+Spans are cut out of the body first and decoded one by one: one that is corrupt spoils no other, and a million of them
+take little more memory at once than the body.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from diagnostics.errors import MalformedBody
+from diagnostics.wire.json_body import excerpt
+from diagnostics.wire.spans import (
+    MODEL_NAME,
+    MODEL_VERSION,
+    PARENT_NUMBER,
+    SERVICE_NAME,
+    Span,
+    SpanBatch,
+    first_marks,
+    valid_times,
+)
+
+# 64-bit integers arrive as decimal strings, and as numbers from exporters that do not follow the mapping.
+_Integer = int | str
+
+
+class _Wire(msgspec.Struct, rename="camel", gc=False):
+    """A JSON object of which only some keys matter."""
+
+
+class _Value(_Wire):
+    string_value: str | None = None
+    int_value: _Integer | None = None
+
+
+class _Attribute(_Wire):
+    key: str = ""
+    value: _Value | None = None
+
+
+class _Event(_Wire):
+    name: str = ""
+    time_unix_nano: _Integer = 0
+
+
+class _Span(_Wire):
+    trace_id: str
+    span_id: str
+    start_time_unix_nano: _Integer
+    end_time_unix_nano: _Integer
+    name: str = ""
+    kind: _Integer = 0
+    parent_span_id: str | None = None
+    attributes: list[_Attribute] | None = None
+    events: list[_Event] | None = None
+
+
+class _Scope(_Wire):
+    spans: list[msgspec.Raw] | None = None
+
+
+class _Resource(_Wire):
+    attributes: list[_Attribute] | None = None
+
+
+class _ResourceSpans(_Wire):
+    resource: _Resource | None = None
+    scope_spans: list[_Scope] | None = None
+    instrumentation_library_spans: list[_Scope] | None = None
+
+
+class _Request(_Wire):
+    resource_spans: list[_ResourceSpans] | None = None
+
+
+_REQUEST = msgspec.json.Decoder(_Request)
+_SPAN = msgspec.json.Decoder(_Span)
+_SNAKE_KEYS = (
+    "resource_spans",
+    "scope_spans",
+    "instrumentation_library_spans",
+    "trace_id",
+    "span_id",
+    "parent_span_id",
+    "start_time_unix_nano",
+    "end_time_unix_nano",
+    "time_unix_nano",
+    "string_value",
+    "int_value",
+)
+# Inside a JSON string a quote has a backslash before it, so this meets keys and whole values only.
+_SNAKE = re.compile(rb'"(' + "|".join(_SNAKE_KEYS).encode() + rb')"(?=\s*:)')
+_NO_PARENT = ("0", "")
+_KINDS = {"SPAN_KIND_INTERNAL": 1, "SPAN_KIND_SERVER": 2, "SPAN_KIND_CLIENT": 3}
+
+
+def decode_json(body: bytes) -> SpanBatch:
+    """Return the spans of an export request, or of several on lines of their own (the Collector's file exporter).
+
+    Raises:
+        MalformedBody: it is not JSON, is cut off, or is no export request.
+
+    """
+    if b'"resource_spans"' in body:
+        body = _SNAKE.sub(lambda key: b'"' + _camel(key[1]) + b'"', body)
+    batch = SpanBatch()
+    for request in _requests(body):
+        for group in request.resource_spans or ():
+            _decode_group(group, batch)
+    return batch
+
+
+def _camel(key: bytes) -> bytes:
+    first, *rest = key.split(b"_")
+    return first + b"".join(word.capitalize() for word in rest)
+
+
+def _requests(body: bytes) -> list[_Request]:
+    try:
+        return [_REQUEST.decode(body)]
+    except (msgspec.MsgspecError, RecursionError) as error:
+        try:
+            return _REQUEST.decode_lines(body)
+        except (msgspec.MsgspecError, RecursionError):
+            raise MalformedBody(f"the trace export cannot be read: {error}; it starts with {excerpt(body)}") from error
+
+
+def _decode_group(group: _ResourceSpans, batch: SpanBatch) -> None:
+    service = _attribute(group.resource.attributes if group.resource else None, SERVICE_NAME)
+    for scope in (*(group.scope_spans or ()), *(group.instrumentation_library_spans or ())):
+        for raw in scope.spans or ():
+            try:
+                batch.spans.append(_span(_SPAN.decode(raw), service))
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                batch.corrupt += 1
+
+
+def _attribute(attributes: Iterable[_Attribute] | None, key: str) -> str:
+    return next((_text(item) for item in attributes or () if item.key == key), "")
+
+
+def _text(attribute: _Attribute) -> str:
+    value = attribute.value
+    if value is None:
+        return ""
+    return value.string_value if value.string_value is not None else str(value.int_value or "")
+
+
+def _span(wire: _Span, service: str) -> Span:
+    """Return the span; written without calls per attribute and event, as this runs for every one of them."""
+    start, end = int(wire.start_time_unix_nano), int(wire.end_time_unix_nano)
+    if not (wire.trace_id and wire.span_id and valid_times(start, end)):
+        raise ValueError("a span without identity or with impossible times")
+    model, version, nested = "", "", None
+    for item in wire.attributes or ():
+        if item.key == MODEL_NAME:
+            model = _text(item)
+        elif item.key == MODEL_VERSION:
+            version = _text(item)
+        elif item.key == PARENT_NUMBER:
+            nested = _text(item) not in _NO_PARENT
+    return Span(
+        wire.trace_id,
+        wire.span_id,
+        wire.parent_span_id or "",
+        wire.name,
+        start,
+        end,
+        service,
+        wire.kind if isinstance(wire.kind, int) else _KINDS.get(wire.kind, 0),
+        model,
+        version,
+        nested,
+        first_marks([(event.name, event.time_unix_nano) for event in wire.events], start) if wire.events else {},
+    )

@@ -1,0 +1,108 @@
+"""Triton's own trace files (`mode=triton`): one array of objects in no order, which a killed server leaves open."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from diagnostics.wire.json_body import number
+from diagnostics.wire.spans import MARKS, Span, SpanBatch, first_marks, valid_times
+
+SERVICE = "triton-inference-server"
+_SEPARATORS = ", \t\r\n["
+_SERVER_KIND = 2
+
+
+@dataclass(slots=True)
+class _Trace:
+    """What the objects of one id say together."""
+
+    model: str = ""
+    version: str = ""
+    parent: int = 0
+    events: list[tuple[str, int]] = field(default_factory=list)
+
+
+def decode_triton(body: bytes) -> SpanBatch:
+    """Return a span per traced request of a model; its marks hold the computation's events too.
+
+    An object that cannot be read, and the rest of the file behind a break, count as corrupt. Ids are Triton's numbers,
+    of one server run: the trace of a request is the number of its outermost request.
+    """
+    batch, traces = SpanBatch(), dict[int, _Trace]()
+    for item in _objects(body.decode("utf-8", "replace"), batch):
+        try:
+            _take(item, traces)
+        except (ValueError, TypeError):
+            batch.corrupt += 1
+    for identity, trace in traces.items():
+        span = _span(identity, trace, traces)
+        if span is None:
+            batch.corrupt += 1
+        else:
+            batch.spans.append(span)
+    return batch
+
+
+def _objects(text: str, batch: SpanBatch) -> Iterator[Mapping[str, Any]]:
+    decoder, at = json.JSONDecoder(), 0
+    while True:
+        while at < len(text) and text[at] in _SEPARATORS:
+            at += 1
+        if at >= len(text) or text[at] == "]":
+            return
+        try:
+            item, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            batch.corrupt += 1
+            at = text.find('{"id"', at + 1)
+            if at < 0:
+                return
+            continue
+        if isinstance(item, dict):
+            yield item
+        else:
+            batch.corrupt += 1
+
+
+def _take(item: Mapping[str, Any], traces: dict[int, _Trace]) -> None:
+    trace = traces.setdefault(int(item.get("id", "none")), _Trace())
+    if "model_name" in item:
+        trace.model, trace.version = str(item["model_name"]), str(item.get("model_version", ""))
+        trace.parent = int(item.get("parent_id") or 0)
+    for event in item.get("timestamps") or ():
+        name, at = MARKS.get(str(event.get("name"))), number(event.get("ns"))
+        if name is not None and at is not None:
+            trace.events.append((name, int(event["ns"])))
+
+
+def _span(identity: int, trace: _Trace, traces: Mapping[int, _Trace]) -> Span | None:
+    times = [at for _, at in trace.events]
+    if not trace.model or not times or not valid_times(min(times), max(times)):
+        return None
+    known = dict(trace.events)
+    start, end = known.get("REQUEST_START", min(times)), known.get("REQUEST_END", max(times))
+    return Span(
+        str(_outermost(identity, traces)),
+        str(identity),
+        str(trace.parent) if trace.parent else "",
+        trace.model,
+        min(start, end),
+        max(start, end),
+        SERVICE,
+        _SERVER_KIND,
+        trace.model,
+        trace.version,
+        trace.parent != 0,
+        first_marks(trace.events, min(times)),
+    )
+
+
+def _outermost(identity: int, traces: Mapping[int, _Trace]) -> int:
+    seen: set[int] = set()
+    while identity not in seen and identity in traces and traces[identity].parent in traces:
+        seen.add(identity)
+        identity = traces[identity].parent
+    return identity
