@@ -1,0 +1,173 @@
+"""Public reports as windows: a TOML file states an incident's figures, and this makes the server that had them.
+
+title, source, status          what was seen, where it is told, and how sure the cause is:
+                               S a maintainer or a fix says so, R the reporter confirmed it,
+                               I inferred from figures, U unresolved
+[server]                       cpu_busy, gpu (an NVML sample's fields), closed (kinds of bodies), interval, metrics
+[[model]]                      what `tests.builders.Stage` takes, and instances, gpus, backend, max_batch, batching,
+                               decoupled, warmups; or steps = [[requests, execution, queue], …], one per read from
+                               the third on, for a version that is loaded then; `broken` counters
+[[ensemble]]                   name, members (called one after another), rate, seconds, failing
+[expect]                       cause and model (S and R only), never (ids, or "any"), verdict, never_verdict
+[[expect.reading]]             signal, model, value
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from diagnostics.wire.records import Kind
+from tests.builders import Alter, Counts, Rows, Stage, SyntheticTriton, chain, model_config
+
+FOLDER = Path(__file__).parent
+CERTAIN = ("S", "R")
+STATUSES = (*CERTAIN, "I", "U")
+LOADED_AT = 2
+_TOP = {"title", "source", "status", "server", "model", "ensemble", "expect"}
+_EXPECT = {"cause", "model", "never", "verdict", "never_verdict", "reading"}
+_TRAFFIC = {
+    *("name", "version", "rate", "execution", "queue", "input", "output", "overhead"),
+    *("batches", "client_batch", "failing", "pending", "pending_growth"),
+}
+_CONFIG = {"instances", "gpus", "backend", "max_batch", "batching", "decoupled", "warmups"}
+_SPECIAL = {"steps", "broken"}
+_SERVER = {"cpu_busy", "gpu", "closed", "interval", "metrics"}
+# 2^64 microseconds in seconds: what an unsigned difference below zero becomes.
+UNDERFLOW_SECONDS = 2.0**64 * 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """One report: its server, and what may and must be said of it."""
+
+    name: str
+    title: str
+    source: str
+    status: str
+    triton: SyntheticTriton
+    cause: tuple[str, ...]
+    model: str | None
+    never: tuple[str, ...]
+    verdicts: tuple[str, ...]
+    never_verdicts: tuple[str, ...]
+    readings: tuple[tuple[str, str, float], ...]
+
+
+def stories() -> list[Story]:
+    """Return all stories of this folder, by file name."""
+    return [story_of(path.stem, tomllib.loads(path.read_text())) for path in sorted(FOLDER.glob("*.toml"))]
+
+
+def story_of(name: str, told: Mapping[str, Any]) -> Story:
+    """Return one story; a key that nothing reads is an error."""
+    _only(told, _TOP, name)
+    expect = told["expect"]
+    _only(expect, _EXPECT, f"{name} [expect]")
+    return Story(
+        name=name,
+        title=told["title"],
+        source=told["source"],
+        status=told["status"],
+        triton=_triton(told, name),
+        cause=_listed(expect, "cause"),
+        model=expect.get("model"),
+        never=_listed(expect, "never"),
+        verdicts=_listed(expect, "verdict"),
+        never_verdicts=_listed(expect, "never_verdict"),
+        readings=tuple((one["signal"], one["model"], one["value"]) for one in expect.get("reading", ())),
+    )
+
+
+def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    if unknown := set(table) - known:
+        raise ValueError(f"{where}: nothing reads {', '.join(sorted(unknown))}")
+
+
+def _listed(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = table.get(key, ())
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _triton(told: Mapping[str, Any], name: str) -> SyntheticTriton:
+    server = told.get("server", {})
+    _only(server, _SERVER, f"{name} [server]")
+    models = told.get("model", ())
+    stages = [_stage(model, name) for model in models] + [_ensemble(one) for one in told.get("ensemble", ())]
+    triton = SyntheticTriton(
+        models=tuple(stages),
+        cpu_busy=server.get("cpu_busy"),
+        gpu=server.get("gpu"),
+        interval=server.get("interval", 5.0),
+        alter=_alteration(models),
+        extra_metrics=lambda _: server.get("metrics", ()),
+    )
+    return triton.without(*(Kind(kind) for kind in server.get("closed", ())))
+
+
+def _stage(model: Mapping[str, Any], name: str) -> Stage:
+    _only(model, _TRAFFIC | _CONFIG | _SPECIAL, f"{name} {model['name']}")
+    traffic = {key: model[key] for key in _TRAFFIC if key in model}
+    for key in ("execution", "batches"):
+        if isinstance(traffic.get(key), dict):
+            traffic[key] = {int(size): value for size, value in traffic[key].items()}
+    return Stage(**traffic, config=_config(model))
+
+
+def _config(model: Mapping[str, Any]) -> dict[str, object]:
+    group: dict[str, object] = {"kind": "KIND_CPU", "count": model.get("instances", 1)}
+    if "gpus" in model:
+        group |= {"kind": "KIND_GPU", "gpus": model["gpus"]}
+    return model_config(
+        model["name"],
+        backend=model.get("backend", "python"),
+        max_batch=model.get("max_batch", 0),
+        groups=[group],
+        batching=model.get("batching"),
+        model_transaction_policy={"decoupled": model.get("decoupled", False)},
+        model_warmup=[{"name": f"sample-{i}"} for i in range(model.get("warmups", 0))],
+    )
+
+
+def _ensemble(told: Mapping[str, Any]) -> Stage:
+    return Stage(
+        told["name"],
+        rate=told["rate"],
+        overhead=told["seconds"],
+        failing=told.get("failing", {}),
+        config=chain(told["name"], *told["members"]),
+    )
+
+
+def _alteration(models: Sequence[Mapping[str, Any]]) -> Alter:
+    def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
+        changed = dict(rows)
+        for model in models:
+            key = (model["name"], model.get("version", "1"))
+            if "steps" in model:
+                done = model["steps"][: max(number - LOADED_AT + 1, 0)]
+                changed.pop(key)
+                changed |= {key: _counted(done)} if done else {}
+            for counter in model.get("broken", ()):
+                changed[key] = replace(changed[key], **{counter: UNDERFLOW_SECONDS}) if number == 6 else changed[key]
+        return changed
+
+    return alter
+
+
+def _counted(steps: Sequence[Sequence[float]]) -> Counts:
+    requests = sum(n for n, _, _ in steps)
+    infer = sum(n * execution for n, execution, _ in steps)
+    queue = sum(n * waited for n, _, waited in steps)
+    return Counts(
+        requests=requests,
+        items=requests,
+        executions=requests,
+        seconds=infer + queue,
+        queue=queue,
+        infer=infer,
+        batches={1: (requests, infer)},
+    )

@@ -1,0 +1,59 @@
+"""What public reports say, said again from their figures; where they are not sure, only what must not be said."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.diagnosis.explanation import Verdict
+from tests.builders import on
+from tests.checks.designed import DESIGNED
+from tests.incidents.story import CERTAIN, STATUSES, Story, stories, story_of
+from tests.signals.named import named_signal
+
+STORIES = stories()
+each_story = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+ANYTHING = "any"
+
+
+@each_story
+def test_the_cause_is_named_and_no_other(story: Story) -> None:
+    explanation = story.triton.explain()
+    loud = explanation.loud
+
+    if story.cause:
+        assert loud, (explanation.verdict, explanation.reason)
+        assert loud[0].check in story.cause
+        assert story.model in (None, loud[0].subject.model)
+    assert not {finding.check for finding in loud} & set(story.never)
+    assert not loud or ANYTHING not in story.never, loud[0].summary
+    assert not story.verdicts or explanation.verdict in story.verdicts, explanation.reason
+    assert explanation.verdict not in story.never_verdicts
+
+
+@pytest.mark.parametrize("story", [story for story in STORIES if story.readings], ids=lambda story: story.name)
+def test_the_figures_read_as_reported(story: Story) -> None:
+    evidence = story.triton.evidence()
+
+    for name, model, value in story.readings:
+        assert evidence.read(named_signal(name), on(model)).value == pytest.approx(value, rel=0.02), name
+
+
+@each_story
+def test_a_story_names_its_source_and_claims_no_more_than_it_is_sure_of(story: Story) -> None:
+    assert story.status in STATUSES
+    assert re.match(r"https://\S+$", story.source)
+    assert story.title.endswith(".")
+    assert not story.cause or story.status in CERTAIN
+    assert set(story.cause) <= set(catalogue())
+    assert set(story.never) - {ANYTHING} <= set(DESIGNED)
+    assert {*story.verdicts, *story.never_verdicts} <= set(Verdict)
+    assert story.cause or story.never or story.verdicts or story.never_verdicts or story.readings
+
+
+def test_a_misspelled_key_is_refused() -> None:
+    told = {"title": "T.", "source": "https://a", "status": "S", "expect": {"never": "any"}, "modle": []}
+    with pytest.raises(ValueError, match="modle"):
+        story_of("typo", told)
