@@ -7,7 +7,7 @@ queue is full. So nothing is decided before a window is complete.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagnostics.errors import MalformedBody
@@ -22,8 +22,16 @@ MAX_SPANS_PER_TRACE = 20_000
 
 @dataclass(slots=True)
 class SpanCounts:
-    """What became of the spans that arrived. `kept_share` is the share of traces that were kept for lack of room."""
+    """What became of the bodies and spans that arrived.
 
+    `unreadable` counts bodies that held no spans at all, `reason` says why the newest did not. `orphaned` are model
+    spans whose parent is missing, `unreachable` those below no root. `kept_share` is the share of traces that there
+    was room for.
+    """
+
+    bodies: int = 0
+    unreadable: int = 0
+    reason: str = ""
     received: int = 0
     corrupt: int = 0
     duplicated: int = 0
@@ -33,17 +41,26 @@ class SpanCounts:
     kept_share: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """The traced requests of a window, by start; `reporters` are the services that sent model spans."""
+    """The traced requests of a window, in order of arrival."""
 
-    requests: Sequence[TracedRequest] = ()
-    counts: SpanCounts = field(default_factory=SpanCounts)
-    reporters: Sequence[str] = ()
+    def __init__(self, requests: Sequence[TracedRequest] = (), counts: SpanCounts | None = None) -> None:
+        self.requests = requests
+        self.counts = counts or SpanCounts()
+        self._visits: dict[str, list[tuple[TracedRequest, Visit]]] | None = None
 
-    def within(self, start: float, end: float) -> list[TracedRequest]:
-        """Return the requests that ended between two instants, Unix seconds."""
-        return [request for request in self.requests if start <= request.end_seconds <= end]
+    def visits(self, model: str) -> Sequence[tuple[TracedRequest, Visit]]:
+        """Return the visits to a model, each with the request that it belongs to."""
+        if self._visits is None:
+            self._visits = {}
+            for request in self.requests:
+                for visit in request.visits():
+                    self._visits.setdefault(visit.model, []).append((request, visit))
+        return self._visits.get(model, ())
+
+    def roots(self, model: str) -> Iterator[TracedRequest]:
+        """Yield the requests that called a model or ensemble themselves."""
+        return (request for request, visit in self.visits(model) if visit is request.root)
 
 
 class SpanStore:
@@ -56,13 +73,14 @@ class SpanStore:
         self._halvings = 0
 
     def add(self, body: bytes) -> None:
-        """Take one export body.
-
-        Raises:
-            MalformedBody: it holds no spans.
-
-        """
-        batch = decode_spans(body)
+        """Take one export body; one that cannot be read is counted, with the reason."""
+        self.counts.bodies += 1
+        try:
+            batch = decode_spans(body)
+        except MalformedBody as error:
+            self.counts.unreadable += 1
+            self.counts.reason = error.what
+            return
         self.counts.received += len(batch.spans) + batch.corrupt
         self.counts.corrupt += batch.corrupt
         for span in batch.spans:
@@ -101,8 +119,7 @@ class SpanStore:
         self.counts.orphaned = self.counts.unreachable = 0
         requests = [request for spans in self._traces.values() for request in self._requests(spans)]
         requests.sort(key=lambda request: request.root.start)
-        services = {request.service for request in requests}
-        return Traces(requests=requests, counts=self.counts, reporters=sorted(services))
+        return Traces(requests, self.counts)
 
     def _requests(self, spans: Mapping[str, Span]) -> Iterable[TracedRequest]:
         """Yield a request per outermost model span of a trace."""
@@ -137,4 +154,4 @@ def _has_model_above(span: Span, spans: Mapping[str, Span]) -> bool:
     return parent is not None and bool(parent.model)
 
 
-__all__ = ["MalformedBody", "Outer", "SpanStore", "TracedRequest", "Traces", "Visit"]
+__all__ = ["Outer", "SpanStore", "TracedRequest", "Traces", "Visit"]

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from diagnostics import names
 from diagnostics.window.counters import Counter, Delta, Step, sum_steps
+from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, Gauge, ServerWindow, Window
 from diagnostics.wire.gpu import Gpu
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig
+
+NO_TRACES = Traces()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,10 @@ class View:
                 if not listed or gpu.index in listed:
                     series.setdefault(gpu.uuid, []).append(gpu)
         return series
+
+    def traces(self) -> Traces:
+        """Return the window's traces; none where several servers sent them and none says which one it was."""
+        return self.window.traces if len(self.window.servers) == 1 else NO_TRACES
 
     def visible_gpus(self) -> int | None:
         """Return how many GPUs the server sees, None when nothing tells."""

@@ -88,6 +88,20 @@ class Outer(NamedTuple):
         return (self.end - self.start) * NANOSECOND
 
 
+class Front(NamedTuple):
+    """What the server's frontend did with a request, Unix nanoseconds; None where an event is missing.
+
+    `start` is the first byte read, `received` the whole request, `response` the first answer of the model, `sending`
+    the first byte sent and `end` the last.
+    """
+
+    start: int
+    received: int | None
+    response: int | None
+    sending: int | None
+    end: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRequest:
     """One request to the server.
@@ -96,8 +110,7 @@ class TracedRequest:
         trace: the trace it belongs to; several requests of one trace were sent by one caller.
         service: the service that reported it.
         root: the visit to the model or ensemble that was called.
-        front: (start, end) of the frontend's span around it, Unix nanoseconds: from the first byte read to the last
-            sent; None where it was not traced.
+        front: the frontend's part around it; None where it was not traced.
         outer: the spans of callers around it, the nearest first.
 
     """
@@ -105,7 +118,7 @@ class TracedRequest:
     trace: str
     service: str
     root: Visit
-    front: tuple[int, int] | None = None
+    front: Front | None = None
     outer: Sequence[Outer] = ()
 
     @property
@@ -114,16 +127,22 @@ class TracedRequest:
         return self.root.end * NANOSECOND
 
     @property
-    def front_seconds(self) -> float | None:
-        """Time in the server's frontend outside the model: reading, decoding, encoding, sending."""
-        if self.front is None:
+    def handling_seconds(self) -> float | None:
+        """Time for which the frontend kept a request it had received, or an answer it had; None when not traced.
+
+        An answer that comes after the model's own span (an engine with a thread of its own) is not waited for here.
+        """
+        front = self.front
+        if front is None or None in (front.received, front.response, front.sending):
             return None
-        return max((self.front[1] - self.front[0]) * NANOSECOND - self.root.seconds, 0.0)
+        before = max(self.root.start - (front.received or 0), 0)
+        after = max((front.sending or 0) - max(front.response or 0, self.root.start), 0)
+        return (before + after) * NANOSECOND
 
     @property
     def server_seconds(self) -> float:
         """Time in the server as its frontend saw it, else as its core did."""
-        return (self.front[1] - self.front[0]) * NANOSECOND if self.front else self.root.seconds
+        return (self.front.end - self.front.start) * NANOSECOND if self.front else self.root.seconds
 
     def visits(self) -> Iterator[Visit]:
         """Yield the root and everything below it, parents first."""
@@ -186,21 +205,34 @@ def _above(span: Span, spans: Mapping[str, Span]) -> Iterator[Span]:
 
 
 _ARRIVED = ("HTTP_RECV_START", "GRPC_WAITREAD_END")
+_RECEIVED = ("HTTP_RECV_END", "GRPC_WAITREAD_END")
+_RESPONSE = ("INFER_RESPONSE_COMPLETE",)
+_SENDING = ("HTTP_SEND_START", "GRPC_SEND_START")
 _SENT = ("HTTP_SEND_END", "GRPC_SEND_END")
 
 
-def front_of(root: Span, spans: Mapping[str, Span]) -> tuple[int, int] | None:
-    """Return start and end of the frontend's span above a model span, of the same service; None without one.
+def front_of(root: Span, spans: Mapping[str, Span]) -> Front | None:
+    """Return what the frontend's span above a model span says, None without one.
 
-    gRPC's span may begin while the server still waits for a request to read, so its read's end counts.
+    gRPC's span may begin while the server still waits for a request to read, so its read's end counts as the start.
+    Triton's own trace files keep the frontend's events with the model's.
     """
-    nearest = next(_above(root, spans), None)
+    nearest = spans.get(root.parent)
     source = nearest if nearest is not None and nearest.service == root.service and not nearest.model else root
-    start = min((source.marks[name] for name in _ARRIVED if name in source.marks), default=source.start)
-    end = max((source.marks[name] for name in _SENT if name in source.marks), default=source.end)
-    if source is root and start == source.start and end == source.end:
+    if source is root and not any(name in root.marks for name in (*_ARRIVED, *_SENT)):
         return None
-    return min(start, root.start), max(end, root.end)
+    start, end = _mark(source, _ARRIVED) or source.start, _mark(source, _SENT) or source.end
+    return Front(
+        min(start, root.start),
+        _mark(source, _RECEIVED),
+        _mark(source, _RESPONSE),
+        _mark(source, _SENDING),
+        max(end, root.end),
+    )
+
+
+def _mark(span: Span, names: tuple[str, ...]) -> int | None:
+    return next((span.marks[name] for name in names if name in span.marks), None)
 
 
 def outer_spans(root: Span, spans: Mapping[str, Span]) -> tuple[Outer, ...]:

@@ -16,6 +16,7 @@ from diagnostics.window.normalize import (
     counters_from_statistics,
     series_named,
 )
+from diagnostics.window.traces import SpanStore, Traces
 from diagnostics.wire.exposition import ExpositionReader, Snapshot
 from diagnostics.wire.gpu import GpuSample, parse_nvml
 from diagnostics.wire.host import HostSample, parse_host
@@ -154,6 +155,7 @@ class Window:
     servers: Mapping[str, ServerWindow]
     gpus: Sequence[GpuSample]
     clients: Sequence[ClientRequest] = ()
+    traces: Traces = field(default_factory=Traces)
     start: float
     end: float
     name: str = ""
@@ -171,6 +173,7 @@ class WindowBuilder:
     servers: dict[str, ServerWindow] = field(default_factory=dict)
     gpus: list[GpuSample] = field(default_factory=list)
     clients: list[ClientRequest] = field(default_factory=list)
+    spans: SpanStore = field(default_factory=SpanStore)
     _times: list[float] = field(default_factory=list)
 
     def add(self, scrape: Scrape) -> None:
@@ -179,6 +182,8 @@ class WindowBuilder:
             self._add_gpu(scrape)
         elif scrape.kind is Kind.CLIENT and scrape.body is not None:
             self.clients += parse_client(scrape.body)
+        elif scrape.kind is Kind.TRACES and scrape.body is not None:
+            self.spans.add(scrape.body)
         elif scrape.server:
             self.servers.setdefault(scrape.server, ServerWindow(scrape.server)).take(scrape)
         if scrape.kind in (Kind.METRICS, Kind.STATISTICS) and scrape.body is not None:
@@ -200,6 +205,7 @@ class WindowBuilder:
             servers=dict(self.servers),
             gpus=tuple(self.gpus),
             clients=tuple(self.clients),
+            traces=self.spans.traces(),
             start=min(self._times, default=0.0),
             end=max(self._times, default=0.0),
             name=name,
