@@ -22,6 +22,8 @@ MILLISECOND = 1e-3
 _MACHINE = {"nvml": Kind.NVML, "traces": Kind.TRACES}
 _TIMED = {"metrics": Kind.METRICS, "stats": Kind.STATISTICS, "index": Kind.INDEX, "host": Kind.HOST}
 _UNTIMED = {"server.json": Kind.SERVER, "server.log": Kind.LOG}
+LATEST_MS = 253_402_300_799_999
+"""The end of year 9999, past which no calendar goes: a stem beyond it is no time."""
 _RESERVED = frozenset({*_MACHINE, MANIFEST, CLIENT, ".", ".."})
 _STEM = re.compile(r"([0-9]{1,15})(?:-[0-9]+)?\.[a-z]+", re.ASCII)
 # All of ASCII that prints, but the separators and the escape itself.
@@ -109,16 +111,22 @@ def _of_server(server: str, rest: Sequence[str], body: bytes, at: float) -> Scra
             return _scrape(server, Kind.REPOSITORY, at, body, "/".join(map(unquote, names)))
         case ["failed", _]:
             return _failed(body)
-        case ["later", ms, *names] if names and _STEM.fullmatch(f"{ms}.x"):
-            return _of_server(server, names, body, int(ms) * MILLISECOND) if names[0] != "later" else None
+        case ["later", ms, *names] if names and names[0] != "later" and (later := _stem_time(f"{ms}.x")) is not None:
+            return _of_server(server, names, body, later)
         case [folder, name] if folder in _TIMED:
             return _timed(server, _TIMED[folder], [name], body)
     return None
 
 
 def _timed(server: str, kind: Kind, names: Sequence[str], body: bytes) -> Scrape | None:
-    found = _STEM.fullmatch(names[0]) if len(names) == 1 else None
-    return _scrape(server, kind, int(found[1]) * MILLISECOND, body) if found else None
+    at = _stem_time(names[0]) if len(names) == 1 else None
+    return None if at is None else _scrape(server, kind, at, body)
+
+
+def _stem_time(name: str) -> float | None:
+    """Return Unix seconds of a file's stem; None when it is not one."""
+    found = _STEM.fullmatch(name)
+    return int(found[1]) * MILLISECOND if found and int(found[1]) <= LATEST_MS else None
 
 
 def _failed(body: bytes) -> Scrape | None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from diagnostics.errors import MalformedBody
 
+LARGEST_INTEGER = 2**64
+"""No wire format that is read here has wider integers; larger ones overflow the arithmetic that follows."""
 # Longer than any 64-bit integer, shorter than where int() itself refuses.
 _DECIMAL = re.compile(r"\s*[+-]?[0-9]{1,400}\s*", re.ASCII)
 SHOWN_CHARACTERS = 60
@@ -94,13 +96,10 @@ class Fields:
         value = self.raw(key)
         if value is None:
             return default
-        if isinstance(value, int):
-            return int(value)
-        if isinstance(value, float) and math.isfinite(value):
-            return int(value)
-        if isinstance(value, str) and _DECIMAL.fullmatch(value):
-            return int(value)
-        raise self._refusal(key, value, "an integer")
+        found = _whole(value)
+        if found is None or abs(found) > LARGEST_INTEGER:
+            raise self._refusal(key, value, "an integer")
+        return found
 
     def flag(self, key: str) -> bool:
         """Return a boolean, False when absent."""
@@ -154,6 +153,12 @@ class Fields:
 
     def _refusal(self, key: str, value: object, wanted: str) -> MalformedBody:
         return MalformedBody(f"{self._what}: {excerpt(key)} should be {wanted} but is {excerpt(repr(value))}")
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return int(value)
+    return int(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else None
 
 
 def number(value: object) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diagnostics.wire.json_body import Fields, decode_object
+from diagnostics.wire.json_body import LARGEST_INTEGER, Fields, decode_object
 
 NANOSECONDS = 1e-9
 MILLISECONDS = 1e-3
@@ -121,7 +121,11 @@ def _batch(fields: Fields) -> BatchStatistics:
 
 def _timed(parent: Fields, key: str) -> Timed:
     value = parent.raw(key)
-    if type(value) is dict and type(count := value.get("count")) is type(ns := value.get("ns")) is int:
+    if (
+        type(value) is dict
+        and type(count := value.get("count")) is type(ns := value.get("ns")) is int
+        and abs(count) <= LARGEST_INTEGER
+    ):
         return Timed(count, _scaled(ns, NANOSECONDS))  # HTTP's plain form, a few hundred times in each body
     fields = parent.child(key)
     return Timed(fields.integer("count"), _scaled(fields.integer("ns"), NANOSECONDS))
