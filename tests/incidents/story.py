@@ -6,7 +6,7 @@ title, source, status          what was seen, where it is told, and how sure the
 [server]                       cpu_busy, gpu (an NVML sample's fields), closed (kinds of bodies), interval, metrics
 [[model]]                      what `tests.builders.Stage` takes, and instances, gpus, backend, max_batch, batching,
                                decoupled, warmups; or steps = [[requests, execution, queue], …], one per read from
-                               the third on, for a version that is loaded then; `broken` counters
+                               the third on, for a version that is loaded then; broken = true for durations below zero
 [[ensemble]]                   name, members (called one after another), rate, seconds, failing
 [expect]                       cause and model (S and R only), never (ids, or "any"), verdict, never_verdict
 [[expect.reading]]             signal, model, value
@@ -26,7 +26,7 @@ from tests.builders import Alter, Counts, Rows, Stage, SyntheticTriton, chain, m
 FOLDER = Path(__file__).parent
 CERTAIN = ("S", "R")
 STATUSES = (*CERTAIN, "I", "U")
-LOADED_AT = 2
+LOADED_AT, BROKEN_AT = 2, 6
 _TOP = {"title", "source", "status", "server", "model", "ensemble", "expect"}
 _EXPECT = {"cause", "model", "never", "verdict", "never_verdict", "reading"}
 _TRAFFIC = {
@@ -151,8 +151,8 @@ def _alteration(models: Sequence[Mapping[str, Any]]) -> Alter:
                 done = model["steps"][: max(number - LOADED_AT + 1, 0)]
                 changed.pop(key)
                 changed |= {key: _counted(done)} if done else {}
-            for counter in model.get("broken", ()):
-                changed[key] = replace(changed[key], **{counter: UNDERFLOW_SECONDS}) if number == 6 else changed[key]
+            if number == BROKEN_AT and model.get("broken"):
+                changed[key] = replace(changed[key], queue=UNDERFLOW_SECONDS, seconds=UNDERFLOW_SECONDS)
         return changed
 
     return alter

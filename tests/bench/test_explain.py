@@ -1,0 +1,63 @@
+"""How long a capture takes to explain, against merely decompressing it and parsing its JSON, both in this one run."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
+from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.window.window import window_of
+from diagnostics.wire.capture import open_capture
+
+FOLDER = Path(__file__).parents[2] / "fixtures/captures"
+CAPTURES = ("cpu-handed-single-instance", "cpu-handed-host-cpu-starved", "gpu-handed-single-instance")
+ROUNDS = 7
+RATIO = 5.0
+
+
+def _merely_read(path: Path) -> int:
+    """Decompress everything and parse what is JSON; return the number of bodies."""
+    bodies = 0
+    with tarfile.open(path, "r:xz") as archive:
+        for member in archive:
+            content = archive.extractfile(member)
+            if content is None:
+                continue
+            body, bodies = content.read(), bodies + 1
+            if member.name.endswith(".json"):
+                json.loads(body)
+    return bodies
+
+
+def _explained(path: Path) -> Explanation:
+    window = window_of(open_capture(path).scrapes())
+    facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
+    return explain(WindowEvidence(window), facts)
+
+
+def _seconds(work: Callable[[Path], object], path: Path) -> float:
+    start = time.perf_counter()
+    work(path)
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_capture_is_explained_within_five_times_of_reading_it(name: str) -> None:
+    path = FOLDER / f"{name}.tar.xz"
+    assert _explained(path).anatomy  # the first run also imports and finds the checks
+    assert _merely_read(path) > 50
+    ours, reference = [], []
+    for _ in range(ROUNDS):
+        reference.append(_seconds(_merely_read, path))
+        ours.append(_seconds(_explained, path))
+
+    ratio = statistics.median(ours) / statistics.median(reference)
+    print(f"\n{name}: {statistics.median(ours) * 1e3:.0f} ms, {ratio:.1f}× reading it")
+    assert ratio <= RATIO
