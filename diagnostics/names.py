@@ -39,7 +39,9 @@ ENGINE_V1 = "nv_trt_llm_v1_metrics"
 ENGINE_V1_TYPE = "v1_specific_metric"
 ENGINE_GENERAL = "nv_trt_llm_general_metrics"
 ENGINE_GENERAL_TYPE = "general_type"
-VLLM_PREFIX = "vllm:"
+# Latencies as vLLM reports them through Triton, and as trtllm-serve does.
+TIME_TO_FIRST_TOKEN = tuple(f"{p}time_to_first_token_seconds" for p in ("vllm:", "trtllm_", "trtllm:", ""))
+TIME_PER_OUTPUT_TOKEN = tuple(f"{p}time_per_output_token_seconds" for p in ("vllm:", "trtllm_", "trtllm:", ""))
 # trtllm-serve's own page: its first releases had no prefix, Dynamo adds one with a colon.
 SERVE_PREFIXES = ("trtllm_", "trtllm:", "")
 SERVE_MODEL = "model_name"

@@ -1,0 +1,163 @@
+"""Requests wait inside the engine for one of its slots, while its KV cache has room.
+
+## Looks for
+An engine whose scheduled requests reach its maximum and stay there while others wait inside it, with KV blocks free for
+more. Triton's own queue shows nothing: the engine takes every request at once.
+
+## Means
+The engine was built, or is configured, for fewer sequences at a time than arrive while one runs. The wait is part of
+the engine's time, and looks like a slow model.
+
+## Rules out
+- A KV cache that is full: slots are free then (`kv-cache-exhausted`).
+- An engine that schedules one request at a time whatever its maximum (`inflight-batching-off`).
+- Pipeline parallelism, where requests of other micro batches look as if they waited.
+- A burst: requests wait at few reads then.
+
+## Do
+1. Look at the engine's maximum batch size. If `max_batch_size` in `config.pbtxt` is below what the engine was built
+   for, raise it there: a full reload, so unload the old copy first, or the new one finds no memory for its KV cache.
+2. Otherwise build the engine again with a larger `--max_batch_size`. Larger batches make iterations a little slower
+   and need KV cache for more sequences: check both.
+3. Never raise `instance_group.count` of an engine: each copy loads its own weights and KV cache.
+
+## Sources
+tensorrtllm_backend, "Model configuration". server#6863: the backend keeps its own queue and refills slots each
+iteration. tensorrtllm_backend#274, fastertransformer_backend#72: a second engine instance runs out of memory or is
+slower. Little's law for the wait.
+"""
+
+from __future__ import annotations
+
+from diagnostics import names
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.engine_gates import (
+    KV_BLOCKED,
+    SLOTS_REACHED,
+    SLOTS_TAKEN,
+    WAITS,
+    batches_are_static,
+    cache_is_short,
+    nothing_held_back,
+    slots_are_taken,
+    wait_claim,
+)
+from diagnostics.evidence.ledger import Ledger
+from diagnostics.signals.engine import (
+    ENGINE_MICRO_BATCHES,
+    ENGINE_PEAK_FILL,
+    ENGINE_PEAK_HELD,
+    ENGINE_SLOT_FILL,
+    ENGINE_SLOTS,
+    ENGINE_WAIT_SECONDS,
+    ENGINE_WAITING,
+    ENGINE_WAITING_SHARE,
+)
+from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.units import Unit
+
+CHECK = Check(
+    layer=Layer.ENGINE,
+    scope=Scope.MODEL,
+    limits={
+        "engine_waiting_share": WAITS,
+        "engine_slot_fill": SLOTS_TAKEN,
+        "engine_peak_slot_fill": SLOTS_REACHED,
+        "engine_kv_blocked_share": KV_BLOCKED,
+    },
+    symptom='nv_trt_llm_request_metrics{request_type="waiting"} > 0 and ignoring(request_type) '
+    'nv_trt_llm_request_metrics{request_type="scheduled"} >= ignoring(request_type) '
+    'nv_trt_llm_request_metrics{request_type="max"}',
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if quiet := nothing_held_back(see, on):
+        return quiet
+    if batches_are_static(see, on):
+        return Quiet(because="batches are static: slots are not what they wait for")
+    if not slots_are_taken(see, on):
+        return Quiet(because="slots are free while requests wait")
+    if cache_is_short(see, on):
+        return Quiet(because="the KV cache is as short as the slots: neither limit alone would help")
+    return _finding(see, on)
+
+
+def _finding(see: Ledger, on: Subject) -> Fires:
+    wait, slots = see.need(ENGINE_WAIT_SECONDS, on), round(see.need(ENGINE_SLOTS, on))
+    return Fires(
+        summary=f"all {slots} slots of {on.model}'s engine are taken: {Unit.COUNT.show(see.need(ENGINE_WAITING, on))} "
+        f"requests wait inside it, {Unit.SECONDS.show(wait)} each, while its KV cache has room",
+        claims=(wait_claim(see, on),),
+        saved_seconds=wait,
+        suggestion=_suggestion(see, on, slots),
+    )
+
+
+def _suggestion(see: Ledger, on: Subject, slots: int) -> Suggestion:
+    wanted = _wanted(slots, see.read(ENGINE_PEAK_HELD, on).value or 0.0)
+    config = see.evidence.config(on)
+    if config is None or config.backend not in names.ENGINE_BACKENDS_WITH_TIME:
+        return Suggestion(
+            text=f"let the engine of {on.model} run {wanted} requests at a time instead of {slots}: build it with a "
+            "larger max_batch_size (never more instances of it)"
+        )
+    return Suggestion(
+        text=f"build the engine of {on.model} with max_batch_size {wanted} instead of {slots}; with a KV cache for as "
+        "many sequences, and never more instances of it",
+        change=ConfigChange(model=on.model or "", settings=(Setting(path="engine.max_batch_size", value=wanted),)),
+    )
+
+
+def _wanted(slots: int, held: float) -> int:
+    """Return two or four times the slots.
+
+    A saturated engine's backlog is larger than what a wider one would hold, so all of it is never needed.
+    """
+    return 2 * slots if held <= 2 * slots else 4 * slots
+
+
+_FULL = {
+    REQUESTS: 800,
+    REQUEST_SECONDS: 1.6,
+    ENGINE_WAITING: 33,
+    ENGINE_WAITING_SHARE: 1.0,
+    ENGINE_WAIT_SECONDS: 1.4,
+    ENGINE_MICRO_BATCHES: 1,
+    ENGINE_SLOTS: 4,
+    ENGINE_SLOT_FILL: 0.92,
+    ENGINE_PEAK_FILL: 1.0,
+    ENGINE_KV_BLOCKED: 0.0,
+}
+CASES = (
+    Case(title="fires when all slots are taken and the cache has room", expect=Expected.FIRES, readings=_FULL),
+    Case(
+        title="is quiet when the KV cache is what is short",
+        expect=Expected.QUIET,
+        readings={**_FULL, ENGINE_SLOT_FILL: 0.12, ENGINE_PEAK_FILL: 0.13, ENGINE_KV_BLOCKED: 0.9},
+    ),
+    Case(
+        title="is quiet when slots are full and nothing waits",
+        expect=Expected.QUIET,
+        readings={**_FULL, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0, ENGINE_WAIT_SECONDS: 0},
+    ),
+    Case(
+        title="is quiet when requests waited at one read of twenty",
+        expect=Expected.QUIET,
+        readings={**_FULL, ENGINE_WAITING: 1.4, ENGINE_WAITING_SHARE: 0.05, ENGINE_WAIT_SECONDS: 0.09},
+    ),
+    Case(
+        title="is quiet under pipeline parallelism",
+        expect=Expected.QUIET,
+        readings={**_FULL, ENGINE_MICRO_BATCHES: 2},
+    ),
+    Case(
+        title="is unknown when the engine does not say its maximum",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _FULL.items() if k not in (ENGINE_SLOTS, ENGINE_SLOT_FILL, ENGINE_PEAK_FILL)},
+    ),
+)

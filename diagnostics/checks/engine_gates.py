@@ -1,0 +1,101 @@
+"""Questions that several engine checks ask: does anything wait inside, and what holds it back?
+
+Slots, KV cache and token budget exclude each other: a request that waits is held by the first limit that it meets.
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Claim, Quiet
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.engine import (
+    ENGINE_MICRO_BATCHES,
+    ENGINE_PEAK_FILL,
+    ENGINE_SLOT_FILL,
+    ENGINE_STATIC_BATCHING,
+    ENGINE_WAIT_SECONDS,
+    ENGINE_WAITING,
+    ENGINE_WAITING_SHARE,
+)
+from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED, ENGINE_KV_USED
+from diagnostics.signals.subject import Subject
+from diagnostics.signals.triton import REQUESTS
+from diagnostics.units import Unit
+
+WAITS = Limit(
+    value=1 / 3,
+    unit=Unit.RATIO,
+    because="a queue that is there in under a third of the reads comes from bursts; at a limit that costs 15 % of a "
+    "request it is there in half of them (M/M/c)",
+)
+SLOTS_TAKEN = Limit(
+    value=0.75,
+    unit=Unit.RATIO,
+    because="a finished request's slot is free until the next iteration admits another: even two-iteration requests "
+    "leave no more than a quarter of full slots empty while others wait",
+)
+SLOTS_REACHED = Limit(
+    value=1.0, unit=Unit.RATIO, because="a limit that was never reached in any read is not what holds requests back"
+)
+KV_BLOCKED = Limit(
+    value=0.5, unit=Unit.RATIO, because="what holds requests back is short at most reads at which they wait"
+)
+KV_RESERVED = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="guaranteed_no_evict keeps blocks free for each sequence's longest length, and a sequence is half written "
+    "on average: a cache that is reserved to the full shows half of it in use",
+)
+ONE_MICRO_BATCH = Limit(
+    value=2, unit=Unit.COUNT, because="with pipeline parallelism the requests of other micro batches look waiting"
+)
+
+
+def nothing_held_back(see: Ledger, on: Subject) -> Quiet | None:
+    """Return the reason why nothing waits inside for long enough to matter; None when something does."""
+    if not see.evidence.is_engine(on):
+        return Quiet(because="not an engine")
+    if not see.read(REQUESTS, on).value:
+        return Quiet(because="no traffic")
+    see.need(ENGINE_WAITING, on)
+    if not see.at_least(ENGINE_WAITING_SHARE, on, WAITS):
+        return Quiet(because="requests seldom wait inside the engine")
+    see.need(ENGINE_WAIT_SECONDS, on)
+    if not see.worthwhile("engine_wait_seconds", on, see.evidence.read(ENGINE_WAIT_SECONDS, on)):
+        return Quiet(because="the wait inside the engine is a small part of the request")
+    if see.ruled_out(ENGINE_MICRO_BATCHES, on, ONE_MICRO_BATCH, above=True):
+        return Quiet(because="requests of other micro batches look as if they waited")
+    return None
+
+
+def batches_are_static(see: Ledger, on: Subject) -> bool:
+    """Return whether batches run to their end before others start; not said counts as no."""
+    return bool(see.evidence.read(ENGINE_STATIC_BATCHING, on).value)
+
+
+def slots_are_taken(see: Ledger, on: Subject) -> bool:
+    """Return whether all slots are in use while requests wait."""
+    if not see.at_least(ENGINE_SLOT_FILL, on, SLOTS_TAKEN):
+        return False
+    return see.at_least(ENGINE_PEAK_FILL, on, SLOTS_REACHED)
+
+
+def cache_is_short(see: Ledger, on: Subject) -> bool:
+    """Return whether, while requests wait, the KV cache has mostly no room for one more."""
+    return see.at_least(ENGINE_KV_BLOCKED, on, KV_BLOCKED)
+
+
+def cache_may_be_reserved(see: Ledger, on: Subject) -> bool:
+    """Return whether the blocks in use allow that the rest is promised to the requests that run."""
+    return see.at_least(ENGINE_KV_USED, on, KV_RESERVED)
+
+
+def engine_phase(see: Ledger, on: Subject) -> Phase:
+    """Return the cell that holds the engine's time: compute in the C++ backend's row, else the hidden engine time."""
+    return Phase.COMPUTE if see.evidence.shows_engine_time(on) else Phase.ENGINE
+
+
+def wait_claim(see: Ledger, on: Subject) -> Claim:
+    """Return the claim of the time that requests wait inside."""
+    seconds = see.evidence.read(ENGINE_WAIT_SECONDS, on).value or 0.0
+    return Claim(stage=on.model or "", phase=engine_phase(see, on), seconds=seconds)

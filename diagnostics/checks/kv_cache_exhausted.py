@@ -1,0 +1,186 @@
+"""Requests wait inside the engine for KV cache blocks, while slots are free.
+
+## Looks for
+Requests that wait inside an engine with free slots, while fewer KV blocks are free than one more request needs; or half
+of the blocks in use, the rest reserved for what the running requests may still generate.
+
+## Means
+The paged KV cache is too small for the sequences that are served: the engine runs few at a time and the GPU is under
+used. Under `guaranteed_no_evict` a request reserves blocks for its prompt and all tokens that it *may* generate, so a
+large `max_tokens` costs cache even if answers are short.
+
+## Rules out
+- All slots taken (`engine-batch-limit`), or a token budget that only lets some prompts in (`engine-token-budget`).
+- A full cache with nothing waiting: cached blocks that are kept for reuse, which is healthy.
+- "Blocks are free, so it is not the cache": 9 of 40 free blocks are too few for a request that needs ten.
+
+## Do
+1. Give the cache more tokens: raise `max_tokens_in_paged_kv_cache`, or drop it and raise
+   `kv_cache_free_gpu_mem_fraction`; the smaller of the two counts. It is a full reload: unload the model first, or
+   the new copy gets its fraction of what the old one leaves.
+2. Let clients ask for realistic `max_tokens`; a quantized KV cache (FP8) holds twice as many.
+3. `max_utilization` packs more and pauses requests under pressure: only where latency may vary.
+
+## Sources
+tensorrtllm_backend, "Model configuration". server#7548 (5 of 99 requests scheduled, 31 of 40 blocks used),
+TensorRT-LLM#1246 (a larger max_new_tokens slowed everything 7 to 8 times), TensorRT-LLM#16827. Little's law.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet
+from diagnostics.checks.engine_gates import (
+    KV_BLOCKED,
+    KV_RESERVED,
+    SLOTS_REACHED,
+    SLOTS_TAKEN,
+    WAITS,
+    batches_are_static,
+    cache_is_short,
+    cache_may_be_reserved,
+    nothing_held_back,
+    slots_are_taken,
+    wait_claim,
+)
+from diagnostics.checks.engine_settings import larger_cache
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.engine import (
+    ENGINE_MICRO_BATCHES,
+    ENGINE_PEAK_FILL,
+    ENGINE_PEAK_HELD,
+    ENGINE_PEAK_SCHEDULED,
+    ENGINE_SLOT_FILL,
+    ENGINE_SLOTS,
+    ENGINE_WAIT_SECONDS,
+    ENGINE_WAITING,
+    ENGINE_WAITING_SHARE,
+)
+from diagnostics.signals.engine_cache import (
+    ENGINE_BLOCK_TOKENS,
+    ENGINE_KV_BLOCKED,
+    ENGINE_KV_BLOCKS,
+    ENGINE_KV_NEED,
+    ENGINE_KV_USED,
+    ENGINE_PAUSED_SHARE,
+)
+from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+PREFILLING = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="an engine that admits prompts in most iterations is not held back by its cache",
+)
+PAUSED = Limit(
+    value=1 / 3, unit=Unit.RATIO, because="an engine that pauses requests has admitted them: the cache thrashes"
+)
+SEVERAL = Limit(
+    value=2, unit=Unit.COUNT, because="an engine that never ran two requests at once is not shown to batch at all"
+)
+CHECK = Check(
+    layer=Layer.ENGINE,
+    scope=Scope.MODEL,
+    limits={
+        "engine_waiting_share": WAITS,
+        "engine_slot_fill": SLOTS_TAKEN,
+        "engine_peak_slot_fill": SLOTS_REACHED,
+        "engine_kv_blocked_share": KV_BLOCKED,
+        "engine_kv_used_share": KV_RESERVED,
+        "engine_context_share": PREFILLING,
+        "engine_paused_share": PAUSED,
+        "engine_peak_scheduled": SEVERAL,
+    },
+    symptom='nv_trt_llm_request_metrics{request_type="waiting"} > 0 and ignoring(request_type) '
+    'nv_trt_llm_request_metrics{request_type="scheduled"} < ignoring(request_type) '
+    'nv_trt_llm_request_metrics{request_type="max"}',
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if quiet := nothing_held_back(see, on):
+        return quiet
+    if batches_are_static(see, on):
+        return Quiet(because="batches are static: requests wait for a batch to end")
+    if slots_are_taken(see, on):
+        return Quiet(because="all slots are taken")
+    if see.ruled_out(ENGINE_PAUSED_SHARE, on, PAUSED, above=True):
+        return Quiet(because="requests are paused, so that they were admitted")
+    if cache_is_short(see, on):
+        return _finding(see, on, "has no room for another request")
+    if not _only_the_cache_is_left(see, on):
+        return Quiet(because="the KV cache has room while requests wait")
+    return _finding(see, on, "is reserved for what the running requests may still generate")
+
+
+def _only_the_cache_is_left(see: Ledger, on: Subject) -> bool:
+    """Return whether nothing but reserved blocks can hold requests back: slots and iterations have room for prompts."""
+    if not cache_may_be_reserved(see, on):
+        return False
+    if not see.at_least(ENGINE_PEAK_SCHEDULED, on, SEVERAL):
+        return False
+    return not see.ruled_out(ENGINE_CONTEXT_SHARE, on, PREFILLING, above=True)
+
+
+def _finding(see: Ledger, on: Subject, state: str) -> Fires:
+    wait, need = see.need(ENGINE_WAIT_SECONDS, on), see.need(ENGINE_KV_NEED, on)
+    return Fires(
+        summary=f"the KV cache of {on.model}'s engine, {Unit.COUNT.show(see.need(ENGINE_KV_BLOCKS, on))} blocks at "
+        f"{Unit.COUNT.show(need)} per request, {state}: {Unit.COUNT.show(see.need(ENGINE_WAITING, on))} requests wait "
+        f"inside, {Unit.SECONDS.show(wait)} each, while slots are free",
+        claims=(wait_claim(see, on),),
+        saved_seconds=wait,
+        suggestion=larger_cache(see, on),
+    )
+
+
+_STARVED = {
+    REQUESTS: 900,
+    REQUEST_SECONDS: 0.98,
+    ENGINE_WAITING: 19,
+    ENGINE_WAITING_SHARE: 0.95,
+    ENGINE_WAIT_SECONDS: 0.78,
+    ENGINE_MICRO_BATCHES: 1,
+    ENGINE_SLOTS: 32,
+    ENGINE_SLOT_FILL: 0.12,
+    ENGINE_PEAK_FILL: 0.13,
+    ENGINE_PEAK_SCHEDULED: 4,
+    ENGINE_PEAK_HELD: 38,
+    ENGINE_KV_BLOCKED: 0.9,
+    ENGINE_KV_USED: 0.95,
+    ENGINE_KV_NEED: 3,
+    ENGINE_KV_BLOCKS: 12,
+    ENGINE_BLOCK_TOKENS: 64,
+    ENGINE_CONTEXT_SHARE: 0.1,
+    ENGINE_PAUSED_SHARE: 0,
+}
+CASES = (
+    Case(title="fires when no blocks are left and slots are free", expect=Expected.FIRES, readings=_STARVED),
+    Case(
+        title="fires when blocks are free but promised to running requests",
+        expect=Expected.FIRES,
+        readings={**_STARVED, ENGINE_KV_BLOCKED: 0, ENGINE_KV_USED: 0.775, ENGINE_KV_NEED: 6.2, ENGINE_KV_BLOCKS: 40},
+    ),
+    Case(
+        title="is quiet when all slots are taken",
+        expect=Expected.QUIET,
+        readings={**_STARVED, ENGINE_SLOT_FILL: 0.95, ENGINE_PEAK_FILL: 1, ENGINE_KV_BLOCKED: 0},
+    ),
+    Case(
+        title="is quiet about a full cache when nothing waits",
+        expect=Expected.QUIET,
+        readings={**_STARVED, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0, ENGINE_WAIT_SECONDS: 0, ENGINE_KV_USED: 0.99},
+    ),
+    Case(
+        title="is quiet when the cache is empty while requests wait",
+        expect=Expected.QUIET,
+        readings={**_STARVED, ENGINE_KV_BLOCKED: 0, ENGINE_KV_USED: 0.05},
+    ),
+    Case(
+        title="is unknown when the cache's gauges contradict each other",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _STARVED.items() if k not in (ENGINE_KV_BLOCKED, ENGINE_KV_USED)},
+    ),
+)

@@ -1,0 +1,107 @@
+"""The reads of one engine inside a span, each with whether the engine worked at that moment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.units import Unit
+from diagnostics.window.view import METRICS, View
+from diagnostics.wire.engine import EngineSample, engine_slots, sample_of_page
+from diagnostics.wire.exposition import Layout
+
+# Fewer reads than this could all fall into one burst.
+FEWEST_READS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """What was read of one engine.
+
+    Attributes:
+        samples: all reads in time order.
+        live: those at which it had iterated since the read before. An engine without work iterates no more, and its
+            gauges keep their last values.
+
+    """
+
+    samples: Sequence[EngineSample]
+    live: Sequence[EngineSample]
+
+    @property
+    def waiting(self) -> Sequence[EngineSample]:
+        """The live reads at which requests waited inside."""
+        return [sample for sample in self.live if sample.waiting]
+
+
+def engine_of(view: View) -> Engine | Missing:
+    """Return what was read of the model's engine, or why nothing can be said."""
+    samples = _samples(view)
+    if not samples:
+        return Missing.NOT_EXPORTED
+    live = [sample for sample, worked in zip(samples, _worked(samples), strict=True) if worked]
+    return Engine(samples=samples, live=live) if live else Missing.STALE
+
+
+def _samples(view: View) -> list[EngineSample]:
+    slots: dict[Layout, Mapping[str, int]] = {}
+    found = []
+    for at, _, snapshot in view.server.snapshots:
+        if not view.start - 1e-6 <= at <= view.end + 1e-6:
+            continue
+        if snapshot.layout not in slots:
+            slots[snapshot.layout] = engine_slots(snapshot.layout, view.model or "", view.version)
+        sample = sample_of_page(snapshot, slots[snapshot.layout], at)
+        if sample is not None:
+            found.append(sample)
+    return found
+
+
+def _worked(samples: Sequence[EngineSample]) -> list[bool]:
+    """Return per read whether the iteration counter had moved since the one before; where there is none, True."""
+    counters = [sample.iterations for sample in samples]
+    if len(samples) < 2 or None in counters:
+        return [True] * len(samples)
+    moved = [after != before for before, after in pairwise(counters)]
+    return [moved[0], *moved]
+
+
+def mean_over(values: Sequence[float], unit: Unit, *, estimated: bool = False) -> Reading:
+    """Return the mean of values read, with the interval that their spread and number allow (95 %)."""
+    if not values:
+        return Reading.unknown(Missing.IDLE, unit, METRICS)
+    if len(values) < FEWEST_READS:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS, unit, METRICS)
+    mean = sum(values) / len(values)
+    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    spread = 1.96 * math.sqrt(variance / len(values))
+    return Reading.of(
+        mean,
+        unit,
+        METRICS,
+        low=max(mean - spread, 0.0),
+        high=mean + spread,
+        estimated=estimated,
+        events=len(values),
+    )
+
+
+def over_engine(compute: Callable[[Engine, View], Reading], unit: Unit) -> Callable[[View], Reading]:
+    """Return a reader that computes from what was read of the engine."""
+
+    def read(view: View) -> Reading:
+        engine = engine_of(view)
+        return Reading.unknown(engine, unit, METRICS) if isinstance(engine, Missing) else compute(engine, view)
+
+    return read
+
+
+def share_of(reads: Sequence[EngineSample], holds: Callable[[EngineSample], bool | None]) -> Reading:
+    """Return the share of reads at which something holds; reads that do not say (None) do not count."""
+    said = [1.0 if answer else 0.0 for answer in map(holds, reads) if answer is not None]
+    if reads and not said:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
+    return mean_over(said, Unit.RATIO)
