@@ -43,7 +43,7 @@ def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
 def command(identifier: str | None, output: str) -> None:
     """List the checks, or show the runbook and limits of one."""
     every = sorted(catalogue().values(), key=lambda found: (list(Layer).index(found.check.layer), found.id))
-    chosen = _find(identifier, every) if identifier else None
+    chosen = _find(identifier, every) if identifier is not None else None
     if output == "json":
         click.echo(json.dumps(_document(chosen, every), indent=2, ensure_ascii=False))
     else:

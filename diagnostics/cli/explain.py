@@ -72,11 +72,11 @@ def command(
     options: SourceOptions,
 ) -> None:
     """Explain why an endpoint is slow, and which line to change."""
-    check = _check_id(why_not) if why_not else None
+    check = _check_id(why_not) if why_not is not None else None
     question = Question(
         at=at,
         since=since,
-        objective=Objective.parse(objective) if objective else None,
+        objective=Objective.parse(objective) if objective is not None else None,
         repository=repository,
     )
     explanation, failed = _ask(sources, question, window, options)
@@ -103,7 +103,7 @@ def _ask(
         return explain_captures([Path(source) for source in sources], question, aloud), False
     if any(on_disk):
         raise UsageError("captures and servers cannot be explained together", hint="name one kind of source")
-    if question.at or question.since:
+    if question.at is not None or question.since is not None:
         raise UsageError(
             "a server only tells of now", where="--at, --since", hint="record it, then explain the capture"
         )

@@ -126,9 +126,11 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(arguments: list[str] | None) -> int:
     try:
         code = diag.main(arguments, prog_name="diag", standalone_mode=False)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return EXIT_USAGE
+    except click.ClickException as error:
+        return _fail(_misuse(error), EXIT_USAGE)
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except (_ReaderGone, BrokenPipeError):
@@ -142,6 +144,12 @@ def _run(arguments: list[str] | None) -> int:
         text = f"internal error: {type(error).__name__}: {error}".rstrip(": ")
         return _fail(f"{text}; please report it, with what DIAG_DEBUG=1 shows", EXIT_COLLECT)
     return code if isinstance(code, int) else EXIT_OK
+
+
+def _misuse(error: click.ClickException) -> str:
+    text = error.format_message().strip().rstrip(".")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{text}; see {context.command_path} --help" if context else text
 
 
 def _fail(text: str, code: int) -> int:

@@ -26,6 +26,7 @@ _CLOCK = re.compile(r"^(\d{1,2}):(\d{2})(?::(\d{2}))?$")
 Tell = Callable[[str], None]
 Gaps = Sequence[BlindSpot]
 SECONDS_BETWEEN_LOOKS = 2.0
+LATEST_PAST_END = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Question:
 
 def looks_like_a_path(source: str) -> bool:
     """Return whether a source names something on disk: it exists, or is written as a path to an archive."""
-    if "://" in source:
+    if not source or "://" in source:
         return False
     path = Path(source)
     return path.exists() or path.suffix in (".xz", ".gz", ".tar", ".txz", ".tgz") or source.startswith((".", "/", "~"))
@@ -59,19 +60,35 @@ def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> E
 
     Raises:
         CaptureError: a path is not a capture.
-        UsageError: `at` or `since` leaves nothing to look at.
+        UsageError: `at` or `since` leaves nothing to look at, or two captures name the same server.
 
     """
-    scrapes: list[Scrape] = []
-    for path in paths:
-        capture = open_capture(path.expanduser())
-        scrapes += capture.scrapes()
-        if capture.damage:
-            tell(f"{path}: {capture.damage}; what was read until there is used")
-    scrapes = _between(scrapes, question)
+    scrapes = _between(_recorded(paths, tell), question)
     servers = tuple(dict.fromkeys(scrape.server for scrape in scrapes if scrape.server))
     scrapes += _repository(question, servers)
     return _explained(window_of(scrapes), question, servers or tuple(str(path) for path in paths))
+
+
+def _recorded(paths: Sequence[Path], tell: Tell) -> list[Scrape]:
+    """Return what all captures hold. GPU samples name no server: those of several machines would be mixed up."""
+    found: dict[Path, list[Scrape]] = {}
+    owner: dict[str, Path] = {}
+    for path in dict.fromkeys(path.expanduser() for path in paths):
+        capture = open_capture(path)
+        found[path] = list(capture.scrapes())
+        if capture.damage:
+            tell(f"{path}: {capture.damage}")
+        for server in {scrape.server for scrape in found[path] if scrape.server}:
+            if owner.setdefault(server, path) != path:
+                raise UsageError(
+                    f"holds a server named {server!r}, as {owner[server]} does",
+                    where=str(path),
+                    hint="explain one capture at a time",
+                )
+    if sum(any(scrape.kind is Kind.NVML for scrape in scrapes) for scrapes in found.values()) and len(found) > 1:
+        tell("GPU samples are not used: they do not say which capture's servers they belong to")
+        return [scrape for scrapes in found.values() for scrape in scrapes if scrape.kind is not Kind.NVML]
+    return [scrape for scrapes in found.values() for scrape in scrapes]
 
 
 def explain_window(builder: WindowBuilder, question: Question, names: Sequence[str], gaps: Gaps) -> Explanation:
@@ -143,10 +160,11 @@ def _between(scrapes: list[Scrape], question: Question) -> list[Scrape]:
     times = [scrape.at for scrape in scrapes if scrape.kind in (Kind.METRICS, Kind.STATISTICS)]
     if not times:
         return scrapes
-    end = _moment(question.at, max(times)) if question.at else max(times)
-    start = end - question.since if question.since else min(times)
+    end = _moment(question.at, max(times)) if question.at is not None else max(times)
+    start = end - question.since if question.since is not None else min(times)
     kept = [scrape for scrape in scrapes if scrape.kind in TIMELESS or start - 1e-3 <= scrape.at <= end + 1e-3]
-    if not any(scrape.kind not in TIMELESS for scrape in kept):
+    # Whoever names the minute in which a recording ended means its end.
+    if end > max(times) + LATEST_PAST_END or not any(scrape.kind not in TIMELESS for scrape in kept):
         span = " to ".join(datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S") for at in (min(times), max(times)))
         raise UsageError("nothing was recorded in that time", where="--at, --since", hint=f"the capture covers {span}")
     return kept

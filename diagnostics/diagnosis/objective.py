@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Subject
 from diagnostics.units import Unit
 
-_PATTERN = re.compile(r"^\s*(mean|p\d{2,3})\s*<=?\s*([0-9.]+)\s*(us|µs|ms|s)\s*$")
+_PATTERN = re.compile(r"^\s*(mean|p[1-9]\d|p99\d)\s*<=?\s*([0-9.]+)\s*(us|µs|ms|s)\s*$")
 _SCALE = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -32,7 +33,7 @@ class Objective:
         """Return the objective.
 
         Raises:
-            UsageError: the text is not `mean` or `pNN`, `<`, a number and a unit.
+            UsageError: the text is not `mean`, `pNN` or `p99N`, `<`, a number above 0 and a unit.
 
         """
         match = _PATTERN.match(text)
@@ -43,6 +44,8 @@ class Objective:
             seconds = float(number) * _SCALE[unit]
         except ValueError:
             raise UsageError(f"{number!r} is not a number in objective {text!r}") from None
+        if not 0 < seconds < math.inf:
+            raise UsageError(f"{number!r} {unit} can be neither met nor missed", where="--objective")
         quantile = None if word == "mean" else float(f"0.{word[1:]}")
         return cls(quantile=quantile, seconds=seconds, text=text.strip())
 

@@ -24,7 +24,9 @@ class Machine:
 
     def __init__(self, servers: Sequence[TritonServer]) -> None:
         self._servers = tuple(server for server in servers if _pid(server) is not None)
-        self._nvml = NvmlSampler.open() if self._servers else None
+        # A sample names no server: read where some run elsewhere, it would stand for their GPUs too.
+        here = bool(self._servers) and len(self._servers) == len(servers)
+        self._nvml = NvmlSampler.open() if here else None
         self.local = tuple(server.name for server in self._servers)
 
     def round(self) -> list[Scrape]:

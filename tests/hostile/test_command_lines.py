@@ -1,0 +1,94 @@
+"""Command lines that make no sense end in one line and exit code 2, and never in another question's answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from diagnostics.cli.main import main
+from diagnostics.diagnosis.objective import Objective
+from diagnostics.errors import UsageError
+from exporters.sources import machine
+from exporters.sources.machine import Machine
+from tests.captures.recorded import FOLDER
+
+CAPTURE = str(FOLDER / "cpu-handed-single-instance.tar.xz")
+GPU_CAPTURE = str(FOLDER / "gpu-handed-gpu-saturated.tar.xz")
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("diag: ")
+    assert shown.err.count("\n") == 1
+    return shown.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--at", ""], "cannot read the time ''"),
+        (["--at", "9999-12-31T23:59:59Z"], "the capture covers 21:20:37 to 21:21:13"),
+        (["--at", "99999999999999999999"], "the capture covers"),
+        (["--objective", ""], "cannot read objective ''"),
+        (["--why-not", ""], "there is no check ''"),
+        (["--since", "0s"], "'0s' is not a duration"),
+        (["--fail-on", "never ever"], "is not one of"),
+        (["--no-such-option"], "see diag explain --help"),
+    ],
+)
+def test_an_option_that_names_nothing_is_refused(options, said, capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", CAPTURE, *options]) == 2
+    assert said in one_line(capsys)
+
+
+@pytest.mark.parametrize("arguments", [["explain", ""], ["explain"], ["dance"], ["checks", ""]])
+def test_an_argument_that_names_nothing_is_refused(arguments, capsys: pytest.CaptureFixture[str]):
+    assert main(arguments) == 2
+    one_line(capsys)
+
+
+@pytest.mark.parametrize("text", ["p100 < 1s", "p200 < 1s", "p00 < 1s", "p05 < 1s", "p95 < 0ms", "mean < 0.000s"])
+def test_an_objective_that_no_latency_can_meet_or_miss_is_refused(text: str):
+    with pytest.raises(UsageError):
+        Objective.parse(text)
+
+
+def test_p999_is_the_last_of_a_thousand():
+    assert Objective.parse("p999 < 1s").quantile == 0.999
+
+
+def test_two_captures_of_servers_of_one_name_are_not_mixed(capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", CAPTURE, str(FOLDER / "cpu-handed-healthy.tar.xz")]) == 2
+    assert "holds a server named 'triton-0'" in one_line(capsys)
+
+
+def test_a_capture_named_twice_is_read_once(capsys: pytest.CaptureFixture[str]):
+    assert main(["explain", CAPTURE, CAPTURE]) == 0
+    assert "mean of 1370 requests" in capsys.readouterr().out
+
+
+def test_gpu_samples_are_not_taken_for_those_of_another_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    other = tmp_path / "other"
+    shutil.unpack_archive(CAPTURE, tmp_path / "packed")
+    (inner,) = (tmp_path / "packed").iterdir()
+    shutil.move(inner, other)
+    (other / "triton-0").rename(other / "triton-1")
+    assert main(["explain", GPU_CAPTURE, str(other), "--output", "json"]) == 0
+    shown = capsys.readouterr()
+    assert "GPU samples are not used" in shown.err
+    sources = {line["source"] for found in json.loads(shown.out)["findings"] for line in found["evidence"]}
+    assert not any("nvml" in source for source in sources)
+
+
+def test_this_machines_gpus_are_not_taken_for_those_of_a_server_elsewhere(monkeypatch: pytest.MonkeyPatch):
+    class Server:
+        name, host, ports = "s", "h", ()
+
+    pids = iter([1, None])
+    monkeypatch.setattr(machine, "_pid", lambda _: next(pids))
+    monkeypatch.setattr(machine.NvmlSampler, "open", lambda: pytest.fail("was opened"))
+    assert Machine([Server(), Server()]).local == ("s",)  # type: ignore[list-item]
