@@ -1,0 +1,192 @@
+"""A request's time outside the models: with its client and the network, and in the server's own frontend."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+
+from diagnostics.signals.counting import FEWEST_EVENTS
+from diagnostics.signals.engine import is_engine, shows_its_time
+from diagnostics.signals.orchestration import client_seconds, ensemble_of
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.signals.traces import TRACES, mean_reading
+from diagnostics.units import Unit
+from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, View
+from diagnostics.window.visits import NANOSECOND, TracedRequest
+from diagnostics.wire.records import Kind
+from diagnostics.wire.spans import CLIENT_KIND
+
+_CLIENT = "client records"
+# Clients and server count the same requests when their numbers are this close; else others call too.
+_SAME_REQUESTS = 0.1
+# A mean of twenty is within half of what it stands for; the middle one of three such means survives one that is off.
+_PIECE_REQUESTS = 20
+_FEWEST_PIECES = 3
+
+
+def requests_of(view: View) -> list[TracedRequest]:
+    """Return the traced requests that called this model or ensemble themselves and ended in the span."""
+    return [r for r in view.traces().roots(view.model or "") if view.start <= r.end_seconds <= view.end]
+
+
+def _outside_from_traces(view: View) -> Reading:
+    """A caller's span around the call, less the call at the server: durations only, so clocks may differ."""
+    found = [
+        max(near.seconds - request.server_seconds, 0.0)
+        for request in requests_of(view)
+        for near in request.outer[:1]
+        if near.kind == CLIENT_KIND
+    ]
+    if len(found) < FEWEST_EVENTS:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
+    return mean_reading(found, Unit.SECONDS, TRACES)
+
+
+def _outside_from_clients(view: View) -> Reading:
+    """The middle one of many short comparisons: where requests are lost to a reset, a mean over all of them lies."""
+    whole = client_seconds(view)
+    if whole.value is None:
+        return whole
+    source = _source_of_time(view)
+    if source is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, f"{_CLIENT} and {METRICS}")
+    named = f"{_CLIENT} and {source}"
+    pieces = list(_pieces(view, source))
+    outside = sorted(client - server for server, client, alike in pieces if alike)
+    if len(outside) < _FEWEST_PIECES or len(outside) < len(pieces) / 2:
+        reason = Missing.TOO_FEW_EVENTS if len(pieces) < _FEWEST_PIECES else Missing.CONFLICTING
+        return Reading.unknown(reason, Unit.SECONDS, named)
+    quarter = len(outside) // 4
+    return Reading.of(
+        max(outside[len(outside) // 2], 0.0),
+        Unit.SECONDS,
+        named,
+        low=max(outside[quarter], 0.0),
+        high=max(outside[-1 - quarter], 0.0),
+        events=whole.events,
+        span=whole.span,
+    )
+
+
+def _pieces(view: View, source: str) -> Iterator[tuple[float, float, bool]]:
+    """Yield (mean at the server, mean at the clients, whether both count the same requests) of pieces of the span."""
+    calls = sorted(
+        (request.at + request.seconds, request.seconds)
+        for request in view.window.clients
+        if request.ok and request.model == view.model
+    )
+    ends = [end for end, _ in calls]
+    start, requests, seconds = None, 0.0, 0.0
+    for step in view.steps(source):
+        start = step.start if start is None else start
+        requests += step.values.get(Counter.SUCCESS, 0.0)
+        seconds += step.values.get(Counter.REQUEST_SECONDS, 0.0)
+        if requests >= _PIECE_REQUESTS:
+            inside = [took for _, took in calls[bisect_left(ends, start) : bisect_left(ends, step.end)]]
+            alike = abs(len(inside) - requests) <= max(_SAME_REQUESTS * requests, 2.0)
+            yield seconds / requests, sum(inside) / len(inside) if inside else 0.0, alike and bool(inside)
+            start, requests, seconds = None, 0.0, 0.0
+
+
+def _source_of_time(view: View) -> str | None:
+    """Return the source of the time at the server; None where a direct call's row hides it, or without one."""
+    hidden = (is_engine(view) or bool(view.config and view.config.decoupled)) and not shows_its_time(view)
+    if hidden and ensemble_of(view) is None:
+        return None
+    return next((s for s in (STATISTICS, METRICS) if (delta := view.delta(s)) is not None and _has_time(delta)), None)
+
+
+def _has_time(delta: Delta) -> bool:
+    return Counter.REQUEST_SECONDS in delta.values and delta.values.get(Counter.SUCCESS, 0.0) > 0
+
+
+def _handling(view: View) -> Reading:
+    values = [seconds for request in requests_of(view) if (seconds := request.handling_seconds) is not None]
+    if not values:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
+    return mean_reading(values, Unit.SECONDS, TRACES)
+
+
+def _transfer(view: View) -> Reading:
+    """From the first byte of a request read to its last, and of its answer; where the client is slow it is long."""
+    values = [
+        max(front.received - front.start, 0) + max(front.end - front.sending, 0)
+        for request in requests_of(view)
+        if (front := request.front) is not None and front.received is not None and front.sending is not None
+    ]
+    if not values:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
+    return mean_reading([value * NANOSECOND for value in values], Unit.SECONDS, TRACES)
+
+
+def _missed(view: View) -> Reading:
+    """Failed reads of the inference port as a share of all, while the metrics port answered."""
+    failed = sum(
+        failures.count
+        for kind, failures in view.server.failures.items()
+        if kind in (Kind.STATISTICS, Kind.INDEX, Kind.SERVER)
+    )
+    answered = len(view.server.reads[STATISTICS])
+    if not view.server.reads[METRICS] or answered == 0:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, "reads")
+    return Reading.of(failed / (failed + answered), Unit.RATIO, "reads", events=failed + answered)
+
+
+def caller_service(requests: Sequence[TracedRequest]) -> str:
+    """Return the service whose span is nearest around most of these requests; empty without any."""
+    services = [near.service for request in requests for near in request.outer[:1] if near.service]
+    return max(sorted(set(services)), key=services.count, default="")
+
+
+def _own_time(view: View) -> Reading:
+    """Time of the outermost caller's span in which no call of this trace is at the server: the caller's own work."""
+    found: dict[str, float] = {}
+    inside: dict[str, float] = {}
+    for request in requests_of(view):
+        if request.outer and request.outer[-1].kind != CLIENT_KIND:
+            found[request.trace] = request.outer[-1].seconds
+            inside[request.trace] = inside.get(request.trace, 0.0) + request.server_seconds
+    values = [max(seconds - inside[trace], 0.0) for trace, seconds in found.items()]
+    if len(values) < FEWEST_EVENTS:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
+    return mean_reading(values, Unit.SECONDS, TRACES)
+
+
+def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading], fix: str = "") -> Signal:
+    return Signal(name=name, unit=unit, scope=Scope.ENTRY, doc=doc, readers=readers, fix=fix)
+
+
+CLIENT_SECONDS = _signal(
+    "client_seconds", Unit.SECONDS, "Mean time of a request as its client sees it.", client_seconds
+)
+OUTSIDE_SECONDS = _signal(
+    "outside_seconds",
+    Unit.SECONDS,
+    "Mean time that a client waits beyond the request's time in the server: network, encoding, the client itself.",
+    _outside_from_traces,
+    _outside_from_clients,
+)
+HANDLING_SECONDS = _signal(
+    "handling_seconds",
+    Unit.SECONDS,
+    "Mean time for which the server's frontend holds a request that it has read, or an answer that it has.",
+    _handling,
+)
+TRANSFER_SECONDS = _signal(
+    "transfer_seconds",
+    Unit.SECONDS,
+    "Mean time from a request's first byte to its last, and from its answer's first byte to its last.",
+    _transfer,
+)
+CALLER_SECONDS = _signal(
+    "caller_seconds", Unit.SECONDS, "Mean time of the service in front, outside its calls to the server.", _own_time
+)
+MISSED_READS = Signal(
+    name="missed_reads",
+    unit=Unit.RATIO,
+    scope=Scope.SERVER,
+    doc="Share of reads of the inference port that failed while the metrics port answered.",
+    readers=(_missed,),
+)
