@@ -173,6 +173,7 @@ _NVML = {
         memory_used_bytes power_mw power_limit_mw temperature_c sm_clock_mhz max_sm_clock_mhz
         mem_clock_mhz throttle_reasons total_energy_mj mig_mode processes pid used_memory_bytes
         process_utilization sm_percent mem_percent gpm sm_util sm_occupancy tensor_util
+        power_default_limit_mw ecc_uncorrected remapped_rows uncorrected pending failure xids
         dram_bw_util graphics_util pcie_tx_per_sec_mib pcie_rx_per_sec_mib fp16_util fp32_util
         """
     ),
@@ -184,7 +185,7 @@ _HOST = {
         """
         t cores cpu_jiffies user nice system idle iowait irq softirq steal guest guest_nice
         clk_tck loadavg meminfo MemTotal MemFree MemAvailable server_pid server_processes pid
-        ppid cpu_seconds rss_bytes
+        ppid cpu_seconds rss_bytes server_cores
         """
     ),
 }

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import Fields, decode_object, excerpt, number
 
+NVML, DCGM, METRICS = "nvml", "dcgm", "metrics"
 PERCENT = 1e-2
 MILLI = 1e-3
 MEGA = 1e6
@@ -41,16 +42,25 @@ class Gpu:
         temperature_celsius: of the chip.
         sm_clock_hertz: the clock now.
         max_sm_clock_hertz: the highest clock of the card.
+        power_default_limit_watts: the limit that the card came with; below it somebody lowered the cap.
         throttle_reasons: NVML's bit mask of clock event reasons.
         energy_joules: total since the driver was loaded, for deltas.
         mig: whether the card is partitioned.
         process_memory: bytes by process id; a value is None where it is withheld.
-        process_sm: share of the SMs' time by process id; processes without a recent sample are absent.
+        process_names: the kernel's name by process id, where the recorder saw it.
+        process_sm: share of the SMs' time by process id; a process without a recent sample is absent. None when
+            nothing was asked or answered.
         graphics_active: share of time in which the graphics or compute engine was busy.
         sm_active: mean share of SMs busy.
         sm_occupancy: mean share of warp slots in use.
         tensor_active: mean share of time the tensor pipes were busy.
         dram_active: share of memory bandwidth in use.
+        ecc_uncorrected: uncorrected memory errors since the driver was loaded.
+        remap_pending: whether bad rows of memory wait for a reset to be replaced.
+        remap_failed: whether replacing a bad row has failed: the card is to be exchanged.
+        xids: codes of the driver's errors since the last sample (NVML) or the last one ever (DCGM, 0 is none).
+        withheld: why an answer is missing, by the recorder's key; `device` when the card did not answer at all.
+        source: `nvml`, `dcgm` or `metrics` (Triton's own gauges).
 
     """
 
@@ -65,16 +75,24 @@ class Gpu:
     temperature_celsius: float | None = None
     sm_clock_hertz: float | None = None
     max_sm_clock_hertz: float | None = None
+    power_default_limit_watts: float | None = None
     throttle_reasons: int | None = None
     energy_joules: float | None = None
     mig: bool | None = None
     process_memory: Mapping[int, int | None] = field(default_factory=dict)
-    process_sm: Mapping[int, float] = field(default_factory=dict)
+    process_names: Mapping[int, str] = field(default_factory=dict)
+    process_sm: Mapping[int, float] | None = None
     graphics_active: float | None = None
     sm_active: float | None = None
     sm_occupancy: float | None = None
     tensor_active: float | None = None
     dram_active: float | None = None
+    ecc_uncorrected: float | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    xids: tuple[int, ...] = ()
+    withheld: Mapping[str, str] = field(default_factory=dict)
+    source: str = NVML
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +122,7 @@ def parse_nvml(body: bytes) -> GpuSample:
 
 
 def _gpu(fields: Fields, position: int) -> Gpu:
-    gpm = fields.child("gpm")
+    gpm, rows = fields.child("gpm"), fields.child("remapped_rows")
     return Gpu(
         index=fields.integer("index", position),
         uuid=fields.text("uuid"),
@@ -117,16 +135,23 @@ def _gpu(fields: Fields, position: int) -> Gpu:
         temperature_celsius=_scaled(fields, "temperature_c", 1.0),
         sm_clock_hertz=_scaled(fields, "sm_clock_mhz", MEGA),
         max_sm_clock_hertz=_scaled(fields, "max_sm_clock_mhz", MEGA),
+        power_default_limit_watts=_scaled(fields, "power_default_limit_mw", MILLI),
         throttle_reasons=_mask(fields.raw("throttle_reasons")),
         energy_joules=_energy(fields),
         mig=_mig(fields.raw("mig_mode")),
         process_memory=_process_memory(fields.children("processes")),
-        process_sm=_process_sm(fields.children("process_utilization")),
+        process_names=_process_names(fields.children("processes")),
+        process_sm=_process_sm(fields),
         graphics_active=_ratio(gpm, "graphics_util"),
         sm_active=_ratio(gpm, "sm_util"),
         sm_occupancy=_ratio(gpm, "sm_occupancy"),
         tensor_active=_ratio(gpm, "tensor_util"),
         dram_active=_ratio(gpm, "dram_bw_util"),
+        ecc_uncorrected=_scaled(fields, "ecc_uncorrected", 1.0),
+        remap_pending=_flag(rows.raw("pending")),
+        remap_failed=_flag(rows.raw("failure")),
+        xids=_codes(fields.raw("xids")),
+        withheld={key: str(why) for key, why in fields.child("errors").items()},
     )
 
 
@@ -169,6 +194,23 @@ def _process_memory(processes: tuple[Fields, ...]) -> Mapping[int, int | None]:
     return {pid: None if size is None else int(size) for pid, size in sizes.items()}
 
 
-def _process_sm(processes: tuple[Fields, ...]) -> Mapping[int, float]:
-    shares = {process.integer("pid"): _ratio(process, "sm_percent") for process in processes}
+def _process_names(processes: tuple[Fields, ...]) -> Mapping[int, str]:
+    names = {process.integer("pid"): process.text("name") for process in processes}
+    return {pid: name for pid, name in names.items() if name}
+
+
+def _process_sm(fields: Fields) -> Mapping[int, float] | None:
+    if not isinstance(fields.raw("process_utilization"), list):
+        return None
+    shares = {p.integer("pid"): _ratio(p, "sm_percent") for p in fields.children("process_utilization")}
     return {pid: share for pid, share in shares.items() if share is not None}
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _codes(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        return ()
+    return tuple(int(code) for code in map(number, value) if code is not None and 0 < code < BLANK_SHORT)

@@ -45,6 +45,8 @@ class HostSample:
         throttled_periods: scheduling periods in which that happened.
         periods: scheduling periods in which the cgroup ran.
         quota_cores: the cgroup's CPU limit in cores; None is no limit.
+        cgroup_seconds: CPU time that the server's cgroup has used.
+        server_cores: processors that the server's process may run on; None when not recorded.
         memory_total_bytes: memory of the machine.
         memory_available_bytes: memory that can be had without swapping.
         server_pid: the server's process id.
@@ -62,6 +64,8 @@ class HostSample:
     throttled_periods: float | None = None
     periods: float | None = None
     quota_cores: float | None = None
+    cgroup_seconds: float | None = None
+    server_cores: int | None = None
     memory_total_bytes: float | None = None
     memory_available_bytes: float | None = None
     server_pid: int | None = None
@@ -80,7 +84,7 @@ def parse_host(body: bytes) -> HostSample:
     fields = decode_object(body, "the host sample")
     busy, total, steal = _cpu_seconds(fields)
     throttling = _flat_keyed(fields.text("cgroup_cpu_stat"))
-    throttled = throttling.get("throttled_usec")
+    throttled, used = throttling.get("throttled_usec"), throttling.get("usage_usec")
     return HostSample(
         at=number(fields.raw("t")),
         cores=_whole(fields.raw("cores")),
@@ -91,6 +95,8 @@ def parse_host(body: bytes) -> HostSample:
         throttled_seconds=None if throttled is None else throttled * MICROSECONDS,
         throttled_periods=throttling.get("nr_throttled"),
         periods=throttling.get("nr_periods"),
+        cgroup_seconds=None if used is None else used * MICROSECONDS,
+        server_cores=_whole(fields.raw("server_cores")),
         quota_cores=_quota(fields.text("cgroup_cpu_max")),
         memory_total_bytes=_kibibytes(fields.child("meminfo").raw("MemTotal")),
         memory_available_bytes=_kibibytes(fields.child("meminfo").raw("MemAvailable")),

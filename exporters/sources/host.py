@@ -40,6 +40,7 @@ def _sample(at: float, pid: int) -> Json:
     return {
         "t": at,
         "cores": os.cpu_count(),
+        "server_cores": _allowed(pid),
         "cpu_jiffies": _jiffies(),
         "clk_tck": os.sysconf("SC_CLK_TCK"),
         "loadavg": (_text(PROC / "loadavg") or "").split()[:3],
@@ -50,6 +51,14 @@ def _sample(at: float, pid: int) -> Json:
         "server_pid": pid,
         "server_processes": _tree(pid),
     }
+
+
+def _allowed(pid: int) -> int | None:
+    """Return how many processors the process may run on: fewer than the machine's under a cpuset."""
+    try:
+        return len(os.sched_getaffinity(pid))
+    except (AttributeError, OSError):
+        return None
 
 
 def _jiffies() -> Json:

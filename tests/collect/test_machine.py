@@ -5,6 +5,8 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,12 +20,14 @@ from exporters.sources import host, local_server
 from exporters.sources.host import sample_host
 from exporters.sources.local_server import find_server, is_this_machine, listening_ports
 from exporters.sources.nvml import NvmlSampler
+from exporters.sources.nvml_device import Budget
 from exporters.sources.repository import repository_scrapes
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux")
 KEYS = {
     "t",
     "cores",
+    "server_cores",
     "cpu_jiffies",
     "clk_tck",
     "loadavg",
@@ -190,9 +194,14 @@ class FakeNvml(SimpleNamespace):
         return query
 
 
+def sampler_of(nvml: FakeNvml, timeout: float = 1.0) -> NvmlSampler:
+    """Return a sampler whose queries cost nothing, so that each is made every time."""
+    return NvmlSampler(nvml, timeout, lambda: Budget(used=lambda: 0.0))
+
+
 def test_a_gpu_sample_reads_back_with_gpm_from_the_second_one_on():
     nvml = FakeNvml()
-    sampler = NvmlSampler(nvml)
+    sampler = sampler_of(nvml)
     (first,) = parse_nvml(sampler.sample().body).gpus
     (second,) = parse_nvml(sampler.sample().body).gpus
     assert (first.utilization, first.power_watts, first.mig) == (0.96, 261.0, False)
@@ -205,7 +214,7 @@ def test_a_gpu_sample_reads_back_with_gpm_from_the_second_one_on():
 
 def test_every_gpm_sample_is_given_back():
     nvml = FakeNvml()
-    sampler = NvmlSampler(nvml)
+    sampler = sampler_of(nvml)
     for _ in range(3):
         sampler.sample()
     sampler.close()
@@ -224,11 +233,88 @@ def test_every_gpm_sample_is_given_back():
     ],
 )
 def test_a_query_that_is_refused_leaves_the_others(refused: str, attribute: str):
-    sampler = NvmlSampler(FakeNvml(refused))
+    sampler = sampler_of(FakeNvml(refused))
     sampler.sample()
     (gpu,) = parse_nvml(sampler.sample().body).gpus
     assert getattr(gpu, attribute) is None
     assert gpu.temperature_celsius == 37
+
+
+class Hanging:
+    """A card that answers only once it is let go."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+
+    def sample(self) -> dict[str, object]:
+        self.go.wait(20)
+        return {"index": 1, "uuid": "GPU-hung"}
+
+    def close(self) -> None: ...
+
+
+def test_a_card_that_hangs_holds_back_no_other_and_returns_when_it_answers():
+    sampler = sampler_of(FakeNvml(), timeout=0.05)
+    hanging = Hanging()
+    sampler._devices = {1: hanging, **sampler._devices}
+    first, second = (json.loads(sampler.sample().body)["gpus"] for _ in range(2))
+    assert [gpu["index"] for gpu in first] == [gpu["index"] for gpu in second] == [1, 0]
+    assert first[1]["uuid"] == second[1]["uuid"] == "GPU-1"
+    assert "no answer within" in first[0]["errors"]["device"]
+    hanging.go.set()
+    time.sleep(0.1)
+    assert json.loads(sampler.sample().body)["gpus"][0]["uuid"] == "GPU-hung"
+
+
+def test_a_refused_query_says_why_and_is_not_asked_again_when_it_is_refused_for_good():
+    asked = []
+    nvml = FakeNvml()
+
+    def refuse(*_: object) -> None:
+        asked.append(1)
+        raise nvml.NVMLError("Not Supported")
+
+    nvml.nvmlDeviceGetPowerUsage = refuse
+    sampler = sampler_of(nvml)
+    bodies = [json.loads(sampler.sample().body)["gpus"][0] for _ in range(3)]
+    assert [body["errors"]["power_mw"] for body in bodies] == ["Not Supported"] * 3
+    assert len(asked) == 1
+
+
+def test_a_dear_query_rests_in_proportion_to_what_it_took():
+    time_now, used = [0.0], [0.0]
+    budget = Budget(now=lambda: time_now[0], used=lambda: used[0])
+
+    def dear() -> str:
+        used[0] += 0.002
+        return "answer"
+
+    answers = []
+    for second in range(200):
+        time_now[0] = float(second)
+        answers.append(budget.spend("process_utilization", dear))
+    after_a_minute = answers[80:]
+    assert after_a_minute.count("answer") in range(11, 15)  # 2 ms at 0.02 % of a core: each 10 s, less the slack
+    assert answers[:60].count("answer") > 25
+
+
+def test_errors_that_the_driver_reports_are_in_the_next_sample():
+    nvml = FakeNvml()
+    queued = [79]
+
+    class NVMLError_Timeout(nvml.NVMLError):  # noqa: N801 - the library's name
+        pass
+
+    def wait(*_: object) -> SimpleNamespace:
+        if not queued:
+            raise NVMLError_Timeout
+        return SimpleNamespace(eventData=queued.pop())
+
+    nvml.nvmlEventSetCreate = lambda: 1
+    nvml.nvmlEventSetFree = nvml.nvmlDeviceRegisterEvents = lambda *_: 1
+    nvml.nvmlEventSetWait_v2 = wait
+    sampler = sampler_of(nvml)
+    assert [json.loads(sampler.sample().body)["gpus"][0]["xids"] for _ in range(2)] == [[79], []]
 
 
 def test_without_a_driver_there_is_no_sampler(monkeypatch: pytest.MonkeyPatch):
