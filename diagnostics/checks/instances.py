@@ -12,6 +12,8 @@ from diagnostics.tuning.queueing import StageForecast, StageLoad, headroom_limit
 
 # Eight times as many instances as now is beyond what any device with room for them was short of.
 MOST_TIMES = 8
+# Above eight instances an eighth of them is the finest step worth weighing.
+FINEST_STEP = 8
 # The smallest count that reaches nine tenths of what the best count brings: the rest costs memory and buys little.
 ENOUGH_OF_GAIN = 0.9
 
@@ -49,7 +51,7 @@ def scaling(see: Ledger, on: Subject, measured_seconds: float) -> Scaling:
     room = None if headroom.low is None or headroom.high is None else (headroom.low, headroom.high)
     limited = headroom_limited(load, room)
     favourable = headroom_limited(load, (room[1], room[1])) if room else limited
-    counts = range(load.instances + 1, load.instances * MOST_TIMES + 1)
+    counts = range(load.instances + 1, load.instances * MOST_TIMES + 1, max(load.instances // FINEST_STEP, 1))
     forecasts = {count: predict(replace(limited, instances=count)) for count in counts}
     stable = {count: _seconds(forecast) for count, forecast in forecasts.items() if forecast.stable}
     best = min(stable.values(), default=measured_seconds)

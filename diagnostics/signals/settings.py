@@ -13,6 +13,8 @@ from diagnostics.window.view import View
 from diagnostics.wire.model_config import ModelConfig
 
 CONFIGURATION = "configuration"
+# No server runs as many of one model; the scheduler model's time grows with their number.
+MOST_INSTANCES = 1024
 _FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
 
 
@@ -32,6 +34,8 @@ def _instances(view: View) -> Reading:
             count += group.count
     if count == 0:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, CONFIGURATION)
+    if count > MOST_INSTANCES:
+        return Reading.unknown(Missing.CONFLICTING, Unit.COUNT, CONFIGURATION)
     return Reading.of(count, Unit.COUNT, CONFIGURATION)
 
 

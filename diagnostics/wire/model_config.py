@@ -159,7 +159,7 @@ def _batching(fields: Fields) -> DynamicBatching:
 
 
 def _seconds(fields: Fields, key: str) -> float:
-    return min(fields.integer(key), 2**64) * MICROSECONDS
+    return min(max(fields.integer(key), 0), 2**64) * MICROSECONDS
 
 
 def _step(fields: Fields) -> EnsembleStep:
