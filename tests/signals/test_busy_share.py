@@ -198,6 +198,11 @@ class TestInstances:
 
         assert INSTANCES.read(view_of(window, "m")).value == 8
 
+    def test_a_number_that_no_server_runs_is_not_believed(self) -> None:
+        stage = Stage("m", rate=1, config=model_config("m", groups=[{"kind": "KIND_CPU", "count": 1_000_000}]))
+
+        assert INSTANCES.read(view_of(SyntheticTriton(models=(stage,)).window(), "m")).missing is Missing.CONFLICTING
+
     def test_an_ensemble_has_none(self) -> None:
         config = {"name": "m", "platform": "ensemble", "ensemble_scheduling": {"step": []}}
         window = SyntheticTriton(models=(Stage("m", rate=1, config=config),)).window()
