@@ -1,11 +1,12 @@
-"""Text from servers, made safe to print."""
+"""Text from servers, made safe to print and short enough to fit."""
 
 from __future__ import annotations
 
 import unicodedata
 
-# Other, control / format / surrogate: escape sequences, line breaks, and marks that reorder a line.
-_UNSAFE = frozenset({"Cc", "Cf", "Cs"})
+# Other, control / format / surrogate, and line and paragraph separators: escape sequences, line breaks, and marks that
+# reorder a line.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def clean(text: str) -> str:
@@ -13,6 +14,26 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escape(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
+
+
+def fitted(text: str, columns: int) -> str:
+    """Return the cleaned text cut to so many columns; wide characters take two, combining ones none."""
+    shown = clean(text)
+    if sum(map(_columns, shown)) <= columns:
+        return shown
+    kept, used = "", 1
+    for char in shown:
+        used += _columns(char)
+        if used > columns:
+            break
+        kept += char
+    return f"{kept}…"
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 def _escape(char: str) -> str:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
+from diagnostics.render import words
 from diagnostics.render.clean import clean
 from diagnostics.render.json_report import time_text
-from diagnostics.render.text import predicted
+from diagnostics.units import Unit
+
+# What Markdown reads as a mark, a mention or a link, a backslash before it. Underscores within a word are none.
+_MARKS = re.compile(r"([\\`*~\[\]|#@]|(?<!\w)_|_(?!\w)|(?<=\w):(?=//)|(?<=www)\.)")
+# What HTML and chat programs read as a tag, a mention or an entity.
+_TAGS = re.compile(r"<(?=[\w/!?@#])|&(?=#?\w+;)")
+_ENTITIES = {"<": "&lt;", "&": "&amp;"}
+_PHASES = (Phase.QUEUE, Phase.INPUT, Phase.COMPUTE, Phase.OUTPUT, Phase.ENGINE)
 
 
 def markdown(explanation: Explanation) -> str:
@@ -18,49 +27,106 @@ def markdown(explanation: Explanation) -> str:
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
-    loud = explanation.loud
-    answer = loud[0].summary if loud else explanation.reason or "no change would help"
-    yield f"**{explanation.verdict.value}**: {_escaped(answer)}"
+    yield f"**{explanation.verdict.value}**: {_escaped(words.headline(explanation))}"
+    step = words.next_step(explanation)
+    if step:
+        kind, _, what = step.partition(": ")
+        yield from ("", f"**{kind}**: {_escaped(what)}")
     window = explanation.window
     if window.end > 0:
-        sources = ", ".join(_escaped(source) for source in window.sources)
-        yield ""
-        yield f"{time_text(window.start)} to {time_text(window.end)}, from {sources}"
-    for number, finding in enumerate(explanation.findings, 1):
-        yield from _finding(number, finding)
+        sources, seconds = ", ".join(window.sources), Unit.SECONDS.show(window.end - window.start)
+        span = f"{time_text(window.start)} to {time_text(window.end)} ({seconds})"
+        yield from ("", f"{span}, from {_escaped(sources)}")
+    numbers = words.numbers(explanation)
+    for finding in explanation.findings:
+        yield from _finding(finding, numbers, told=finding in explanation.loud[:1])
+    for item in explanation.anatomy[:1]:
+        yield from _anatomy(item)
+    yield from _lists(explanation)
+
+
+def _finding(finding: Finding, numbers: dict[str, int], *, told: bool) -> Iterator[str]:
+    yield from ("", f"### {numbers[finding.id]}. {finding.check} ({finding.severity.value})", "")
+    facts = [f"{words.where(finding)}; layer {finding.layer.value}", words.impact(finding)]
+    facts += [f"confidence {finding.confidence:.2f}"]
+    facts += [f"caused by {numbers[finding.caused_by]}"] if finding.caused_by in numbers else []
+    if not told:
+        yield from (f"{_escaped(finding.summary)}.", "")
+    yield _escaped("; ".join(fact for fact in facts if fact)) + "."
+    yield from _evidence(finding)
+    yield from _suggestion(finding, told=told)
+
+
+def _evidence(finding: Finding) -> Iterator[str]:
+    if finding.evidence:
+        rows = [(line.signal, words.value(line), words.limit(line), words.source(line)) for line in finding.evidence]
+        yield from _table(("evidence", "value", "limit", "source"), rows)
+
+
+def _suggestion(finding: Finding, *, told: bool) -> Iterator[str]:
+    suggestion, advice = finding.suggestion, finding.advice
+    if suggestion is None:
+        return
+    if not told:
+        yield from ("", f"**{suggestion.remedy.value}**: {_escaped(suggestion.text)}")
+    radius = words.RADIUS[advice.blast_radius] if advice and advice.blast_radius else ""
+    forecast = words.predicted(suggestion.prediction) if suggestion.prediction else ""
+    told_more = [words.end_to_end(finding), forecast, radius, advice.note if advice else ""]
+    items = [f"- {_escaped(item)}" for item in told_more if item]
+    yield from ("", *items) if items else ()
+    if advice and advice.patch:
+        yield from ("", *_fenced(advice.patch.text, "diff" if advice.patch.base == "file" else "protobuf"))
+
+
+def _fenced(text: str, language: str) -> list[str]:
+    body = [clean(line) for line in text.splitlines()]
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", "\n".join(body))), default=0))
+    return [f"{fence}{language}", *body, fence]
+
+
+def _anatomy(item: Anatomy) -> Iterator[str]:
+    name = item.ensemble or f"{item.stages[0].model} (called directly)"
+    mean = Unit.SECONDS.show(item.mean_seconds)
+    yield from ("", f"### Where {_escaped(name)} spends its {mean}")
+    rows = [
+        (stage.model, *(_cell(stage.cells.get(phase, 0.0)) for phase in _PHASES), _share(stage.seconds, item))
+        for stage in item.stages
+    ]
+    if item.unattributed_seconds > 0:
+        spent = f"{_cell(item.unattributed_seconds)}, {_share(item.unattributed_seconds, item)}"
+        rows.append(("between stages", *("" for _ in _PHASES), spent))
+    yield from _table(("stage", *(phase.value for phase in _PHASES), "share"), rows)
+    yield from ("", f"Mean of {item.requests:.0f} requests, from {_escaped(item.source)}.")
+
+
+def _cell(seconds: float) -> str:
+    return "—" if seconds == 0 else Unit.SECONDS.show(seconds)
+
+
+def _share(seconds: float, item: Anatomy) -> str:
+    return Unit.RATIO.show(seconds / item.mean_seconds) if item.mean_seconds else "—"
+
+
+def _lists(explanation: Explanation) -> Iterator[str]:
+    undecided = words.undecided(explanation).items()
     for title, items in (
-        ("Not explained", [f"{s.text}; next: {s.next_measurement}" for s in explanation.symptoms]),
-        ("Not visible", [f"{spot.what} {spot.why}; {spot.fix}" for spot in explanation.blind_spots]),
+        (_unexplained(explanation), [f"{sign.text}; next: {sign.next_measurement}" for sign in explanation.symptoms]),
+        ("Not visible", [f"{spot.what}: {spot.why}; {spot.fix}" for spot in explanation.blind_spots]),
+        ("Could not be decided", [f"{check}: {', '.join(reasons)}" for check, reasons in undecided]),
     ):
         if items:
-            yield from ("", f"### {title}", "", *(f"- {_escaped(item)}" for item in items))
+            yield from ("", f"### {title}", "", *(f"- {_escaped(item.rstrip('; '))}" for item in items))
 
 
-def _finding(number: int, finding: Finding) -> Iterator[str]:
+def _unexplained(explanation: Explanation) -> str:
+    return "Also seen, and not explained" if explanation.loud else "Not explained"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     yield ""
-    yield f"### {number}. {finding.check} ({finding.severity.value})"
-    yield ""
-    yield f"{_escaped(finding.summary)}. Confidence {finding.confidence:.2f}."
-    if finding.evidence:
-        yield from ("", "| evidence | value | limit | source |", "|---|---|---|---|")
-    for line in finding.evidence:
-        unit = line.reading.unit
-        cells = (
-            line.signal,
-            unit.show(line.reading.value),
-            f"{line.sign} {unit.show(line.limit)}",
-            line.reading.source,
-        )
-        yield "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
-    if finding.suggestion:
-        yield from ("", f"{finding.suggestion.remedy.value.capitalize()}: {_escaped(finding.suggestion.text)}.")
-        if finding.suggestion.prediction:
-            yield f"{_escaped(predicted(finding.suggestion.prediction)).capitalize()}."
-    if finding.advice and finding.advice.patch:
-        body = [clean(line) for line in finding.advice.patch.text.splitlines()]
-        fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", "\n".join(body))), default=0))
-        yield from ("", f"{fence}diff", *body, fence)
+    for row in (head, tuple("---" for _ in head), *rows):
+        yield "| " + " | ".join(cell if cell == "---" else _escaped(cell) for cell in row) + " |"
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", clean(text))
+    return _MARKS.sub(r"\\\1", _TAGS.sub(lambda found: _ENTITIES[found[0]], clean(text)))

@@ -1,0 +1,135 @@
+"""What text, Markdown and HTML say in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from diagnostics.checks.check import Prediction
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.evidence.ledger import Line
+from diagnostics.tuning.changes import BlastRadius
+from diagnostics.units import Unit
+
+RADIUS: Mapping[BlastRadius, str] = {
+    BlastRadius.IN_PLACE: "applied in place, without a reload",
+    BlastRadius.RELOAD: "reloads the model: both copies in memory meanwhile",
+    BlastRadius.ENGINE_REBUILD: "needs a new engine",
+}
+
+
+def headline(explanation: Explanation) -> str:
+    """Return the answer in one sentence: the root cause, else why there is none."""
+    if explanation.loud:
+        return explanation.loud[0].summary
+    return explanation.reason or _nothing_to_change(explanation)
+
+
+def next_step(explanation: Explanation) -> str:
+    """Return what to do first, as `fix: …`, `mitigate: …` or `next: …`; empty when there is nothing to do."""
+    for finding in explanation.loud[:1]:
+        if finding.suggestion:
+            return f"{finding.suggestion.remedy.value}: {finding.suggestion.text}"
+    signs = explanation.symptoms
+    if signs and not explanation.loud:
+        return f"next: {signs[0].next_measurement}"
+    return ""
+
+
+def _nothing_to_change(explanation: Explanation) -> str:
+    if not explanation.anatomy:
+        return "nothing to judge"
+    busiest = explanation.anatomy[0]
+    name = busiest.ensemble or busiest.stages[0].model
+    return f"requests of {name} take {Unit.SECONDS.show(busiest.mean_seconds)} on average, and no change would help"
+
+
+def subject_name(finding: Finding) -> str:
+    """Return the shortest name of what a finding is about."""
+    subject = finding.subject
+    return subject.model or subject.ensemble or subject.gpu or subject.server
+
+
+def where(finding: Finding) -> str:
+    """Return the whole subject: model, version, GPU, ensemble and server."""
+    subject = finding.subject
+    parts = (
+        ("model", subject.model),
+        ("version", subject.version),
+        ("GPU", subject.gpu),
+        ("in" if subject.model else "ensemble", subject.ensemble),
+        ("on", subject.server),
+    )
+    return " ".join(f"{word} {name}" for word, name in parts if name)
+
+
+def impact(finding: Finding) -> str:
+    """Return what users lose to it; empty when it costs no time and no request."""
+    harm, parts = finding.impact, []
+    if harm.seconds_per_request > 0:
+        share = Unit.RATIO.show(harm.share_of_latency)
+        parts.append(f"takes {Unit.SECONDS.show(harm.seconds_per_request)} of each request ({share})")
+    if harm.share_of_requests_failed > 0:
+        parts.append(f"fails {Unit.RATIO.show(harm.share_of_requests_failed)} of requests")
+    return ", ".join(parts)
+
+
+def predicted(prediction: Prediction) -> str:
+    """Return a prediction as one sentence with its interval, or with what would make it unlimited."""
+    show = Unit.SECONDS.show
+    high = "not keeping up" if prediction.high_seconds is None else show(prediction.high_seconds)
+    interval = f"{show(prediction.low_seconds)} to {high}"
+    assumes = f"; assumes that {'; '.join(prediction.assumptions)}" if prediction.assumptions else ""
+    return (
+        f"predicted {prediction.phase.value}: {show(prediction.now_seconds)} → "
+        f"{show(prediction.predicted_seconds)} ({interval}, estimated{assumes})"
+    )
+
+
+def mean_after(finding: Finding) -> float | None:
+    """Return the mean seconds of the entry's requests without the finding; None when that is not predicted."""
+    if finding.suggestion is None or finding.suggestion.prediction is None or finding.impact.mean_seconds <= 0:
+        return None
+    return max(finding.impact.mean_seconds - finding.impact.seconds_per_request, 0.0)
+
+
+def end_to_end(finding: Finding) -> str:
+    """Return the predicted mean of the entry's requests; empty when it is not predicted."""
+    after = mean_after(finding)
+    if after is None:
+        return ""
+    name = finding.subject.ensemble or finding.subject.model
+    return f"predicted mean of {name}: {Unit.SECONDS.show(finding.impact.mean_seconds)} → {Unit.SECONDS.show(after)}"
+
+
+def value(line: Line) -> str:
+    """Return an evidence line's value, `unknown` when it is absent."""
+    return "unknown" if line.reading.missing is not None else line.reading.unit.show(line.reading.value)
+
+
+def limit(line: Line) -> str:
+    """Return what the value was compared with."""
+    return f"{line.sign} {line.reading.unit.show(line.limit)}"
+
+
+def source(line: Line) -> str:
+    """Return where the value is from, or why it is absent."""
+    reading = line.reading
+    if reading.missing is not None:
+        return reading.missing.value.replace("_", " ")
+    names = (reading.source or "—").replace(" and ", "+")
+    return f"{names}, estimated" if reading.estimated else names
+
+
+def undecided(explanation: Explanation) -> dict[str, list[str]]:
+    """Return the checks that could not decide, each with the readings that were absent and why."""
+    found: dict[str, set[str]] = {}
+    for result, unknown in explanation.unknown:
+        reason = f"{unknown.signal} {unknown.reason.value.replace('_', ' ')}"
+        found.setdefault(result.check.id, set()).add(reason)
+    return {check: sorted(reasons) for check, reasons in found.items()}
+
+
+def numbers(explanation: Explanation) -> dict[str, int]:
+    """Return the number that each finding is shown under, by its id."""
+    return {finding.id: number for number, finding in enumerate(explanation.findings, 1)}
