@@ -154,14 +154,18 @@ def _hides_time(evidence: Evidence, on: Subject) -> bool:
 def entry_of(anatomy: Sequence[Anatomy], evidence: Evidence, on: Subject) -> Entry | None:
     """Return the entry with the most time in it that a subject's requests belong to, None without traffic."""
     for candidate in anatomy:
-        if candidate.server == on.server and candidate.stage(on.model or "") is not None:
+        stage = candidate.stage(on.model or "") if candidate.server == on.server else None
+        if stage is not None:
             return Entry(
                 ensemble=candidate.ensemble,
                 mean_seconds=candidate.mean_seconds,
                 weight=_weight(evidence, on),
                 requests=candidate.requests,
+                engine_seconds=_engine_seconds(evidence, on, stage),
             )
-        if candidate.server == on.server and on.model is None and candidate.ensemble == on.ensemble:
+        # A card slows whoever uses it: the entry with the most time in it stands for them.
+        of_card = on.gpu is not None or candidate.ensemble == on.ensemble
+        if candidate.server == on.server and on.model is None and of_card:
             return Entry(
                 ensemble=candidate.ensemble,
                 mean_seconds=candidate.mean_seconds,
@@ -169,6 +173,12 @@ def entry_of(anatomy: Sequence[Anatomy], evidence: Evidence, on: Subject) -> Ent
                 requests=candidate.requests,
             )
     return None
+
+
+def _engine_seconds(evidence: Evidence, on: Subject, stage: Stage) -> float:
+    if not evidence.is_engine(on):
+        return 0.0
+    return stage.cells.get(Phase.COMPUTE if evidence.shows_engine_time(on) else Phase.ENGINE, 0.0)
 
 
 def _weight(evidence: Evidence, on: Subject) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
+from diagnostics.checks.check import Layer
 from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART
 from diagnostics.checks.gates import HOST_FULL
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
@@ -45,7 +46,7 @@ def symptoms(
     return (
         *_stuck(evidence),
         *_queues(anatomy, left),
-        *_engines(evidence),
+        *_engines(evidence, found),
         *(() if explained_failures else _failures(evidence)),
         *_host(evidence),
         *(() if gpu_explained else _gpus(evidence)),
@@ -75,8 +76,11 @@ def _queues(anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[
                 )
 
 
-def _engines(evidence: Evidence) -> Iterator[Symptom]:
+def _engines(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
+    explained = {finding.subject.model for finding in found if finding.layer is Layer.ENGINE and finding.severity.loud}
     for model in _models(evidence):
+        if model.model in explained:
+            continue
         waiting = evidence.read(ENGINE_WAITING, model).value
         if waiting is not None and waiting >= WAITING_IN_ENGINE:
             yield Symptom(

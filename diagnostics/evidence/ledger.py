@@ -77,6 +77,7 @@ class Entry:
         mean_seconds: their mean end-to-end time.
         weight: requests of the subject per request of the entry: below 1 for one of several versions.
         requests: how many there were.
+        engine_seconds: what they spend in the subject's engine; 0 when it is none, or its time cannot be seen.
 
     """
 
@@ -84,6 +85,7 @@ class Entry:
     mean_seconds: float
     weight: float
     requests: float
+    engine_seconds: float = 0.0
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECOND
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import REQUEST_SECONDS
+from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.service import BatchPoint, ServiceTime, fit
 from diagnostics.window.graph import DeploymentGraph
 from diagnostics.window.lifecycle import Change
@@ -78,9 +78,12 @@ class StatedEvidence:
         return False
 
     def entry(self, on: Subject) -> Entry | None:  # noqa: ARG002
-        """Return an entry of the stated mean request time, called directly."""
+        """Return an entry of the stated mean request time, called directly; an engine's compute is its time."""
         mean = self._value(REQUEST_SECONDS)
-        return None if mean is None else Entry(ensemble=None, mean_seconds=mean, weight=1.0, requests=_EVENTS)
+        if mean is None:
+            return None
+        engine = (self._value(COMPUTE_SECONDS) or 0.0) if self.is_engine(on) else 0.0
+        return Entry(ensemble=None, mean_seconds=mean, weight=1.0, requests=_EVENTS, engine_seconds=engine)
 
     def _value(self, signal: Signal) -> float | None:
         found = self._readings.get(signal.name)

@@ -103,6 +103,7 @@ _SERVE: Mapping[str, str] = {
     "kv_cache_free_blocks": "kv_free",
     "kv_cache_tokens_per_block": "tokens_per_block",
 }
+_SERVE_NAMES = tuple((prefix + name, meaning) for name, meaning in _SERVE.items() for prefix in names.SERVE_PREFIXES)
 # JSON of `trtllm-serve`: group ("" is the top) -> key -> what it means here.
 _ITERATION: Mapping[str, Mapping[str, str]] = {
     "": {
@@ -138,7 +139,8 @@ _MILLISECOND = 1e-3
 
 def shows_engine(layout: Layout, model: str) -> bool:
     """Return whether a page holds the gauges of an engine that serves this model."""
-    return bool({"active", "scheduled", "waiting"} & engine_slots(layout, model, None).keys())
+    own = (layout.series[slot].labels.get(names.MODEL) for slot in layout.by_name.get(names.ENGINE_REQUESTS, ()))
+    return model in own or bool(_serve_slots(layout, model))
 
 
 def engine_slots(layout: Layout, model: str, version: str | None) -> Mapping[str, int]:
@@ -156,9 +158,8 @@ def engine_slots(layout: Layout, model: str, version: str | None) -> Mapping[str
 def _serve_slots(layout: Layout, model: str) -> Mapping[str, int]:
     return {
         meaning: slot
-        for name, meaning in _SERVE.items()
-        for prefix in names.SERVE_PREFIXES
-        for slot in layout.by_name.get(prefix + name, ())
+        for name, meaning in _SERVE_NAMES
+        for slot in layout.by_name.get(name, ())
         if layout.series[slot].labels.get(names.SERVE_MODEL) == model
     }
 
