@@ -28,14 +28,16 @@ class _Start:
     source: str
 
 
-def _execution_seconds(step: Step) -> float:
+def execution_seconds(step: Step) -> float:
+    """Return the mean seconds of an execution in a step that worked; from requests where there is no batch table."""
     if step.batches:
         executions = sum(batch.executions for batch in step.batches.values())
         return sum(batch.seconds for batch in step.batches.values()) / executions
     return step.values[Counter.INFER_SECONDS] / step.values[Counter.SUCCESS]
 
 
-def _worked(step: Step) -> bool:
+def worked(step: Step) -> bool:
+    """Return whether a step has executions whose time is known."""
     return (
         step.values.get(Counter.EXECUTIONS, 0.0) > 0
         and step.values.get(Counter.SUCCESS, 0.0) > 0
@@ -45,7 +47,7 @@ def _worked(step: Step) -> bool:
 
 def _start(view: View) -> _Start | Missing:
     for source in (STATISTICS, METRICS):
-        steps = [step for step in view.steps(source) if _worked(step)]
+        steps = [step for step in view.steps(source) if worked(step)]
         if not steps:
             continue
         first = next((i for i, step in enumerate(steps) if step.from_zero and step.opened is not Opened.RESET), None)
@@ -60,11 +62,20 @@ def _start(view: View) -> _Start | Missing:
 def _measured(steps: Sequence[Step], source: str) -> _Start | Missing:
     if len(steps) < 3:
         return Missing.TOO_FEW_EVENTS
-    steady = _low_quartile([_execution_seconds(step) for step in steps])
+    steady = _low_quartile([execution_seconds(step) for step in steps])
     cold = 0
-    while cold < len(steps) and _execution_seconds(steps[cold]) > COLD_FACTOR * steady:
+    while cold < len(steps) and execution_seconds(steps[cold]) > COLD_FACTOR * steady:
         cold += 1
     return _Start(steps, cold, steady, source)
+
+
+def warm_steps(steps: Sequence[Step]) -> Sequence[Step]:
+    """Return the steps of one epoch from where executions are no longer cold; few steps are returned as they are."""
+    if len(steps) < 3:
+        return steps
+    steady = _low_quartile([execution_seconds(step) for step in steps])
+    cold = next((i for i, s in enumerate(steps) if execution_seconds(s) <= COLD_FACTOR * steady), 0)
+    return steps[cold:]
 
 
 def _low_quartile(values: Sequence[float]) -> float:
@@ -86,7 +97,7 @@ def _from_start(unit: Unit, compute: Callable[[_Start], float]) -> Callable[[Vie
 
 
 def _first_execution(start: _Start) -> float:
-    return _execution_seconds(start.steps[0])
+    return execution_seconds(start.steps[0])
 
 
 def _slowdown(start: _Start) -> float:

@@ -17,6 +17,7 @@ from diagnostics import names
 from diagnostics.window.counters import Opened
 from diagnostics.window.logs import LogEvent, LogKind
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow
+from diagnostics.wire.server import IndexEntry
 
 READY = "READY"
 UNAVAILABLE = "UNAVAILABLE"
@@ -65,9 +66,29 @@ class Change:
 def changes(server: ServerWindow) -> tuple[Change, ...]:
     """Return everything that happened to a server, in time order, each event once."""
     restarts = _restarts(server)
-    inside = [*_from_log(server.log), *_from_index(server), *_from_counters(server), *_from_configurations(server)]
-    loads = [change for change in inside if not any(_touch(change, restart) for restart in restarts)]
-    return tuple(sorted(_once([*restarts, *loads]), key=lambda change: (change.at, change.model)))
+    loads = [
+        change
+        for model in _models(server)
+        for change in changes_of(server, model)
+        if not any(_touch(change, restart) for restart in restarts)
+    ]
+    return tuple(sorted([*restarts, *loads], key=lambda change: (change.at, change.model)))
+
+
+def changes_of(server: ServerWindow, model: str) -> tuple[Change, ...]:
+    """Return what happened to one model, in time order; a restart of the server shows as its load."""
+    found = [
+        *_from_log([event for event in server.log if event.model == model]),
+        *_from_index(server, model),
+        *_from_counters(server, model),
+        *_from_configurations(server, model),
+    ]
+    return tuple(sorted(_once(found), key=lambda change: change.at))
+
+
+def _models(server: ServerWindow) -> list[str]:
+    listed = {entry.name for _, entries in server.index for entry in entries}
+    return sorted({*(model for model, _ in server.keys_seen()), *(event.model for event in server.log), *listed})
 
 
 def _from_log(events: Sequence[LogEvent]) -> Iterator[Change]:
@@ -97,13 +118,21 @@ _LOGGED = {
 }
 
 
-def _from_index(server: ServerWindow) -> Iterator[Change]:
+def _from_index(server: ServerWindow, model: str) -> Iterator[Change]:
+    for at, entries in server.index[:1]:
+        for entry in entries:
+            if entry.name == model and _became("", entry.state, entry.reason) is Happened.LOAD_FAILED:
+                yield _failed(at, at, entry)
     for (since, before), (at, after) in pairwise(server.index):
-        states = {(entry.name, entry.version): entry for entry in before}
+        states = {entry.version: entry for entry in before if entry.name == model}
         for entry in after:
-            earlier = states.get((entry.name, entry.version))
+            if entry.name != model:
+                continue
+            earlier = states.get(entry.version)
             kind = _became(earlier.state if earlier else "", entry.state, entry.reason)
-            if kind and not (earlier and (earlier.state, earlier.reason) == (entry.state, entry.reason)):
+            if kind is Happened.LOAD_FAILED and earlier != entry:
+                yield _failed(since, at, entry)
+            elif kind and not (earlier and (earlier.state, earlier.reason) == (entry.state, entry.reason)):
                 yield Change(
                     since=since,
                     at=at,
@@ -111,8 +140,19 @@ def _from_index(server: ServerWindow) -> Iterator[Change]:
                     model=entry.name,
                     version=entry.version,
                     source="index",
-                    reason=entry.reason if kind is Happened.LOAD_FAILED else "",
                 )
+
+
+def _failed(since: float, at: float, entry: IndexEntry) -> Change:
+    return Change(
+        since=since,
+        at=at,
+        kind=Happened.LOAD_FAILED,
+        model=entry.name,
+        version=entry.version,
+        source="index",
+        reason=entry.reason,
+    )
 
 
 def _became(before: str, after: str, reason: str) -> Happened | None:
@@ -124,9 +164,9 @@ def _became(before: str, after: str, reason: str) -> Happened | None:
     return None
 
 
-def _from_counters(server: ServerWindow) -> Iterator[Change]:
-    in_metrics = {key: _openings(server, METRICS, key) for key in server.tables[METRICS]}
-    for key in server.tables[STATISTICS]:
+def _from_counters(server: ServerWindow, model: str) -> Iterator[Change]:
+    in_metrics = {key: _openings(server, METRICS, key) for key in server.tables[METRICS] if key[0] == model}
+    for key in (key for key in server.tables[STATISTICS] if key[0] == model):
         for since, at, how in _openings(server, STATISTICS, key):
             elsewhere = in_metrics.get(key)
             goes_on = elsewhere is not None and not any(a <= at and since <= b for a, b, _ in elsewhere)
@@ -135,15 +175,17 @@ def _from_counters(server: ServerWindow) -> Iterator[Change]:
     for key, openings in in_metrics.items():
         if key not in server.tables[STATISTICS]:
             yield from (_counted(since, at, Happened.LOADED, key, METRICS) for since, at, _ in openings)
-    yield from _from_load_duration(server)
+    yield from _from_load_duration(server, model)
 
 
 def _counted(since: float, at: float, kind: Happened, key: tuple[str, str], source: str) -> Change:
     return Change(since=since, at=at, kind=kind, model=key[0], version=key[1], source=source)
 
 
-def _from_load_duration(server: ServerWindow) -> Iterator[Change]:
-    for model, version in server.keys_seen():
+def _from_load_duration(server: ServerWindow, model: str) -> Iterator[Change]:
+    if not server.exports(names.LOAD_DURATION):
+        return
+    for version in (key[1] for key in server.keys_seen() if key[0] == model):
         labels = {names.MODEL: model, names.VERSION: version}
         for (since, before), (at, after) in pairwise(server.gauge(names.LOAD_DURATION, labels)):
             if after not in (before, 0.0):
@@ -171,11 +213,10 @@ def _restarts(server: ServerWindow) -> list[Change]:
     ]
 
 
-def _from_configurations(server: ServerWindow) -> Iterator[Change]:
-    for model, configured in server.configured.items():
-        for (since, before), (at, after) in pairwise(configured):
-            if before != after:
-                yield Change(since=since, at=at, kind=Happened.CONFIGURED, model=model, source="configuration")
+def _from_configurations(server: ServerWindow, model: str) -> Iterator[Change]:
+    for (since, before), (at, after) in pairwise(server.configured.get(model, [])):
+        if before != after:
+            yield Change(since=since, at=at, kind=Happened.CONFIGURED, model=model, source="configuration")
 
 
 _LOADS = (Happened.LOADED, Happened.RELOADED)

@@ -1,0 +1,209 @@
+"""Requests arrive in bursts that the deployment serves one after another.
+
+## Looks for
+Arrivals far more bunched than independent clients would send them, requests that take longer the more arrive together,
+and stages that idle on average.
+
+## Means
+The mean load is small, and yet many requests come at once: a batch job, a retry storm, a gateway that flushes, clients
+on one timer. They queue behind each other, or share one engine iteration, and the tail of latency is theirs. Averages
+over a minute show nothing.
+
+## Rules out
+- Independent requests at any rate (Poisson): they bunch by chance, and the dispersion test knows how much.
+- A stage that is busy on average: it needs capacity first (`single-instance-serialization`, `capacity-exceeded`).
+- A stall behind: completions bunch then, arrivals do not (`model-reload-stall`, `execution-hung`).
+- One lasting rise of the rate (`workload-shift`), and bursts that nobody waits for.
+
+## Do
+1. Find who sends together: group the requests by client and second.
+2. Spread them: jitter on timers and retries, a limit of concurrent requests per client, a queue in front that releases
+   at the mean rate.
+3. Where bursts are legitimate, size for them: instances for the burst, smaller prefill chunks in an engine; and do not
+   judge by averages.
+
+## Sources
+Fendick and Whitt 1989 (index of dispersion, and queues in proportion to it); von Neumann 1941. Triton user guide,
+"Metrics" (pending gauge).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import (
+    Case,
+    Check,
+    Claim,
+    Expected,
+    Fires,
+    Layer,
+    Quiet,
+    Severity,
+    Suggestion,
+)
+from diagnostics.checks.entries import busiest_stage, enough_requests, stages_of
+from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, host_is_full
+from diagnostics.checks.predictions import MODEL
+from diagnostics.evidence.ledger import Ledger, Limit, Undecided
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.arrivals import (
+    BURST_CERTAINTY,
+    BURST_SIZE,
+    CROWDED_SECONDS,
+    CROWDED_TAIL_SECONDS,
+    CROWDING_CERTAINTY,
+    PEAK_TO_MEAN,
+)
+from diagnostics.signals.device import HOST_CPU_BUSY
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.tuning.queueing import predict
+from diagnostics.units import Unit
+
+PEAK = Limit(
+    value=2.0,
+    unit=Unit.COUNT,
+    because="a deployment that is half loaded on average is full when twice the mean arrives",
+)
+BUNCHED = Limit(
+    value=4.0,
+    unit=Unit.COUNT,
+    because="in heavy traffic the wait grows with the index of dispersion: at 4 bursts make three quarters of it",
+)
+CERTAIN = Limit(
+    value=4.75,
+    unit=Unit.COUNT,
+    because="independent arrivals reach this standard score once in a million windows",
+)
+LINKED = Limit(
+    value=1.64,
+    unit=Unit.COUNT,
+    because="a rank correlation that chance gives one time in twenty; that arrivals are bunched is certain already",
+)
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.ENTRY,
+    limits={
+        "peak_to_mean": PEAK,
+        "burst_size": BUNCHED,
+        "burst_certainty": CERTAIN,
+        "crowding_certainty": LINKED,
+        "queue": QUEUE,
+        "instance_busy_share": BUSY,
+        "host_cpu_busy": HOST_FULL,
+    },
+    severity=Severity.WARNING,
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one entry."""
+    if not enough_requests(see, on):
+        return Quiet(because="hardly any request arrives")
+    if not see.at_least(PEAK_TO_MEAN, on, PEAK):
+        return Quiet(because="no moment brings much more than the mean")
+    if not see.at_least(BURST_SIZE, on, BUNCHED):
+        return Quiet(because="arrivals are no more bunched than independent requests")
+    if not see.at_least(BURST_CERTAINTY, on, CERTAIN):
+        return Quiet(because="independent requests bunch as much by chance")
+    if host_is_full(see, on):
+        return Quiet(because="the host's processors are full on average already")
+    if busiest_stage(see, on, BUSY):
+        return Quiet(because="a stage is busy on average already")
+    queues = _queue_of_bursts(see, on)
+    if see.worthwhile("queue_of_bursts", on, queues):
+        return _finding(see, on, queues.value or 0.0, "they wait {} for each other")
+    if not see.at_least(CROWDING_CERTAINTY, on, LINKED):
+        return Quiet(because="requests take as long in company as alone")
+    tail = see.read(CROWDED_TAIL_SECONDS, on)
+    if not see.worthwhile("crowded_tail", on, tail):
+        return Quiet(because="requests in bursts hardly take longer")
+    return _finding(see, on, tail.value or 0.0, "the slowest take {} longer for it")
+
+
+def _queue_of_bursts(see: Ledger, on: Subject) -> Reading:
+    """Return what the stages' queues exceed those that even load would have, by the scheduler model, in seconds."""
+    excess = 0.0
+    for stage in stages_of(see, on):
+        queue = see.evidence.read(QUEUE_SECONDS, stage).value or 0.0
+        if queue < QUEUE.value or see.evidence.is_engine(stage):
+            continue
+        try:
+            forecast = predict(stage_load(see, stage))
+        except Undecided:
+            continue  # a stage of unknown settings adds nothing to what is certain
+        excess += max(queue - (forecast.queue_high or queue), 0.0)
+    return Reading.of(excess, Unit.SECONDS, f"{MODEL} and statistics", estimated=excess > 0)
+
+
+def _finding(see: Ledger, on: Subject, harm: float, how: str) -> Fires:
+    size, peak = see.need(BURST_SIZE, on), see.need(PEAK_TO_MEAN, on)
+    saved = max(see.read(CROWDED_SECONDS, on).value or 0.0, _queue_of_bursts(see, on).value or 0.0)
+    name = on.ensemble or on.model
+    return Fires(
+        summary=f"requests of {name} arrive in groups of about {size:.0f}, {peak:.1f} times the mean rate at the peak: "
+        f"{how.format(Unit.SECONDS.show(harm))}, while on average its stages idle",
+        claims=tuple(_claims(see, on, saved)),
+        saved_seconds=saved,
+        suggestion=Suggestion(
+            text="spread the arrivals: jitter on timers and retries, a limit of concurrent requests per client, or a "
+            "queue in front that releases at the mean rate; more capacity helps only if it is sized for the burst"
+        ),
+    )
+
+
+def _claims(see: Ledger, on: Subject, saved: float) -> Iterator[Claim]:
+    """Yield the queues of the stages, then what is left of the saving inside an engine."""
+    left = saved
+    for stage in stages_of(see, on):
+        seconds = min(see.evidence.read(QUEUE_SECONDS, stage).value or 0.0, left)
+        left -= seconds
+        yield Claim(stage=stage.model or "", phase=Phase.QUEUE, seconds=seconds)
+    for stage in stages_of(see, on):
+        if see.evidence.is_engine(stage):
+            hidden = not see.evidence.shows_engine_time(stage)
+            yield Claim(stage=stage.model or "", phase=Phase.ENGINE if hidden else Phase.COMPUTE, seconds=left)
+            return
+
+
+_BURSTS = {
+    REQUESTS: 420,
+    PEAK_TO_MEAN: 3.9,
+    BURST_SIZE: 30,
+    BURST_CERTAINTY: 15,
+    CROWDING_CERTAINTY: 2.0,
+    CROWDED_TAIL_SECONDS: 0.11,
+    CROWDED_SECONDS: 0.05,
+    REQUEST_SECONDS: 0.26,
+    INSTANCE_BUSY_SHARE: 0.05,
+    QUEUE_SECONDS: 0.05,
+    HOST_CPU_BUSY: 0.2,
+}
+CASES = (
+    Case(title="fires when groups of requests wait for each other", expect=Expected.FIRES, readings=_BURSTS),
+    Case(
+        title="is quiet when requests are independent",
+        expect=Expected.QUIET,
+        readings={**_BURSTS, BURST_SIZE: 1.3, BURST_CERTAINTY: 0.9},
+    ),
+    Case(
+        title="is quiet when nobody waits for it",
+        expect=Expected.QUIET,
+        readings={**_BURSTS, CROWDED_TAIL_SECONDS: 0.002},
+    ),
+    Case(
+        title="is quiet when a stage is busy on average",
+        expect=Expected.QUIET,
+        readings={**_BURSTS, INSTANCE_BUSY_SHARE: 0.9},
+    ),
+    Case(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 3}),
+    Case(
+        title="is unknown when arrivals cannot be counted",
+        expect=Expected.UNKNOWN,
+        readings={REQUESTS: 420, REQUEST_SECONDS: 0.26},
+    ),
+)

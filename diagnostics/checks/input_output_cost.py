@@ -1,0 +1,105 @@
+"""A stage spends its time on moving inputs and outputs, not on executing.
+
+## Looks for
+Input and output time of a stage that is a good part of what requests take, and longer than the execution itself.
+
+## Means
+Tensors are large, are copied between host and device, or converted: images or embeddings as FP32, many inputs, pageable
+memory, Python backends that copy GPU tensors to the host.
+
+## Rules out
+- Waiting for an instance: that is queue (`single-instance-serialization`).
+- Bytes on the network: Triton's timers start behind it (`client-or-transport-bound`).
+- Full processors, on which every copy takes longer (`host-cpu-starved`).
+
+## Do
+1. Send less: FP16 or bytes instead of FP32, compressed images decoded in the server, fewer inputs.
+2. Use shared memory: system for clients on the same host, CUDA where tensors are on the GPU already.
+3. Keep tensors where they are: `FORCE_CPU_ONLY_INPUT_TENSORS` set to `no` for Python models on a GPU, pinned memory
+   (a larger --pinned-memory-pool-byte-size if the log says that it was exhausted).
+
+## Sources
+Triton user guide, "Shared-Memory Extension", "Optimization"; python_backend, "Input Tensor Device Placement".
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.entries import enough_requests
+from diagnostics.checks.gates import HOST_FULL, host_is_full
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.device import HOST_CPU_BUSY
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import COMPUTE_SECONDS, INPUT_SECONDS, OUTPUT_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+DOMINANT = Limit(
+    value=1.0,
+    unit=Unit.RATIO,
+    because="copies that take longer than the execution are what the stage does; shorter ones can hide behind it",
+)
+CHECK = Check(
+    layer=Layer.SERVING, scope=Scope.MODEL, limits={"copies_to_execution": DOMINANT, "host_cpu_busy": HOST_FULL}
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not enough_requests(see, on):
+        return Quiet(because="hardly any request reaches it")
+    see.need(INPUT_SECONDS, on)
+    see.need(OUTPUT_SECONDS, on)
+    copies = see.read(INPUT_SECONDS, on) + see.read(OUTPUT_SECONDS, on)
+    if not see.worthwhile("copies", on, copies):
+        return Quiet(because="inputs and outputs take little of a request")
+    execution = see.read(COMPUTE_SECONDS, on)
+    if (execution.value or 0.0) > 0 and not see.compare("copies_to_execution", copies / execution, DOMINANT):
+        return Quiet(because="the stage mostly executes")
+    if host_is_full(see, on):
+        return Quiet(because="the host's processors are full, which slows every copy")
+    return _finding(see, on)
+
+
+def _finding(see: Ledger, on: Subject) -> Fires:
+    reads, writes = see.need(INPUT_SECONDS, on), see.need(OUTPUT_SECONDS, on)
+    show = Unit.SECONDS.show
+    return Fires(
+        summary=f"{on.model} spends {show(reads)} on inputs and {show(writes)} on outputs of each request, and "
+        f"{show(see.need(COMPUTE_SECONDS, on))} on executing it",
+        claims=(
+            Claim(stage=on.model or "", phase=Phase.INPUT, seconds=reads),
+            Claim(stage=on.model or "", phase=Phase.OUTPUT, seconds=writes),
+        ),
+        saved_seconds=reads + writes,
+        suggestion=Suggestion(
+            text=f"make the tensors of {on.model} smaller (FP16, encoded images), pass them through shared memory, "
+            "and keep them on the device that uses them"
+        ),
+    )
+
+
+_COPIES = {
+    REQUESTS: 1000,
+    INPUT_SECONDS: 0.03,
+    OUTPUT_SECONDS: 0.01,
+    COMPUTE_SECONDS: 0.008,
+    REQUEST_SECONDS: 0.06,
+    HOST_CPU_BUSY: 0.3,
+}
+CASES = (
+    Case(title="fires when copies outlast the execution", expect=Expected.FIRES, readings=_COPIES),
+    Case(title="is quiet when the stage executes", expect=Expected.QUIET, readings={**_COPIES, COMPUTE_SECONDS: 0.2}),
+    Case(
+        title="is quiet when copies are a small part",
+        expect=Expected.QUIET,
+        readings={**_COPIES, REQUEST_SECONDS: 1.0},
+    ),
+    Case(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 0}),
+    Case(title="is quiet on a full host", expect=Expected.QUIET, readings={**_COPIES, HOST_CPU_BUSY: 0.99}),
+    Case(
+        title="is unknown when durations are not exported",
+        expect=Expected.UNKNOWN,
+        readings={REQUESTS: 1000, REQUEST_SECONDS: 0.06},
+    ),
+)

@@ -1,0 +1,99 @@
+"""Requests wait out the load of a model.
+
+## Looks for
+Loads, reloads or new versions of a model inside the window (log, index, counters that start anew, load duration), and
+queue time that stands above its usual level just then and not otherwise.
+
+## Means
+While a version is loaded its requests wait: the old copy was unloaded first, both copies fight for memory or
+processors, or the load holds what executions need. Users see a spike at each deployment.
+
+## Rules out
+- A version that is slow once it serves: first executions (`cold-start`), or all of them (`version-regression`).
+- A queue that is as long without a load (`single-instance-serialization`, `bursty-arrivals`).
+- A load that fails (`model-unavailable`).
+
+## Do
+1. Load the new version beside the old one (`version_policy { latest { num_versions: 2 } }` or a second replica), warm
+   it up, then move the traffic: blue and green.
+2. Use explicit model control; polling loads half-copied files, at any time.
+3. Load when traffic is low, and see that memory holds both copies.
+
+## Sources
+Triton user guide, "Model management". server#8117 (reloading every few minutes), server#5042 (requests held for 8.5
+minutes during a reload). Triton core, `model_lifecycle.cc`.
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.cold_start import SLOW
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.lifecycle import COLD_SLOWDOWN
+from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOADS
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS
+from diagnostics.units import Unit
+
+LOADED = Limit(value=1, unit=Unit.COUNT, because="without a load there is none to wait for")
+ALIGNED = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="if most of the extra queue lies outside the loads, they are not its reason",
+)
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={"loads": LOADED, "load_queue_share": ALIGNED, "cold_slowdown": SLOW},
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not see.at_least(LOADS, on, LOADED):
+        return Quiet(because="the version was not loaded inside the window")
+    if not see.worthwhile("load_queue", on, see.read(LOAD_QUEUE_SECONDS, on)):
+        return Quiet(because="requests hardly waited for the load")
+    if not see.at_least(LOAD_QUEUE_SHARE, on, ALIGNED):
+        return Quiet(because="requests waited as long without a load")
+    if see.ruled_out(COLD_SLOWDOWN, on, SLOW, above=True):
+        return Quiet(because="the first executions were slow: the wait is a cold start's")
+    return _finding(see, on)
+
+
+def _finding(see: Ledger, on: Subject) -> Fires:
+    seconds, loads = see.need(LOAD_QUEUE_SECONDS, on), see.need(LOADS, on)
+    times = "once" if loads == 1 else f"{loads:.0f} times"
+    return Fires(
+        summary=f"{on.model} version {on.version} was loaded {times} while it served: requests waited for it, "
+        f"{Unit.SECONDS.show(seconds)} each on average over the window",
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        saved_seconds=seconds,
+        suggestion=Suggestion(
+            text=f"load the next version of {on.model} beside the one that serves, or on another replica, and move "
+            "the traffic once it is warm"
+        ),
+    )
+
+
+_STALL = {LOADS: 1, LOAD_QUEUE_SECONDS: 0.4, LOAD_QUEUE_SHARE: 0.97, COLD_SLOWDOWN: 1.1, REQUEST_SECONDS: 0.6}
+CASES = (
+    Case(title="fires when requests waited out a load", expect=Expected.FIRES, readings=_STALL),
+    Case(title="is quiet without a load", expect=Expected.QUIET, readings={**_STALL, LOADS: 0}),
+    Case(
+        title="is quiet when requests wait as long at other times",
+        expect=Expected.QUIET,
+        readings={**_STALL, LOAD_QUEUE_SHARE: 0.2},
+    ),
+    Case(
+        title="is quiet when the version was cold",
+        expect=Expected.QUIET,
+        readings={**_STALL, COLD_SLOWDOWN: 80},
+    ),
+    Case(
+        title="is unknown when the queue was read too rarely",
+        expect=Expected.UNKNOWN,
+        readings={LOADS: 1, REQUEST_SECONDS: 0.6},
+    ),
+)

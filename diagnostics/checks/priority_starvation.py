@@ -1,0 +1,100 @@
+"""Requests of low priority wait while those of high priority overtake them.
+
+## Looks for
+A model with priority levels whose instances are nearly always busy, and a queue in which the slowest requests wait many
+times as long as the middle ones.
+
+## Means
+Triton's dynamic batcher serves the highest level that has requests, strictly. As long as the higher levels keep the
+instances busy, the lowest waits without bound; the mean looks bearable, and one class of users is not served.
+
+## Rules out
+- First come, first served at the same load: there the 95th percentile is at most eight times the median.
+- Instances with room: nobody starves then (`batch-window-mistuned`).
+- Bursts: they make every class wait (`bursty-arrivals`).
+
+## Do
+1. Give the low level its own model or replica, or enough capacity for both.
+2. Send fewer requests at the high level: a default level in the middle, priority for those that need it.
+3. Let the low level give up instead of waiting: a `priority_queue_policy` with a timeout for it.
+
+## Sources
+Triton user guide, "Model Configuration", priority levels and queue policy. Waits of a queue that serves in order:
+P(W > t) = ρ·exp(−(1−ρ)·t/S), whose 95th percentile ÷ median is 7.8 at ρ = 0.7 and less above.
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.entries import waits
+from diagnostics.checks.gates import BUSY, QUEUE
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
+from diagnostics.signals.sequence import PRIORITY_LEVELS, QUEUE_SPREAD
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS
+from diagnostics.units import Unit
+
+LEVELS = Limit(value=2, unit=Unit.COUNT, because="with one level nobody overtakes")
+UNEQUAL = Limit(
+    value=10.0,
+    unit=Unit.COUNT,
+    because="in order of arrival the 95th percentile of waits is under eight times the median where instances are busy",
+)
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={
+        "queue": QUEUE,
+        "priority_levels": LEVELS,
+        "instance_busy_share": BUSY,
+        "queue_spread": UNEQUAL,
+    },
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not waits(see, on, QUEUE):
+        return Quiet(because="requests hardly wait")
+    if not see.at_least(PRIORITY_LEVELS, on, LEVELS):
+        return Quiet(because="requests have no priorities")
+    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+        return Quiet(because="instances are idle while requests wait")
+    if not see.at_least(QUEUE_SPREAD, on, UNEQUAL):
+        return Quiet(because="requests wait about alike")
+    queue = see.read(QUEUE_SECONDS, on)
+    if not see.worthwhile("queue", on, queue):
+        return Quiet(because="the wait is a small part of a request")
+    spread, seconds = see.need(QUEUE_SPREAD, on), queue.value or 0.0
+    return Fires(
+        summary=f"{on.model} serves {see.need(PRIORITY_LEVELS, on):.0f} priority levels with instances that are always "
+        f"busy: the slowest requests wait {spread:.0f} times as long as the middle ones",
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        saved_seconds=seconds,
+        suggestion=Suggestion(
+            text=f"give the low priority of {on.model} its own replica or a timeout, or send less at the high one"
+        ),
+    )
+
+
+_STARVED = {
+    QUEUE_SECONDS: 0.2,
+    PRIORITY_LEVELS: 2,
+    INSTANCE_BUSY_SHARE: 0.95,
+    QUEUE_SPREAD: 40,
+    REQUEST_SECONDS: 0.3,
+}
+CASES = (
+    Case(title="fires when one class of requests waits for the other", expect=Expected.FIRES, readings=_STARVED),
+    Case(title="is quiet without priorities", expect=Expected.QUIET, readings={**_STARVED, PRIORITY_LEVELS: 0}),
+    Case(title="is quiet when all wait alike", expect=Expected.QUIET, readings={**_STARVED, QUEUE_SPREAD: 5}),
+    Case(title="is quiet with room", expect=Expected.QUIET, readings={**_STARVED, INSTANCE_BUSY_SHARE: 0.3}),
+    Case(title="is quiet without a queue", expect=Expected.QUIET, readings={QUEUE_SECONDS: 0.0001}),
+    Case(
+        title="is unknown without the distribution of waits",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _STARVED.items() if k is not QUEUE_SPREAD},
+    ),
+)

@@ -1,0 +1,107 @@
+"""One of several servers gets far more traffic than the others, and its requests wait.
+
+## Looks for
+Servers that serve the same entry, one of which gets at least half as many requests again as the mean of all, with a
+longer queue than the others.
+
+## Means
+The deployment has room, and the balancer does not use it: connections that live long (gRPC, HTTP keep-alive) pin
+clients to a server, weights are wrong, or affinity sends one tenant's traffic to one place.
+
+## Rules out
+- Chance: the share must be beyond what independent choices give.
+- Traffic that is uneven, and yet nobody waits for it.
+- A server that is slower at the same load (`replica-outlier`).
+
+## Do
+1. Balance per request, not per connection: an L7 balancer for gRPC, client-side `round_robin`, or a limit on a
+   connection's age.
+2. Balance by outstanding requests (least request), not by count.
+3. Check weights, affinity and readiness of the servers that idle.
+
+## Sources
+gRPC documentation, "Load Balancing"; Kubernetes blog, "gRPC Load Balancing on Kubernetes without Tears".
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.entries import enough_requests, stages_of
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.fleet import QUEUE_AHEAD, REPLICAS, TRAFFIC_CERTAINTY, TRAFFIC_RATIO
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+SEVERAL = Limit(value=2, unit=Unit.COUNT, because="one server has nothing to be balanced with")
+UNEVEN = Limit(
+    value=1.5,
+    unit=Unit.COUNT,
+    because="half as much again takes a server of a fleet that is 60 % busy to 90 %; balancers that work stay within a "
+    "tenth",
+)
+CERTAIN = Limit(value=4.75, unit=Unit.COUNT, because="even traffic shows this standard score once in a million windows")
+CHECK = Check(
+    layer=Layer.FLEET,
+    scope=Scope.ENTRY,
+    limits={"replicas": SEVERAL, "traffic_ratio": UNEVEN, "traffic_certainty": CERTAIN},
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one entry of one server."""
+    if not enough_requests(see, on):
+        return Quiet(because="hardly any request arrives here")
+    if not see.at_least(REPLICAS, on, SEVERAL):
+        return Quiet(because="no other server serves it")
+    if not see.at_least(TRAFFIC_RATIO, on, UNEVEN):
+        return Quiet(because="the other servers get as much")
+    if not see.at_least(TRAFFIC_CERTAINTY, on, CERTAIN):
+        return Quiet(because="chance spreads so few requests as unevenly")
+    ahead = see.read(QUEUE_AHEAD, on)
+    if not see.worthwhile("queue_ahead", on, ahead):
+        return Quiet(because="requests wait no longer here than elsewhere")
+    ratio, replicas, name = see.need(TRAFFIC_RATIO, on), see.need(REPLICAS, on), on.ensemble or on.model
+    return Fires(
+        summary=f"{on.server} gets {ratio:.1f} times the mean traffic of the {replicas:.0f} servers of {name}, and its "
+        f"requests wait {Unit.SECONDS.show(ahead.value)} longer than theirs",
+        claims=_claims(see, on, ahead.value or 0.0),
+        saved_seconds=ahead.value or 0.0,
+        suggestion=Suggestion(
+            text="balance per request instead of per connection, by outstanding requests; check weights and affinity "
+            "of the servers that idle"
+        ),
+    )
+
+
+def _claims(see: Ledger, on: Subject, seconds: float) -> tuple[Claim, ...]:
+    queues = {stage: see.evidence.read(QUEUE_SECONDS, stage).value or 0.0 for stage in stages_of(see, on)}
+    total = sum(queues.values()) or 1.0
+    return tuple(
+        Claim(stage=stage.model or "", phase=Phase.QUEUE, seconds=seconds * queue / total)
+        for stage, queue in queues.items()
+    )
+
+
+_SKEWED = {
+    REQUESTS: 4000,
+    REPLICAS: 3,
+    TRAFFIC_RATIO: 2.1,
+    TRAFFIC_CERTAINTY: 30,
+    QUEUE_AHEAD: 0.1,
+    QUEUE_SECONDS: 0.12,
+    REQUEST_SECONDS: 0.25,
+}
+CASES = (
+    Case(title="fires on the server that gets most of the traffic", expect=Expected.FIRES, readings=_SKEWED),
+    Case(title="is quiet with one server", expect=Expected.QUIET, readings={**_SKEWED, REPLICAS: 1}),
+    Case(title="is quiet when traffic is even", expect=Expected.QUIET, readings={**_SKEWED, TRAFFIC_RATIO: 1.1}),
+    Case(title="is quiet when nobody waits", expect=Expected.QUIET, readings={**_SKEWED, QUEUE_AHEAD: 0.0005}),
+    Case(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 1}),
+    Case(
+        title="is unknown when the others' queues are",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _SKEWED.items() if k is not QUEUE_AHEAD},
+    ),
+)

@@ -1,0 +1,106 @@
+"""One of several servers executes the same work slower than the others.
+
+## Looks for
+Servers with the same models and the same configuration, one of which takes longer for executions of about the same
+batches, without getting more traffic.
+
+## Means
+The machine under it is worse than its like: clocks or cooling, a noisy neighbour, another driver, a bad host path, a
+processor limit. Every request that the balancer sends there is slow.
+
+## Rules out
+- More traffic, or larger batches, than the others (`replica-imbalance`).
+- Another configuration: servers that differ are not compared.
+- A version that is slow everywhere (`version-regression`).
+
+## Do
+1. Take the server out of the balancer, and see the tail fall.
+2. Compare it with a healthy one: clocks and throttle reasons, processes on the GPU, driver, kernel launch time, cgroup
+   limits, interrupts.
+3. Drain and replace the node; a pod that moves often heals it, and hides the node.
+
+## Sources
+server#8947 (a node that turned bad: launches 1.24 times, host functions 11.6 times slower, kernels the same).
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.entries import enough_requests, stages_of
+from diagnostics.checks.replica_imbalance import SEVERAL, UNEVEN
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.fleet import EXECUTION_EXCESS, EXECUTION_RATIO, REPLICAS, TRAFFIC_RATIO
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+SLOWER = Limit(
+    value=1.3,
+    unit=Unit.COUNT,
+    because="cards and hosts of one kind differ by a tenth; three times that is a fault",
+)
+CHECK = Check(
+    layer=Layer.FLEET,
+    scope=Scope.ENTRY,
+    limits={"replicas": SEVERAL, "execution_ratio": SLOWER, "traffic_ratio": UNEVEN},
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one entry of one server."""
+    if not enough_requests(see, on):
+        return Quiet(because="hardly any request arrives here")
+    if not see.at_least(REPLICAS, on, SEVERAL):
+        return Quiet(because="no other server serves it")
+    stage = _slowest(see, on)
+    if stage is None:
+        return Quiet(because="no server with the same configuration does the same work")
+    if not see.at_least(EXECUTION_RATIO, stage, SLOWER):
+        return Quiet(because="the others execute as slowly")
+    if see.ruled_out(TRAFFIC_RATIO, on, UNEVEN, above=True):
+        return Quiet(because="it gets more traffic than the others")
+    excess = see.read(EXECUTION_EXCESS, stage)
+    if not see.worthwhile("execution_excess", on, excess):
+        return Quiet(because="the difference is small against what a request takes")
+    return _finding(see, on, stage, excess.value or 0.0)
+
+
+def _slowest(see: Ledger, on: Subject) -> Subject | None:
+    """Return the stage that differs most in seconds; None when none can be compared."""
+    stages = stages_of(see, on)
+    excess = {stage: see.evidence.read(EXECUTION_EXCESS, stage).value for stage in stages}
+    known = {stage: value for stage, value in excess.items() if value is not None}
+    return max(known, key=lambda stage: known[stage], default=None)
+
+
+def _finding(see: Ledger, on: Subject, stage: Subject, excess: float) -> Fires:
+    ratio, name = see.need(EXECUTION_RATIO, stage), stage.model or ""
+    return Fires(
+        summary=f"{on.server} executes {name} {ratio:.1f} times as long as the other servers with the same "
+        f"configuration, {Unit.SECONDS.show(excess)} more each",
+        claims=(Claim(stage=name, phase=Phase.COMPUTE, seconds=excess),),
+        saved_seconds=excess,
+        suggestion=Suggestion(
+            text=f"take {on.server} out of the balancer, and compare its clocks, neighbours, driver and limits with a "
+            "healthy one"
+        ),
+    )
+
+
+_SLOW_NODE = {
+    REQUESTS: 4000,
+    REPLICAS: 3,
+    EXECUTION_RATIO: 3.0,
+    EXECUTION_EXCESS: 0.07,
+    TRAFFIC_RATIO: 1.0,
+    REQUEST_SECONDS: 0.15,
+}
+CASES = (
+    Case(title="fires on the server that executes slower", expect=Expected.FIRES, readings=_SLOW_NODE),
+    Case(title="is quiet with one server", expect=Expected.QUIET, readings={**_SLOW_NODE, REPLICAS: 1}),
+    Case(title="is quiet when all are alike", expect=Expected.QUIET, readings={**_SLOW_NODE, EXECUTION_RATIO: 1.05}),
+    Case(title="is quiet when it gets more", expect=Expected.QUIET, readings={**_SLOW_NODE, TRAFFIC_RATIO: 2.5}),
+    Case(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 1}),
+    Case(title="is unknown when the others are", expect=Expected.UNKNOWN, readings={REQUESTS: 4000}),
+)

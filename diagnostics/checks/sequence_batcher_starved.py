@@ -1,0 +1,86 @@
+"""Sequences wait for a slot while the instances idle.
+
+## Looks for
+A model under the sequence batcher whose requests wait although its instances are free most of the time.
+
+## Means
+Every sequence holds a slot from its first request to its last, or until it has been idle for
+`max_sequence_idle_microseconds`. With all slots taken, new sequences wait in the backlog, however idle the instances
+are between the requests of those that hold one; batches get small as sequences end.
+
+## Rules out
+- Busy instances: then there is too little capacity (`single-instance-serialization`).
+- A dynamic batcher's window: sequence models have none (`batch-window-mistuned`).
+
+## Do
+1. More slots: a larger `max_batch_size`, more instances, or with the oldest strategy a larger
+   `max_candidate_sequences`.
+2. Free slots sooner: let clients send the END flag, and lower `max_sequence_idle_microseconds` to what clients pause.
+3. With the direct strategy keep `max_queue_delay_microseconds` small: it holds slots of a batch for each other.
+
+## Sources
+Triton user guide, "Batchers", sequence batcher. server#4841 (batches of 64 decay to a few under 500 clients).
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.entries import waits
+from diagnostics.checks.gates import BUSY, QUEUE
+from diagnostics.evidence.ledger import Ledger
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
+from diagnostics.signals.sequence import SEQUENCE_BATCHING
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
+from diagnostics.units import Unit
+
+CHECK = Check(layer=Layer.SERVING, scope=Scope.MODEL, limits={"queue": QUEUE, "instance_busy_share": BUSY})
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not waits(see, on, QUEUE):
+        return Quiet(because="requests hardly wait")
+    if not see.is_set(SEQUENCE_BATCHING, on):
+        return Quiet(because="no sequence batcher schedules it")
+    if see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+        return Quiet(because="the instances are busy: capacity is short, not slots")
+    queue = see.read(QUEUE_SECONDS, on)
+    if not see.worthwhile("queue", on, queue):
+        return Quiet(because="the wait is a small part of a request")
+    seconds, busy = queue.value or 0.0, see.need(INSTANCE_BUSY_SHARE, on)
+    size = see.read(BATCH_SIZE, on).value
+    batches = f", in batches of {size:.1f}" if size is not None else ""
+    return Fires(
+        summary=f"sequences wait {Unit.SECONDS.show(seconds)} for a slot of {on.model} while its instances are busy "
+        f"{Unit.RATIO.show(busy)} of the time{batches}",
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        saved_seconds=seconds,
+        suggestion=Suggestion(
+            text=f"give {on.model} more sequence slots (max_batch_size, instances, max_candidate_sequences), and free "
+            "them sooner (END flag, max_sequence_idle_microseconds)"
+        ),
+    )
+
+
+_SLOTS = {
+    QUEUE_SECONDS: 0.5,
+    SEQUENCE_BATCHING: 1,
+    INSTANCE_BUSY_SHARE: 0.2,
+    BATCH_SIZE: 2.1,
+    REQUEST_SECONDS: 0.6,
+}
+CASES = (
+    Case(title="fires when sequences wait and instances idle", expect=Expected.FIRES, readings=_SLOTS),
+    Case(title="is quiet under another scheduler", expect=Expected.QUIET, readings={**_SLOTS, SEQUENCE_BATCHING: 0}),
+    Case(
+        title="is quiet when instances are busy", expect=Expected.QUIET, readings={**_SLOTS, INSTANCE_BUSY_SHARE: 0.9}
+    ),
+    Case(title="is quiet without a queue", expect=Expected.QUIET, readings={QUEUE_SECONDS: 0.0}),
+    Case(
+        title="is unknown without the configuration",
+        expect=Expected.UNKNOWN,
+        readings={QUEUE_SECONDS: 0.5, REQUEST_SECONDS: 0.6},
+    ),
+)

@@ -1,0 +1,88 @@
+"""Counters say what cannot be.
+
+## Looks for
+Counters that jump by more than any request can take or run backwards without a restart, and members of an ensemble that
+count far fewer requests than the ensemble completed.
+
+## Means
+The numbers of this model cannot be trusted for those reads: an unsigned underflow in the server (1.8e16 µs), a proxy
+that mixes two servers under one address, a corrupted scrape, or a backend that does not report. The reads in question
+are left out of every other figure.
+
+## Rules out
+- A restart, reload or new version: counters start from zero then, which is normal.
+- A response cache, which answers without the members.
+- Counters that stand at zero while requests flow (`telemetry-blind-spot`).
+
+## Do
+1. Check that the address leads to one server: two behind one name alternate in every scrape.
+2. Update Triton if durations underflow; dashboards should drop increases beyond a server's uptime.
+3. Compare with the statistics endpoint: it and the metrics count apart.
+
+## Sources
+server#1985, server#2137 (durations of 1.3e20 µs), server#5296 (members of a parallel ensemble counted wrongly). Triton
+core, `infer_stats.cc`: durations are unsigned differences.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.entries import ENOUGH_REQUESTS
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.plausibility import COUNTED_SHARE, IMPLAUSIBLE_STEPS
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.units import Unit
+
+ANY = Limit(value=1, unit=Unit.COUNT, because="a server that counts rightly never shows one")
+COUNTED = Limit(
+    value=0.8,
+    unit=Unit.RATIO,
+    because="requests on their way between two reads make a few per cent; a fifth is a counter that misses some",
+)
+CHECK = Check(
+    layer=Layer.TELEMETRY,
+    scope=Scope.MODEL,
+    limits={"implausible_steps": ANY, "counted_share": COUNTED},
+    severity=Severity.INFO,
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if see.at_least(IMPLAUSIBLE_STEPS, on, ANY):
+        steps = see.need(IMPLAUSIBLE_STEPS, on)
+        return _fires(f"{steps:.0f} reads of {on.model} show increases that no server makes; they are left out")
+    counted = see.evidence.read(COUNTED_SHARE, on)
+    if counted.value is None or (counted.events or 0.0) < ENOUGH_REQUESTS.value or counted.value == 0:
+        return Quiet(because="every increase is plausible, and no ensemble is there to compare with")
+    if see.at_most(COUNTED_SHARE, on, COUNTED):
+        share = Unit.RATIO.show(counted.value)
+        return _fires(f"{on.model} counts {share} of the requests that its ensembles completed through it")
+    return Quiet(because="every increase is plausible, and members count what their ensembles complete")
+
+
+def _fires(summary: str) -> Fires:
+    return Fires(
+        summary=summary,
+        suggestion=Suggestion(
+            text="check that the address leads to one server, and compare its metrics with its statistics; update "
+            "Triton if durations underflow"
+        ),
+    )
+
+
+CASES = (
+    Case(title="fires on a jump that no server makes", expect=Expected.FIRES, readings={IMPLAUSIBLE_STEPS: 1}),
+    Case(
+        title="fires on a member that counts half of its ensemble's requests",
+        expect=Expected.FIRES,
+        readings={IMPLAUSIBLE_STEPS: 0, COUNTED_SHARE: 0.5},
+    ),
+    Case(
+        title="is quiet when members count what their ensembles complete",
+        expect=Expected.QUIET,
+        readings={IMPLAUSIBLE_STEPS: 0, COUNTED_SHARE: 1.0},
+    ),
+    Case(title="is quiet without an ensemble", expect=Expected.QUIET, readings={IMPLAUSIBLE_STEPS: 0}),
+    Case(title="is unknown when nothing was read", expect=Expected.UNKNOWN, readings={}),
+)

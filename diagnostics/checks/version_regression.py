@@ -1,0 +1,95 @@
+"""A new version executes slower than the one before it.
+
+## Looks for
+Two versions of a model in one window, or one version before and after it was loaded anew, whose warm executions of the
+same batch sizes take different times.
+
+## Means
+The deployment made it slower: another engine build, precision, shape, preprocessing, or a backend that changed with the
+image. Load did not: the same number of items per execution is compared.
+
+## Rules out
+- A version that is only cold: its first executions are left out (`cold-start`).
+- Larger batches: only sizes that both executed count.
+- More load: time in the queue is not compared.
+
+## Do
+1. Pin the version before it, as the patch says; it is applied in place while the files are still there.
+2. Compare how both were built: engine build options and precision, image and driver, inputs' shapes.
+3. Measure the new version alone at one batch size before it serves again.
+
+## Sources
+server#5817 (the same model slower after an image change: look at the infer step at deploy). Triton user guide,
+"Model repository", version policy.
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS
+from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SLOWDOWN
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.units import Unit
+
+SLOWER = Limit(
+    value=1.2,
+    unit=Unit.COUNT,
+    because="clocks and placement move the same kernels by a tenth from load to load; twice that is a change",
+)
+CHECK = Check(layer=Layer.SERVING, scope=Scope.MODEL, limits={"version_slowdown": SLOWER})
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not see.at_least(VERSION_SLOWDOWN, on, SLOWER):
+        return Quiet(because="there is no version before it to compare with, or it is as fast")
+    extra = see.read(VERSION_EXTRA_SECONDS, on)
+    if not see.worthwhile("version_extra", on, extra):
+        return Quiet(because="the difference is small against what a request takes")
+    return _finding(see, on, extra.value or 0.0)
+
+
+def _finding(see: Ledger, on: Subject, extra: float) -> Fires:
+    before = round(see.read(VERSION_BEFORE, on).value or 0.0)
+    other = f"version {before}" if before else "the same version before it was loaded anew"
+    slowdown = see.need(VERSION_SLOWDOWN, on)
+    return Fires(
+        summary=f"{on.model} version {on.version} executes {Unit.SECONDS.show(extra)} longer than {other} at the same "
+        f"batch size ({slowdown:.2g} times)",
+        claims=(Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=extra),),
+        saved_seconds=extra,
+        suggestion=_suggestion(on, before),
+    )
+
+
+def _suggestion(on: Subject, before: int) -> Suggestion:
+    if not before:
+        return Suggestion(text=f"load the files of {on.model} from before the reload, and compare how both were built")
+    return Suggestion(
+        text=f"serve version {before} of {on.model} again until the new one is as fast",
+        remedy=Remedy.MITIGATE,
+        change=ConfigChange(
+            model=on.model or "", settings=(Setting(path="version_policy", value=f"specific:{before}"),)
+        ),
+    )
+
+
+_SLOWER = {VERSION_SLOWDOWN: 2.1, VERSION_EXTRA_SECONDS: 0.04, VERSION_BEFORE: 1, REQUEST_SECONDS: 0.15}
+CASES = (
+    Case(title="fires when the new version takes twice as long", expect=Expected.FIRES, readings=_SLOWER),
+    Case(
+        title="fires when the same version does after a reload",
+        expect=Expected.FIRES,
+        readings={**_SLOWER, VERSION_BEFORE: 0},
+    ),
+    Case(title="is quiet when it is as fast", expect=Expected.QUIET, readings={**_SLOWER, VERSION_SLOWDOWN: 1.05}),
+    Case(
+        title="is quiet when the stage is a small part of the request",
+        expect=Expected.QUIET,
+        readings={**_SLOWER, VERSION_EXTRA_SECONDS: 0.001},
+    ),
+    Case(title="is unknown without counters", expect=Expected.UNKNOWN, readings={REQUEST_SECONDS: 0.15}),
+)

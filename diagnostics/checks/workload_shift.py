@@ -1,0 +1,159 @@
+"""What users ask for changed inside the window, and requests take longer since.
+
+## Looks for
+An arrival rate, or items per request, that rose at one moment and stayed, and a mean latency that is higher after it
+than before.
+
+## Means
+Nothing in the deployment broke: more traffic, or larger requests, arrived from that moment on. Someone launched
+something, moved traffic here, or changed a client.
+
+## Rules out
+- Bursts that come and go (`bursty-arrivals`): a shift stays to the end of the window.
+- A load, a new version or other settings at that moment (`version-regression`, `model-reload-stall`).
+- A stage that is now full: it is named as the cause, and this one as what set it off.
+
+## Do
+1. Ask who changed what at that time: clients, batch jobs, routing, prompts.
+2. If it is to stay, size for it: `diag whatif` and `diag tune` tell what the new load needs.
+3. If not, limit it in front of Triton.
+
+## Sources
+Levin and Kline 1985 (change points that last). SRE workbook, "Managing Load".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.entries import busiest_stage, enough_requests, stages_of
+from diagnostics.checks.gates import BUSY
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
+from diagnostics.signals.mix import (
+    RATE_SHIFT,
+    RATE_SHIFT_CERTAINTY,
+    RATE_SHIFT_SECONDS,
+    SIZE_SHIFT,
+    SIZE_SHIFT_SECONDS,
+)
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+from diagnostics.window.lifecycle import Happened
+from diagnostics.window.onset import CHANGE_FACTOR
+
+SHIFTED = Limit(
+    value=CHANGE_FACTOR,
+    unit=Unit.COUNT,
+    because="half as much again is beyond what a minute's traffic varies by, and takes a stage from 60 % busy to 90 %",
+)
+CERTAIN = Limit(
+    value=4.75,
+    unit=Unit.COUNT,
+    because="the same traffic shows this standard score once in a million windows",
+)
+CHECK = Check(
+    layer=Layer.CLIENT,
+    scope=Scope.ENTRY,
+    limits={
+        "size_shift": SHIFTED,
+        "rate_shift": SHIFTED,
+        "rate_shift_certainty": CERTAIN,
+        "instance_busy_share": BUSY,
+    },
+)
+_DEPLOYED = (Happened.LOADED, Happened.RELOADED, Happened.RESTARTED, Happened.CONFIGURED)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one entry."""
+    if not enough_requests(see, on):
+        return Quiet(because="hardly any request arrives")
+    larger = see.evidence.read(SIZE_SHIFT, on).value is not None and see.at_least(SIZE_SHIFT, on, SHIFTED)
+    if not larger and not _more(see, on):
+        return Quiet(because="as much arrives at the end of the window as at its start")
+    extra = SIZE_SHIFT_SECONDS if larger else RATE_SHIFT_SECONDS
+    if not see.worthwhile("shift", on, see.read(extra, on)):
+        return Quiet(because="requests hardly take longer since")
+    if any(change.kind in _DEPLOYED for change in see.evidence.changes(on.server) if _inside(see, change.at)):
+        return Quiet(because="the deployment itself changed inside the window")
+    full = busiest_stage(see, on, BUSY)
+    return _finding(see, on, extra, larger=larger, full=full)
+
+
+def _more(see: Ledger, on: Subject) -> bool:
+    if see.evidence.read(RATE_SHIFT, on).value is None:
+        return False  # too short to tell, or arrivals cannot be counted: then nothing is known to have changed
+    return see.at_least(RATE_SHIFT, on, SHIFTED) and see.at_least(RATE_SHIFT_CERTAINTY, on, CERTAIN)
+
+
+def _inside(see: Ledger, at: float) -> bool:
+    moments = [
+        moment for server in see.evidence.subjects(Scope.SERVER) for moment in see.evidence.moments(server.server)
+    ]
+    return bool(moments) and min(moments) <= at <= max(moments)
+
+
+def _finding(see: Ledger, on: Subject, extra: Signal, *, larger: bool, full: bool) -> Fires:
+    seconds, name = see.need(extra, on), on.ensemble or on.model
+    factor = see.need(SIZE_SHIFT if larger else RATE_SHIFT, on)
+    what = (
+        f"requests of {name} became {factor:.1f} times as large" if larger else f"{factor:.1f} times as many requests"
+    )
+    where = "" if larger else f" of {name} arrive"
+    return Fires(
+        summary=f"{what}{where} from one moment on, and they take {Unit.SECONDS.show(seconds)} longer since",
+        claims=() if full else tuple(_claims(see, on, seconds)),
+        saved_seconds=0.0 if full else seconds,
+        severity=Severity.INFO if full else Severity.WARNING,
+        suggestion=Suggestion(
+            text="ask who changed what at that time; size the deployment for the new load if it is to stay, else limit "
+            "it in front of Triton"
+        ),
+    )
+
+
+def _claims(see: Ledger, on: Subject, seconds: float) -> Iterator[Claim]:
+    """Yield the queues of the stages, up to what requests take longer."""
+    left = seconds
+    for stage in stages_of(see, on):
+        queue = min(see.evidence.read(QUEUE_SECONDS, stage).value or 0.0, left)
+        left -= queue
+        yield Claim(stage=stage.model or "", phase=Phase.QUEUE, seconds=queue)
+
+
+_SHIFT = {
+    REQUESTS: 4000,
+    SIZE_SHIFT: 1.0,
+    RATE_SHIFT: 2.2,
+    RATE_SHIFT_CERTAINTY: 20,
+    RATE_SHIFT_SECONDS: 0.08,
+    SIZE_SHIFT_SECONDS: 0.0,
+    REQUEST_SECONDS: 0.2,
+    INSTANCE_BUSY_SHARE: 0.5,
+    QUEUE_SECONDS: 0.05,
+}
+CASES = (
+    Case(title="fires when twice as much arrives from one moment on", expect=Expected.FIRES, readings=_SHIFT),
+    Case(
+        title="fires when requests grew",
+        expect=Expected.FIRES,
+        readings={**_SHIFT, RATE_SHIFT: 1.0, SIZE_SHIFT: 3.0, SIZE_SHIFT_SECONDS: 0.1},
+    ),
+    Case(title="is quiet when the load stayed", expect=Expected.QUIET, readings={**_SHIFT, RATE_SHIFT: 1.0}),
+    Case(
+        title="is quiet when nobody noticed",
+        expect=Expected.QUIET,
+        readings={**_SHIFT, RATE_SHIFT_SECONDS: 0.001},
+    ),
+    Case(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 2}),
+    Case(
+        title="is unknown when the stages' load is",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _SHIFT.items() if k is not INSTANCE_BUSY_SHARE},
+    ),
+)

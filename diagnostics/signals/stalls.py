@@ -1,0 +1,145 @@
+"""Standstills: executions that never end, and requests that wait out a load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import quantiles
+
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.units import Unit
+from diagnostics.window.lifecycle import Change, Happened, changes_of
+from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+
+_PENDING_FIX = "use Triton 23.09 or later, which exports the pending gauge"
+_LOADS = (Happened.LOADED, Happened.RELOADED)
+
+
+def _standstill(view: View) -> Reading:
+    """Seconds up to the last read in which requests waited at every read and none was executed or failed."""
+    pending = view.pending()
+    if not pending:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
+    waiting_since = pending[-1][0]
+    for at, value in reversed(pending):
+        if value <= 0:
+            break
+        waiting_since = at
+    done = [step.end for step in view.steps(METRICS) if _moved(step)]
+    since = max([waiting_since, *done])
+    return Reading.of(pending[-1][0] - since, Unit.SECONDS, METRICS, events=pending[-1][1])
+
+
+def _moved(step: Step) -> bool:
+    counted = (Counter.SUCCESS, Counter.EXECUTIONS, Counter.FAILURE)
+    return any(step.values.get(counter, 0.0) > 0 for counter in counted)
+
+
+STANDSTILL_SECONDS = Signal(
+    name="standstill_seconds",
+    unit=Unit.SECONDS,
+    scope=Scope.MODEL,
+    doc="How long, up to the last read, requests have waited without one execution ending; 0 when none waits.",
+    readers=(_standstill,),
+    fix=_PENDING_FIX,
+)
+
+
+def _stuck(view: View) -> Reading:
+    points = view.pending()
+    if not points:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
+    return Reading.of(points[-1][1], Unit.COUNT, METRICS)
+
+
+WAITING_NOW = Signal(
+    name="waiting_now",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="Requests waiting at the last read.",
+    readers=(_stuck,),
+    fix=_PENDING_FIX,
+)
+
+
+def _loads(view: View) -> list[Change]:
+    return [
+        change
+        for change in changes_of(view.server, view.model or "")
+        if change.kind in _LOADS and view.start < change.at and change.since < view.end
+    ]
+
+
+def _loads_seen(view: View) -> Reading:
+    found = [change for change in _loads(view) if view.version in (None, change.version) or not change.version]
+    return Reading.of(float(len(found)), Unit.COUNT, found[0].source if found else METRICS)
+
+
+LOADS = Signal(
+    name="loads",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="Loads and reloads of the model version inside the window.",
+    readers=(_loads_seen,),
+)
+
+
+def _queue_of(step: Step) -> float:
+    return step.values.get(Counter.QUEUE_SECONDS, 0.0) / step.values[Counter.SUCCESS]
+
+
+def _served(view: View) -> tuple[list[Step], str]:
+    """Return the steps of all versions in which requests ended."""
+    whole = View(window=view.window, server=view.server, model=view.model, version=None, start=view.start, end=view.end)
+    for source in (STATISTICS, METRICS):
+        steps = [s for s in whole.steps(source) if s.values.get(Counter.SUCCESS) and Counter.QUEUE_SECONDS in s.values]
+        if steps:
+            return steps, source
+    return [], METRICS
+
+
+def _excess(steps: Sequence[Step]) -> list[float]:
+    """Return per step the queue seconds above the steady level, the lower quartile of the steps."""
+    queues = [_queue_of(step) for step in steps]
+    steady = quantiles(queues, n=4)[0]
+    return [max(queue - steady, 0.0) * step.values[Counter.SUCCESS] for queue, step in zip(queues, steps, strict=True)]
+
+
+def _in_load(steps: Sequence[Step], loads: Sequence[Change]) -> list[bool]:
+    """Return which steps overlap a load; what waited during one ends in the step after it at the latest."""
+    marked = [any(step.start <= load.at and load.since <= step.end for load in loads) for step in steps]
+    return [now or before for before, now in zip([False, *marked], marked, strict=False)]
+
+
+def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> Callable[[View], Reading]:
+    """Return a reader of (excess during loads, all excess, requests)."""
+
+    def read(view: View) -> Reading:
+        loads, (steps, source) = _loads(view), _served(view)
+        if not loads:
+            return Reading.of(0.0, unit, source)
+        if len(steps) < 4:
+            return Reading.unknown(Missing.TOO_FEW_EVENTS, unit, source)
+        excess, inside = _excess(steps), _in_load(steps, loads)
+        during = sum(seconds for seconds, marked in zip(excess, inside, strict=True) if marked)
+        requests = sum(step.values[Counter.SUCCESS] for step in steps)
+        return Reading.of(compute(during, sum(excess), requests), unit, source, events=requests)
+
+    return read
+
+
+LOAD_QUEUE_SECONDS = Signal(
+    name="load_queue_seconds",
+    unit=Unit.SECONDS,
+    scope=Scope.MODEL,
+    doc="Queue time above the steady level during loads of the model, per request of the window.",
+    readers=(_over_loads(Unit.SECONDS, lambda during, _, requests: during / requests),),
+)
+LOAD_QUEUE_SHARE = Signal(
+    name="load_queue_share",
+    unit=Unit.RATIO,
+    scope=Scope.MODEL,
+    doc="Share of all queue time above the steady level that falls into loads of the model.",
+    readers=(_over_loads(Unit.RATIO, lambda during, everything, _: during / everything if everything > 0 else 0.0),),
+)

@@ -1,0 +1,154 @@
+"""Two versions of a model (or the same one before and after a reload) at the same work: which is slower, warm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from diagnostics.signals.lifecycle import execution_seconds, warm_steps, worked
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.units import Unit
+from diagnostics.window.counters import Opened, sum_steps
+from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+
+# Executions of one batch size on each side; a mean of fewer says nothing of a difference of a fifth.
+FEWEST_EXECUTIONS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Mean seconds of an execution, old and new, over the batch sizes both executed, weighted alike.
+
+    `before` names the old side: a version, or `reload` for the same version before it was loaded anew.
+    """
+
+    old: float
+    new: float
+    executions: float
+    before: str
+    source: str
+
+
+def compared(view: View) -> Compared | Missing:
+    """Return a version against the one before it, or against itself before its reload in the window."""
+    for source in (STATISTICS, METRICS):
+        sides = _sides(view, source)
+        if sides is None:
+            continue
+        found = _compare(*sides, source)
+        if found is not None:
+            return found
+    return Missing.IDLE
+
+
+def _sides(view: View, source: str) -> tuple[Sequence[Step], Sequence[Step], str] | None:
+    epochs = _epochs(view, source)
+    if len(epochs) >= 2:
+        return epochs[-2], epochs[-1], "reload"
+    earlier = _version_before(view)
+    if not epochs or earlier is None:
+        return None
+    old = _epochs(_of_version(view, earlier), source)
+    return (old[-1], epochs[-1], earlier) if old else None
+
+
+def _version_before(view: View) -> str | None:
+    """Return the highest version below this one that was seen; None when there is none or versions are no numbers."""
+    seen = {version for model, version in view.server.keys_seen() if model == view.model and version.isdecimal()}
+    if view.version not in seen:
+        return None
+    return max((version for version in seen if int(version) < int(view.version or 0)), key=int, default=None)
+
+
+def _of_version(view: View, version: str) -> View:
+    return View(
+        window=view.window, server=view.server, model=view.model, version=version, start=view.start, end=view.end
+    )
+
+
+def _epochs(view: View, source: str) -> list[Sequence[Step]]:
+    """Return the warm steps with executions of each epoch, oldest first."""
+    epochs: list[list[Step]] = []
+    for step in view.steps(source):
+        if not epochs or (step.first and step.opened is not Opened.BEFORE_WINDOW):
+            epochs.append([])
+        epochs[-1].append(step)
+    warm = [warm_steps([step for step in epoch if worked(step)]) for epoch in epochs]
+    return [steps for steps in warm if steps]
+
+
+def _compare(old: Sequence[Step], new: Sequence[Step], before: str, source: str) -> Compared | None:
+    then, now = _by_size(old), _by_size(new)
+    sizes = [size for size in then if size in now and min(then[size][0], now[size][0]) >= FEWEST_EXECUTIONS]
+    weight = {size: min(then[size][0], now[size][0]) for size in sizes}
+    total = sum(weight.values())
+    if total <= 0:
+        return None
+    return Compared(
+        old=sum(weight[size] * then[size][1] for size in sizes) / total,
+        new=sum(weight[size] * now[size][1] for size in sizes) / total,
+        executions=total,
+        before=before,
+        source=source,
+    )
+
+
+def _by_size(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
+    """Return executions and their mean seconds by batch size; without the table, all as one size if none batched."""
+    total = sum_steps(steps)
+    if total.batches:
+        return {
+            size: (batch.executions, batch.seconds / batch.executions)
+            for size, batch in total.batches.items()
+            if batch.executions > 0
+        }
+    executions, requests = total.values.get(Counter.EXECUTIONS, 0.0), total.values.get(Counter.SUCCESS, 0.0)
+    # Two per cent of slack: reads fall between a batch's executions and its requests' completions.
+    if executions <= 0 or requests > 1.02 * executions:
+        return {}
+    mean = sum(execution_seconds(step) * step.values[Counter.EXECUTIONS] for step in steps) / executions
+    return {1: (executions, mean)}
+
+
+def _from_comparison(unit: Unit, compute: Callable[[Compared], float], idle: float) -> Callable[[View], Reading]:
+    def read(view: View) -> Reading:
+        found = compared(view)
+        if isinstance(found, Missing):
+            return Reading.of(idle, unit, STATISTICS)
+        return Reading.of(compute(found), unit, found.source, events=found.executions)
+
+    return read
+
+
+VERSION_SLOWDOWN = Signal(
+    name="version_slowdown",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="Warm execution time of a version ÷ that of the one before it, at the batch sizes both executed; 1 alone.",
+    readers=(_from_comparison(Unit.COUNT, lambda found: found.new / max(found.old, 1e-9), 1.0),),
+)
+VERSION_EXTRA_SECONDS = Signal(
+    name="version_extra_seconds",
+    unit=Unit.SECONDS,
+    scope=Scope.MODEL,
+    doc="Warm execution time of a version minus that of the one before it, at the batch sizes both executed.",
+    readers=(_from_comparison(Unit.SECONDS, lambda found: found.new - found.old, 0.0),),
+)
+
+
+def _before(view: View) -> Reading:
+    found = compared(view)
+    if isinstance(found, Missing) or not found.before.isdecimal():
+        return Reading.of(0.0, Unit.COUNT, STATISTICS)
+    return Reading.of(float(found.before), Unit.COUNT, found.source)
+
+
+VERSION_BEFORE = Signal(
+    name="version_before",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="Number of the version that this one is compared with; 0 when it is the same one before a reload, or none.",
+    readers=(_before,),
+)
