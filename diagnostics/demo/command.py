@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,14 @@ class Start:
         backend = self.folder / "backends" / "python"
         shutil.copytree(self.environment.python_backend, backend)
         shutil.copy(self.environment.stub, backend)
+
+    def compile_models(self) -> None:
+        """Write the bytecode of the models' modules, as the server's interpreter would when it loads them.
+
+        Files that appear beside a loaded model make the server take it for a changed one: a new instance
+        count alone, which it otherwise takes over in place, would load the model anew.
+        """
+        subprocess.run([self.environment.python, "-m", "compileall", "-qq", self.repository], check=False)
 
     def command(self) -> list[str]:
         """Return the command line."""

@@ -142,6 +142,8 @@ class TritonLauncher:
             args=self._args,
         )
         start.write_backend()
+        if isinstance(self._source, Fault):
+            start.compile_models()
         task = {
             "command": start.command(),
             "environment": start.variables(),
