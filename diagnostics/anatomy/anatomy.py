@@ -1,4 +1,4 @@
-"""The cells of a request's mean time, from counters.
+"""The cells of a request's mean time, from counters, and from traces where these agree with them.
 
 An ensemble's row holds its members' compute, and none of their queue, so it is never summed with them: its mean time
 is set against the longest path through its members, and what is left over is the engine's hidden time where exactly
@@ -7,10 +7,12 @@ one member answers from its own thread, else unattributed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from collections.abc import Sequence
+from dataclasses import replace
 
+from diagnostics.anatomy.cells import Anatomy, Phase, Stage
+from diagnostics.anatomy.from_outside import from_outside, is_orchestrated
+from diagnostics.anatomy.from_traces import from_direct_calls, from_traces
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Entry
 from diagnostics.signals.subject import Scope, Subject
@@ -24,48 +26,6 @@ from diagnostics.signals.triton import (
 )
 from diagnostics.window.graph import Ensemble
 
-
-class Phase(StrEnum):
-    """What a request does in a stage. `gap` is time between stages that no member accounts for."""
-
-    QUEUE = "queue"
-    INPUT = "input"
-    COMPUTE = "compute"
-    OUTPUT = "output"
-    ENGINE = "engine"
-    GAP = "gap"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """Mean seconds that a request of the entry spends in one model, by phase."""
-
-    model: str
-    cells: Mapping[Phase, float]
-
-    @property
-    def seconds(self) -> float:
-        """All phases together."""
-        return sum(self.cells.values())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Anatomy:
-    """One entry's requests: an ensemble's, or those that call a model directly (`ensemble` None)."""
-
-    server: str
-    ensemble: str | None
-    requests: float
-    mean_seconds: float
-    stages: tuple[Stage, ...]
-    unattributed_seconds: float
-    source: str
-
-    def stage(self, model: str) -> Stage | None:
-        """Return a member's stage, None when it is not one."""
-        return next((stage for stage in self.stages if stage.model == model), None)
-
-
 _CELLS = (
     (Phase.QUEUE, QUEUE_SECONDS),
     (Phase.INPUT, INPUT_SECONDS),
@@ -78,12 +38,26 @@ def anatomies(evidence: Evidence) -> tuple[Anatomy, ...]:
     """Return the anatomy of every entry that completed requests, busiest first."""
     found = []
     for server in evidence.subjects(Scope.SERVER):
-        ensembles = [a for a in (_of_ensemble(evidence, e) for e in _ensembles(evidence, server)) if a]
+        ensembles = [a for a in (_of_entry(evidence, e) for e in _ensembles(evidence, server)) if a]
         called = {stage.model for anatomy in ensembles for stage in anatomy.stages}
         models = {s.model for s in evidence.subjects(Scope.MODEL) if s.server == server.server and s.model}
         direct = [_of_model(evidence, server.server, model) for model in sorted(models - called)]
         found += [*ensembles, *(a for a in direct if a)]
     return tuple(sorted(found, key=lambda anatomy: -anatomy.requests * anatomy.mean_seconds))
+
+
+def _of_entry(evidence: Evidence, on: Subject) -> Anatomy | None:
+    """Return the anatomy of an ensemble's requests, or of those that its clients put together from its members."""
+    if on.ensemble is not None and is_orchestrated(evidence, on):
+        ensemble = evidence.graph(on.server).ensembles[on.ensemble]
+        return from_outside(evidence, on, ensemble, lambda model: _of_model(evidence, on.server, model))
+    counters = _of_ensemble(evidence, on)
+    if counters is None:
+        return None
+    hidden = frozenset(
+        s.model for s in counters.stages if _hides_time(evidence, Subject(server=on.server, model=s.model))
+    )
+    return from_traces(counters, evidence.paths(on), hidden)
 
 
 def _ensembles(evidence: Evidence, server: Subject) -> Sequence[Subject]:
@@ -115,7 +89,7 @@ def _of_model(evidence: Evidence, server: str, model: str) -> Anatomy | None:
     if not requests.value or mean.value is None:
         return None
     stage = _stage(evidence, server, model)
-    return Anatomy(
+    counters = Anatomy(
         server=server,
         ensemble=None,
         requests=requests.value,
@@ -124,6 +98,7 @@ def _of_model(evidence: Evidence, server: str, model: str) -> Anatomy | None:
         unattributed_seconds=max(mean.value - stage.seconds, 0.0),
         source=mean.source,
     )
+    return from_direct_calls(counters, evidence.calls(on), _hides_time(evidence, on))
 
 
 def _stage(evidence: Evidence, server: str, model: str) -> Stage:
@@ -185,3 +160,6 @@ def _weight(evidence: Evidence, on: Subject) -> float:
     own = evidence.read(REQUESTS, on).value
     everything = evidence.read(REQUESTS, Subject(server=on.server, model=on.model)).value
     return own / everything if own is not None and everything else 1.0
+
+
+__all__ = ["Anatomy", "Phase", "Stage", "anatomies", "entry_of"]

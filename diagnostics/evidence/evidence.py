@@ -6,15 +6,20 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from diagnostics import names
+from diagnostics.signals.callers import requests_of
 from diagnostics.signals.engine import is_engine, shows_its_time
 from diagnostics.signals.executions import service_time
+from diagnostics.signals.gaps import paths
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUESTS
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.lifecycle import Change, changes
+from diagnostics.window.paths import Path
 from diagnostics.window.view import METRICS, STATISTICS, View
+from diagnostics.window.visits import TracedRequest
 from diagnostics.window.window import ServerWindow, Window
 from diagnostics.wire.model_config import ModelConfig
 
@@ -54,6 +59,14 @@ class Evidence(Protocol):
 
     def moments(self, server: str) -> Sequence[float]:
         """Return the instants (Unix seconds) at which a server's counters were read, in time order."""
+        ...
+
+    def paths(self, on: Subject) -> Sequence[tuple[TracedRequest, Path]]:
+        """Return an ensemble's traced requests in which every stage was seen, each with its critical path."""
+        ...
+
+    def calls(self, on: Subject) -> Sequence[TracedRequest]:
+        """Return the traced requests that called a model or ensemble themselves."""
         ...
 
     def is_engine(self, on: Subject) -> bool:
@@ -113,6 +126,14 @@ class WindowEvidence:
         reads = self.window.servers[server].reads
         return sorted(at for at, _ in max(reads[METRICS], reads[STATISTICS], key=len))
 
+    def paths(self, on: Subject) -> Sequence[tuple[TracedRequest, Path]]:
+        """Return the whole window's."""
+        return paths(self._view(on, (self.window.start, self.window.end)))
+
+    def calls(self, on: Subject) -> Sequence[TracedRequest]:
+        """Return the whole window's."""
+        return requests_of(self._view(on, (self.window.start, self.window.end)))
+
     def is_engine(self, on: Subject) -> bool:
         """Return whether the row is an engine's."""
         return is_engine(self._view(on, (self.window.start, self.window.end)))
@@ -130,6 +151,7 @@ class WindowEvidence:
             version=version,
             start=span[0],
             end=span[1],
+            gpu=on.gpu,
         )
 
     def _of(self, server: ServerWindow, scope: Scope) -> list[Subject]:
@@ -148,15 +170,19 @@ class WindowEvidence:
                 listed = sorted({entry.name for _, entries in server.index[-1:] for entry in entries})
                 return [Subject(server=server.name, model=model) for model in listed]
             case Scope.GPU:
-                uuids = {gpu.uuid for sample in self.window.gpus for gpu in sample.gpus}
-                return [Subject(server=server.name, gpu=uuid) for uuid in sorted(uuids)]
+                whole = (self.window.start, self.window.end)
+                cards = self._view(Subject(server=server.name), whole).gpu_series()
+                return [Subject(server=server.name, gpu=uuid) for uuid in sorted(cards)]
 
     def _entries(self, server: ServerWindow) -> list[Subject]:
+        """Return what was called from outside: an idle ensemble's members were, if they worked."""
         graph = self._graphs[server.name]
-        ensembles = [Subject(server=server.name, ensemble=name) for name in graph.ensembles if not graph.callers(name)]
-        models = sorted({model for model, _ in server.keys_seen() if model not in graph.ensembles})
-        direct = [Subject(server=server.name, model=model) for model in models if not graph.callers(model)]
-        return [*ensembles, *direct]
+        everything = [Subject(server=server.name, ensemble=name) for name in graph.ensembles]
+        busy = {on.ensemble: on for on in everything if on.ensemble and self.read(REQUESTS, on).value}
+        called = {model for name in busy for model in graph.ensembles[name].models()}
+        models = {model for model, _ in server.keys_seen()} - called - set(graph.ensembles)
+        direct = [Subject(server=server.name, model=model) for model in sorted(models)]
+        return [*(on for name, on in busy.items() if name not in called), *direct]
 
     def _is_ensemble(self, server: ServerWindow, model: str) -> bool:
         config = server.configs.get(model)

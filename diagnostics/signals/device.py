@@ -69,39 +69,20 @@ def _highest(*values: float | None) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _nvml_load(samples: Sequence[Gpu]) -> Load:
+def _load(samples: Sequence[Gpu]) -> Load:
     return Load(
         active=_mean(gpu.graphics_active if gpu.graphics_active is not None else gpu.utilization for gpu in samples),
         compute=_highest(_mean(g.sm_active for g in samples), _mean(g.tensor_active for g in samples)),
         memory=_mean(gpu.dram_active for gpu in samples),
         power=_mean(_ratio(gpu.power_watts, gpu.power_limit_watts) for gpu in samples),
         samples=len(samples),
-        source=_NVML,
+        source=samples[-1].source,
     )
 
 
 def loads(view: View) -> dict[str, Load]:
-    """Return the mean load of each GPU under the model by uuid: NVML first, else Triton's own gauges."""
-    series = view.gpu_series()
-    if series:
-        return {uuid: _nvml_load(samples) for uuid, samples in series.items()}
-    found = {}
-    for uuid in _exported_gpus(view):
-        labels = {names.GPU_UUID: uuid}
-        active = view.gauge(names.GPU_UTILIZATION, labels)
-        power = _mean(value for _, value in view.gauge(names.GPU_POWER, labels))
-        limit = _mean(value for _, value in view.gauge(names.GPU_POWER_LIMIT, labels))
-        # A failing DCGM field is exported as 0: power 0 on a running card is a lost sensor, not an idle one.
-        known_power = _ratio(power, limit) if power else None
-        found[uuid] = Load(_mean(v for _, v in active), None, None, known_power, len(active), METRICS)
-    return found
-
-
-def _exported_gpus(view: View) -> list[str]:
-    if not view.server.snapshots:
-        return []
-    layout = view.server.snapshots[-1][2].layout
-    return [layout.series[i].labels.get(names.GPU_UUID, "") for i in layout.by_name.get(names.GPU_UTILIZATION, ())]
+    """Return the mean load of each GPU under the model by uuid: NVML first, else DCGM, else Triton's own gauges."""
+    return {uuid: _load(samples) for uuid, samples in view.gpu_series().items()}
 
 
 def _gpu_headroom(view: View) -> Reading:
@@ -179,7 +160,7 @@ def _gpu_at_limit(view: View) -> Reading:
 
 
 def _at_limit(gpu: Gpu) -> bool:
-    room = _nvml_load([gpu]).headroom(time_sliced=False)
+    room = _load([gpu]).headroom(time_sliced=False)
     return room is not None and room[2] <= _AT_LIMIT
 
 

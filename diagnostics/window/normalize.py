@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from diagnostics import names
 from diagnostics.window.counters import Batches, Counter
 from diagnostics.wire.exposition import Series, Snapshot
+from diagnostics.wire.gpu import METRICS, Gpu
 from diagnostics.wire.statistics import ModelStatistics
 
 MICROSECOND = 1e-6
@@ -26,6 +27,15 @@ _FAMILIES: Mapping[str, tuple[Counter, float]] = {
     names.OUTPUT_DURATION: (Counter.OUTPUT_SECONDS, MICROSECOND),
     names.CACHE_HITS: (Counter.CACHE_HITS, 1.0),
 }
+
+
+_GPU_FAMILIES = (
+    names.GPU_UTILIZATION,
+    names.GPU_POWER,
+    names.GPU_POWER_LIMIT,
+    names.GPU_MEMORY_USED,
+    names.GPU_MEMORY_TOTAL,
+)
 
 
 def series_named(snapshot: Snapshot, name: str) -> Iterator[tuple[Series, float]]:
@@ -51,6 +61,27 @@ def counters_from_metrics(snapshot: Snapshot) -> dict[ModelKey, dict[Counter, fl
                 row[Counter.REJECTED] += value
     # The failure family outlives its model: a row with nothing else is a model that is gone.
     return {key: dict(row) for key, row in table.items() if Counter.SUCCESS in row}
+
+
+def gpus_from_metrics(snapshot: Snapshot) -> list[Gpu]:
+    """Return Triton's own gauges per GPU; a field that DCGM lost is exported as 0 and comes out as None."""
+    values: dict[str, dict[str, float]] = defaultdict(dict)
+    for family in _GPU_FAMILIES:
+        for series, value in series_named(snapshot, family):
+            values[series.labels.get(names.GPU_UUID, "")][family] = value
+    return [
+        Gpu(
+            index=position,
+            uuid=uuid,
+            source=METRICS,
+            utilization=fields.get(names.GPU_UTILIZATION),
+            power_watts=fields.get(names.GPU_POWER) or None,
+            power_limit_watts=fields.get(names.GPU_POWER_LIMIT) or None,
+            memory_used_bytes=fields.get(names.GPU_MEMORY_USED) or None,
+            memory_total_bytes=fields.get(names.GPU_MEMORY_TOTAL) or None,
+        )
+        for position, (uuid, fields) in enumerate(sorted(values.items()))
+    ]
 
 
 def counters_from_statistics(model: ModelStatistics) -> dict[Counter, float]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagnostics import names
-from diagnostics.window.counters import Counter, Delta, Step, sum_steps
+from diagnostics.window.counters import Counter, CounterTable, Delta, Step, sum_steps
 from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, Gauge, ServerWindow, Window
-from diagnostics.wire.gpu import Gpu
+from diagnostics.wire.gpu import Gpu, GpuSample
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig
 
@@ -26,6 +26,7 @@ class View:
     version: str | None
     start: float
     end: float
+    gpu: str | None = None
 
     @property
     def seconds(self) -> float:
@@ -54,10 +55,14 @@ class View:
         """Return the (model, version) pairs looked at."""
         return [key for key in self.server.keys_seen() if key[0] == self.model and self.version in (None, key[1])]
 
+    def tables(self, source: str) -> list[CounterTable]:
+        """Return the counters of the versions looked at."""
+        tables = self.server.tables[source]
+        return [tables[key] for key in self.keys() if key in tables]
+
     def steps(self, source: str) -> list[Step]:
         """Return the steps of all versions looked at inside the span, in time order."""
-        tables = self.server.tables[source]
-        steps = [step for key in self.keys() if key in tables for step in tables[key].steps]
+        steps = [step for table in self.tables(source) for step in table.steps]
         return sorted(
             (step for step in steps if self._holds(step.start) and self._holds(step.end)),
             key=lambda step: step.end,
@@ -68,8 +73,7 @@ class View:
 
         With several versions the events add up and `seconds` is the longest version's, since they overlap in time.
         """
-        tables = self.server.tables[source]
-        deltas = [tables[key].delta(self.start, self.end) for key in self.keys() if key in tables]
+        deltas = [table.delta(self.start, self.end) for table in self.tables(source)]
         present = [delta for delta in deltas if delta is not None]
         if len(present) <= 1:
             return present[0] if present else None
@@ -95,16 +99,22 @@ class View:
         return [sample for sample in self.server.hosts if self._holds(sample.at, slack=2.0)]
 
     def gpu_series(self) -> dict[str, list[Gpu]]:
-        """Return NVML samples per GPU uuid inside the span: those that the model's instance groups list, else all."""
+        """Return the samples per GPU uuid inside the span, of NVML, else of DCGM, else of Triton's own gauges.
+
+        The GPU looked at; without one, those that the model's instance groups list; else all that the server sees. A
+        machine's cards that Triton does not list are another server's.
+        """
+        own = self.server.gpus
+        measured = {**_by_card(self.window.dcgm), **_by_card(self.window.gpus)}
+        seen = {uuid: samples for uuid, samples in measured.items() if uuid in own} if own else measured
         listed = {index for group in self.groups for index in group.gpus}
-        series: dict[str, list[Gpu]] = {}
-        for sample in self.window.gpus:
-            if not self._holds(sample.at, slack=2.0):
-                continue
-            for gpu in sample.gpus:
-                if not listed or gpu.index in listed:
-                    series.setdefault(gpu.uuid, []).append(gpu)
-        return series
+        picked = {uuid: samples for uuid, samples in seen.items() if not listed or samples[0][1].index in listed}
+        found = {}
+        for uuid, samples in (picked or seen or own).items():
+            inside = [gpu for at, gpu in samples if self._holds(at, slack=2.0)]
+            if inside and self.gpu in (None, uuid):
+                found[uuid] = inside
+        return found
 
     def traces(self) -> Traces:
         """Return the window's traces; none where several servers sent them and none says which one it was."""
@@ -114,16 +124,21 @@ class View:
         """Return how many GPUs the server sees, None when nothing tells."""
         if self.window.gpus:
             return len(self.window.gpus[-1].gpus)
-        uuids = {
-            series.labels.get(names.GPU_UUID)
-            for _, _, snapshot in self.server.snapshots[-1:]
-            for position in snapshot.layout.by_name.get(names.GPU_UTILIZATION, ())
-            for series in (snapshot.layout.series[position],)
-        }
-        return len(uuids) or None
+        return len(self.server.gpus) or None
 
     def _holds(self, at: float | None, slack: float = 1e-6) -> bool:
         return at is not None and self.start - slack <= at <= self.end + slack
+
+
+def _by_card(samples: Sequence[GpuSample]) -> dict[str, list[tuple[float, Gpu]]]:
+    """Return the cards' samples with their times; one that did not say who it is goes by its index."""
+    known = {gpu.index: gpu.uuid for sample in samples for gpu in sample.gpus if gpu.uuid}
+    series: dict[str, list[tuple[float, Gpu]]] = {}
+    for sample in samples:
+        for gpu in sample.gpus:
+            if sample.at is not None:
+                series.setdefault(gpu.uuid or known.get(gpu.index, ""), []).append((sample.at, gpu))
+    return series
 
 
 def _side_by_side(deltas: Sequence[Delta], total: Delta) -> Delta:

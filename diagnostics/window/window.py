@@ -14,11 +14,13 @@ from diagnostics.window.normalize import (
     batches_from_statistics,
     counters_from_metrics,
     counters_from_statistics,
+    gpus_from_metrics,
     series_named,
 )
 from diagnostics.window.traces import SpanStore, Traces
+from diagnostics.wire.dcgm import parse_dcgm
 from diagnostics.wire.exposition import ExpositionReader, Snapshot
-from diagnostics.wire.gpu import GpuSample, parse_nvml
+from diagnostics.wire.gpu import Gpu, GpuSample, parse_nvml
 from diagnostics.wire.host import HostSample, parse_host
 from diagnostics.wire.model_config import ModelConfig, parse_model_config
 from diagnostics.wire.records import Kind, Scrape
@@ -51,6 +53,7 @@ class ServerWindow:
         self.repository: dict[str, str] = {}
         self.index: list[tuple[float, tuple[IndexEntry, ...]]] = []
         self.hosts: list[HostSample] = []
+        self.gpus: dict[str, list[tuple[float, Gpu]]] = {}
         self.failures: dict[Kind, Failures] = {}
         self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
         self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
@@ -129,12 +132,15 @@ class ServerWindow:
     def fold_metrics(self) -> None:
         """Turn the snapshots taken so far into counter tables; called once a window is complete."""
         self.tables[METRICS], self.reads[METRICS] = {}, []
+        self.gpus = {}
         for at, mono, snapshot in self.snapshots:
             rows = {
                 key: Point(at=at, mono=mono, values=values, batches={})
                 for key, values in counters_from_metrics(snapshot).items()
             }
             self._append(METRICS, at, mono, rows)
+            for gpu in gpus_from_metrics(snapshot):
+                self.gpus.setdefault(gpu.uuid, []).append((at, gpu))
 
     def _append(self, source: str, at: float, mono: float, rows: Mapping[ModelKey, Point]) -> None:
         previous = self.reads[source][-1] if self.reads[source] else None
@@ -154,6 +160,7 @@ class Window:
 
     servers: Mapping[str, ServerWindow]
     gpus: Sequence[GpuSample]
+    dcgm: Sequence[GpuSample] = ()
     clients: Sequence[ClientRequest] = ()
     traces: Traces = field(default_factory=Traces)
     start: float
@@ -172,13 +179,14 @@ class WindowBuilder:
 
     servers: dict[str, ServerWindow] = field(default_factory=dict)
     gpus: list[GpuSample] = field(default_factory=list)
+    dcgm: list[GpuSample] = field(default_factory=list)
     clients: list[ClientRequest] = field(default_factory=list)
     spans: SpanStore = field(default_factory=SpanStore)
     _times: list[float] = field(default_factory=list)
 
     def add(self, scrape: Scrape) -> None:
         """Add one scrape; scrapes of one kind and server must come in time order."""
-        if scrape.kind is Kind.NVML:
+        if scrape.kind in (Kind.NVML, Kind.DCGM):
             self._add_gpu(scrape)
         elif scrape.kind is Kind.CLIENT and scrape.body is not None:
             self.clients += parse_client(scrape.body)
@@ -193,7 +201,10 @@ class WindowBuilder:
         if scrape.body is None:
             return
         try:
-            self.gpus.append(parse_nvml(scrape.body))
+            if scrape.kind is Kind.NVML:
+                self.gpus.append(parse_nvml(scrape.body))
+            else:
+                self.dcgm.append(parse_dcgm(scrape.body, scrape.at))
         except MalformedBody:
             return  # one bad GPU sample of many: its absence shows in the number of samples behind a reading
 
@@ -204,6 +215,7 @@ class WindowBuilder:
         return Window(
             servers=dict(self.servers),
             gpus=tuple(self.gpus),
+            dcgm=tuple(self.dcgm),
             clients=tuple(self.clients),
             traces=self.spans.traces(),
             start=min(self._times, default=0.0),

@@ -52,7 +52,7 @@ class Anonymizer:
 
     def _body(self, kind: Kind, name: str, body: bytes) -> bytes:
         match kind:
-            case Kind.METRICS:
+            case Kind.METRICS | Kind.DCGM:
                 return anonymize_metrics(body, self._names)
             case Kind.LOG:
                 return anonymize_log(body, self._names)

@@ -19,7 +19,7 @@ from diagnostics.wire.records import Kind, Scrape
 MANIFEST = "capture.json"
 CLIENT = "client.jsonl"
 MILLISECOND = 1e-3
-_MACHINE = {"nvml": Kind.NVML, "traces": Kind.TRACES}
+_MACHINE = {"nvml": Kind.NVML, "dcgm": Kind.DCGM, "traces": Kind.TRACES}
 _TIMED = {"metrics": Kind.METRICS, "stats": Kind.STATISTICS, "index": Kind.INDEX, "host": Kind.HOST}
 _UNTIMED = {"server.json": Kind.SERVER, "server.log": Kind.LOG}
 LATEST_MS = 253_402_300_799_999
@@ -52,6 +52,8 @@ def place(scrape: Scrape, bump: int = 0) -> str:
             return CLIENT
         case Kind.NVML:
             return f"nvml/{ms}.json"
+        case Kind.DCGM:
+            return f"dcgm/{ms}.prom"
         case Kind.TRACES:
             return f"traces/{ms}-1.{'json' if scrape.body.lstrip()[:1] == b'{' else 'pb'}"
         case Kind.CONFIG:

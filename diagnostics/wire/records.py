@@ -17,6 +17,7 @@ class Kind(StrEnum):
     LOG = "log"
     HOST = "host"
     NVML = "nvml"
+    DCGM = "dcgm"
     TRACES = "traces"
     REPOSITORY = "repository"
     CLIENT = "client"
@@ -27,7 +28,7 @@ class Scrape:
     """One body read from one endpoint of one server, or the reason why there is none.
 
     Attributes:
-        server: name of the server; empty for kinds that belong to the machine (`nvml`, `traces`, `client`).
+        server: name of the server; empty for kinds that belong to the machine (`nvml`, `dcgm`, `traces`, `client`).
         kind: what the body is.
         at: wall time of the read, Unix seconds. For labels and for joining servers, never for rates.
         mono: a steady clock's seconds, for deltas. In a capture it equals `at`.
@@ -35,6 +36,7 @@ class Scrape:
         body: the raw bytes; None when the read failed.
         error: why there is no body; None when there is one.
         name: the model of a `config` body, the path below `repository/` of a `repository` body, else empty.
+
     """
 
     server: str

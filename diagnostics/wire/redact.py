@@ -46,7 +46,7 @@ def redact(scrape: Scrape) -> Scrape:
 
 def _clean(body: bytes, kind: Kind) -> bytes:
     text = body.decode()
-    if kind is Kind.METRICS:
+    if kind in (Kind.METRICS, Kind.DCGM):
         return "\n".join(map(_clean_line, text.split("\n"))).encode()
     if kind in _TEXT:
         return scrub(text).encode()

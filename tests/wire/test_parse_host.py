@@ -45,6 +45,7 @@ def test_a_sample_is_given_in_seconds_bytes_and_cores():
         throttled_periods=10,
         periods=40,
         quota_cores=2.0,
+        cgroup_seconds=pytest.approx(307.009951),
         memory_total_bytes=24684096 * 1024,
         memory_available_bytes=23762268 * 1024,
         server_pid=3222,
