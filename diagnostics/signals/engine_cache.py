@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from diagnostics.signals.engine import engine_signal
 from diagnostics.signals.engine_samples import Engine, mean_over, share_of
 from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, View
 from diagnostics.wire.engine import EngineSample
@@ -82,6 +83,10 @@ def _paused(engine: Engine, _: View) -> Reading:
     return mean_over(said, Unit.COUNT)
 
 
+def _pause_seconds(engine: Engine, view: View) -> Reading:
+    return (_paused(engine, view) / REQUEST_RATE.read(view)).with_unit(Unit.SECONDS)
+
+
 def _paused_share(engine: Engine, _: View) -> Reading:
     return share_of(engine.live, lambda read: None if read.paused is None else read.paused > 0)
 
@@ -109,6 +114,12 @@ ENGINE_KV_BLOCKS = engine_signal("engine_kv_blocks", Unit.COUNT, "Blocks of the 
 ENGINE_BLOCK_TOKENS = engine_signal("engine_tokens_per_block", Unit.COUNT, "Tokens per KV block.", _block_tokens)
 ENGINE_PAUSED = engine_signal(
     "engine_paused_requests", Unit.COUNT, "Requests put back for lack of KV blocks, mean over the reads.", _paused
+)
+ENGINE_PAUSE_SECONDS = engine_signal(
+    "engine_pause_seconds",
+    Unit.SECONDS,
+    "Mean time a request is paused: paused requests ÷ request rate (Little's law).",
+    _pause_seconds,
 )
 ENGINE_PAUSED_SHARE = engine_signal(
     "engine_paused_share", Unit.RATIO, "Share of the reads at which requests are paused.", _paused_share

@@ -1,0 +1,119 @@
+"""The engine itself is the time: it works on a request for most of it, and nothing waits.
+
+## Looks for
+An ensemble, or a model, whose requests spend most of their time in the engine, while none waits inside it, and the time
+in which the engine has them scheduled explains that time.
+
+## Means
+The model is slow, not the service: prompts and tokens times the length of an iteration. That is normal for an LLM. No
+setting of Triton helps; only a faster engine, or fewer tokens, do. It is for information, whatever the latency.
+
+## Rules out
+- Requests that wait inside for slots or KV cache (`engine-batch-limit`, `kv-cache-exhausted`).
+- Time beside the engine, such as a slow answer path: the engine then has few requests scheduled for the time that they
+  take, and the serving layer is where to look.
+- Bursts: the engine idles at most reads then.
+
+## Do
+1. If latency meets its objective, nothing.
+2. Else make the engine faster: quantization (FP8), speculative decoding, more tensor parallelism where the link allows,
+   a newer TensorRT-LLM. Or ask for fewer tokens.
+3. Do not add instances of the engine: they share its GPU.
+
+## Sources
+server#6863 (a TensorRT-LLM row has batch 1 and no queue, and is healthy), TensorRT-LLM performance guide. Little's law:
+scheduled requests ÷ request rate is the time that a request is worked on.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.engine_gates import WAITS
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.engine import ENGINE_WAITING, ENGINE_WAITING_SHARE, ENGINE_WORK_SECONDS
+from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+MOST = Limit(value=0.5, unit=Unit.RATIO, because="what takes under half of a request does not bound it")
+EXPLAINED = Limit(
+    value=0.7,
+    unit=Unit.RATIO,
+    because="requests are seen scheduled only at the reads, which leaves a mean of some twenty uncertain by a third",
+)
+CHECK = Check(
+    layer=Layer.ENGINE,
+    scope=Scope.MODEL,
+    limits={"engine_share": MOST, "engine_waiting_share": WAITS, "engine_work_share": EXPLAINED},
+    severity=Severity.INFO,
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not see.evidence.is_engine(on):
+        return Quiet(because="not an engine")
+    entry = see.entry_of(on)
+    if not see.read(REQUESTS, on).value or entry is None or entry.mean_seconds <= 0:
+        return Quiet(because="no traffic")
+    if entry.engine_seconds <= 0:
+        return Quiet(because="the engine's time is hidden: its requests do not come through an ensemble")
+    engine = Reading.of(entry.engine_seconds, Unit.SECONDS, "anatomy")
+    share = engine / Reading.of(entry.mean_seconds, Unit.SECONDS, "anatomy")
+    if not see.compare("engine_share", share, MOST):
+        return Quiet(because="most of a request's time is spent elsewhere")
+    if see.at_least(ENGINE_WAITING_SHARE, on, WAITS):
+        return Quiet(because="requests wait inside the engine")
+    work = see.evidence.read(ENGINE_WORK_SECONDS, on)
+    if not see.compare("engine_work_share", work / engine, EXPLAINED):
+        return Quiet(because="the engine is not seen to work on requests for as long as they take")
+    return _finding(see, on, entry.engine_seconds, share.value or 0.0)
+
+
+def _finding(see: Ledger, on: Subject, seconds: float, share: float) -> Fires:
+    iteration = see.read(ENGINE_ITERATION_SECONDS, on).value
+    steps = f", iterations of about {Unit.SECONDS.show(iteration)} each" if iteration else ""
+    return Fires(
+        summary=f"the engine of {on.model} works {Unit.SECONDS.show(seconds)} on a request, {Unit.RATIO.show(share)} "
+        f"of its time{steps}; nothing waits inside",
+        suggestion=Suggestion(
+            text=f"if that misses an objective: a faster engine of {on.model} (quantization, speculative decoding, "
+            "tensor parallelism) or fewer tokens; no setting of Triton helps"
+        ),
+    )
+
+
+_BUSY = {
+    REQUESTS: 700,
+    REQUEST_SECONDS: 0.122,
+    COMPUTE_SECONDS: 0.106,
+    ENGINE_WAITING: 0,
+    ENGINE_WAITING_SHARE: 0,
+    ENGINE_WORK_SECONDS: 0.108,
+    ENGINE_ITERATION_SECONDS: 0.0065,
+}
+CASES = (
+    Case(title="fires when the engine works on requests and none waits", expect=Expected.FIRES, readings=_BUSY),
+    Case(
+        title="is quiet when requests wait inside",
+        expect=Expected.QUIET,
+        readings={**_BUSY, ENGINE_WAITING: 12, ENGINE_WAITING_SHARE: 0.9},
+    ),
+    Case(
+        title="is quiet when the time is spent beside the engine",
+        expect=Expected.QUIET,
+        readings={**_BUSY, REQUEST_SECONDS: 0.5, COMPUTE_SECONDS: 0.4, ENGINE_WORK_SECONDS: 0.05},
+    ),
+    Case(
+        title="is quiet when the engine is a small part of the request",
+        expect=Expected.QUIET,
+        readings={**_BUSY, REQUEST_SECONDS: 0.9},
+    ),
+    Case(
+        title="is unknown when the engine does not say what waits",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _BUSY.items() if k is not ENGINE_WAITING_SHARE},
+    ),
+)

@@ -1,0 +1,160 @@
+"""Each iteration of the engine is filled to its token budget, so that prompts wait to be read.
+
+## Looks for
+Requests that wait inside while slots and KV cache have room, and iterations that nearly all read prompts and hold
+about as many tokens each: as many as `max_num_tokens` allows.
+
+## Means
+Prompts arrive faster than iterations of that size can read them. The time to the first token grows; generation goes on.
+
+## Rules out
+- Slots or KV cache that are short (`engine-batch-limit`, `kv-cache-exhausted`): they hold requests back first.
+- A budget that is never reached: then neither a larger one nor chunked context changes anything.
+- Prompts in few iterations only.
+
+## Do
+1. Build the engine with a larger `--max_num_tokens`, as far as activation memory allows. Iterations that read prompts
+   get longer, and with them the gaps between tokens of running requests (`prefill-interference`).
+2. Where prompts are longer than the budget, turn on `enable_chunked_context` (needs paged-context FMHA in the engine).
+3. Reuse KV blocks of shared prefixes (`enable_kv_cache_reuse`), so that fewer tokens have to be read.
+
+## Sources
+TensorRT-LLM performance guide, tuning `max_num_tokens`. tensorrtllm_backend#331 (chunked context without effect: the
+budget was not binding). Little's law for the wait.
+"""
+
+from __future__ import annotations
+
+from diagnostics import names
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.engine_gates import (
+    KV_BLOCKED,
+    SLOTS_REACHED,
+    SLOTS_TAKEN,
+    WAITS,
+    batches_are_static,
+    cache_is_short,
+    nothing_held_back,
+    slots_are_taken,
+    wait_claim,
+)
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.engine import (
+    ENGINE_MICRO_BATCHES,
+    ENGINE_PEAK_FILL,
+    ENGINE_SLOT_FILL,
+    ENGINE_WAIT_SECONDS,
+    ENGINE_WAITING,
+    ENGINE_WAITING_SHARE,
+)
+from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED
+from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE, ENGINE_TOKEN_BUDGET, ENGINE_TOKENS_FILL
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.units import Unit
+
+PREFILLS = Limit(
+    value=0.75,
+    unit=Unit.RATIO,
+    because="an engine cut off by its budget has prompts left over for the next iteration, and so reads some in each",
+)
+FILLED = Limit(
+    value=0.85,
+    unit=Unit.RATIO,
+    because="a prompt that does not fit leaves a part of the budget unused, on average half of a prompt; with chunked "
+    "context nothing",
+)
+CHECK = Check(
+    layer=Layer.ENGINE,
+    scope=Scope.MODEL,
+    limits={
+        "engine_waiting_share": WAITS,
+        "engine_slot_fill": SLOTS_TAKEN,
+        "engine_peak_slot_fill": SLOTS_REACHED,
+        "engine_kv_blocked_share": KV_BLOCKED,
+        "engine_context_share": PREFILLS,
+        "engine_token_budget_fill": FILLED,
+    },
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if quiet := nothing_held_back(see, on):
+        return quiet
+    if batches_are_static(see, on):
+        return Quiet(because="batches are static")
+    if slots_are_taken(see, on):
+        return Quiet(because="all slots are taken")
+    if cache_is_short(see, on):
+        return Quiet(because="the KV cache has no room for another request")
+    if not see.at_least(ENGINE_CONTEXT_SHARE, on, PREFILLS):
+        return Quiet(because="few iterations read prompts")
+    if not see.at_least(ENGINE_TOKENS_FILL, on, FILLED):
+        return Quiet(because="iterations differ in size as prompts do: no budget cuts them off")
+    return _finding(see, on)
+
+
+def _finding(see: Ledger, on: Subject) -> Fires:
+    wait, budget = see.need(ENGINE_WAIT_SECONDS, on), see.need(ENGINE_TOKEN_BUDGET, on)
+    return Fires(
+        summary=f"iterations of {on.model}'s engine are filled to {budget:.0f} tokens: "
+        f"{Unit.COUNT.show(see.need(ENGINE_WAITING, on))} requests wait to be read, {Unit.SECONDS.show(wait)} each",
+        claims=(wait_claim(see, on),),
+        saved_seconds=wait,
+        suggestion=_suggestion(see, on, round(budget)),
+    )
+
+
+def _suggestion(see: Ledger, on: Subject, budget: int) -> Suggestion:
+    config, stated = see.evidence.config(on), not see.evidence.read(ENGINE_TOKEN_BUDGET, on).estimated
+    text = f"build the engine of {on.model} with a larger max_num_tokens, or turn on chunked context for long prompts"
+    if config is None or config.backend not in names.ENGINE_BACKENDS_WITH_TIME or not stated:
+        return Suggestion(text=text)
+    setting = Setting(path="engine.max_num_tokens", value=2 * budget)
+    return Suggestion(text=text, change=ConfigChange(model=on.model or "", settings=(setting,)))
+
+
+_CUT = {
+    REQUESTS: 2000,
+    REQUEST_SECONDS: 3.0,
+    ENGINE_WAITING: 40,
+    ENGINE_WAITING_SHARE: 1.0,
+    ENGINE_WAIT_SECONDS: 1.2,
+    ENGINE_MICRO_BATCHES: 1,
+    ENGINE_SLOT_FILL: 0.4,
+    ENGINE_PEAK_FILL: 0.5,
+    ENGINE_KV_BLOCKED: 0,
+    ENGINE_CONTEXT_SHARE: 1.0,
+    ENGINE_TOKENS_FILL: 0.98,
+    ENGINE_TOKEN_BUDGET: 8192,
+}
+CASES = (
+    Case(title="fires when each iteration is full of prompts", expect=Expected.FIRES, readings=_CUT),
+    Case(
+        title="is quiet when few iterations read prompts",
+        expect=Expected.QUIET,
+        readings={**_CUT, ENGINE_CONTEXT_SHARE: 0.1},
+    ),
+    Case(
+        title="is quiet when iterations differ in size",
+        expect=Expected.QUIET,
+        readings={**_CUT, ENGINE_TOKENS_FILL: 0.5},
+    ),
+    Case(
+        title="is quiet when all slots are taken",
+        expect=Expected.QUIET,
+        readings={**_CUT, ENGINE_SLOT_FILL: 0.97, ENGINE_PEAK_FILL: 1.0},
+    ),
+    Case(
+        title="is quiet when the KV cache is short",
+        expect=Expected.QUIET,
+        readings={**_CUT, ENGINE_KV_BLOCKED: 0.9},
+    ),
+    Case(
+        title="is unknown when tokens per iteration are not said",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _CUT.items() if k not in (ENGINE_TOKENS_FILL, ENGINE_TOKEN_BUDGET)},
+    ),
+)

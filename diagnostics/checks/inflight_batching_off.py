@@ -1,0 +1,155 @@
+"""The engine runs one request, or one fixed batch, at a time while others wait inside.
+
+## Looks for
+Requests that wait inside an engine that forms static batches (`gpt_model_type` V1, or the gauges of V1), or that never
+has more than one request scheduled although it has more slots and its KV cache has room.
+
+## Means
+In-flight batching is off or without effect. A request that arrives waits for the whole batch before it to end, and a
+short answer waits for the longest of its batch.
+
+## Rules out
+- An engine with one slot: its batch size is the limit (`engine-batch-limit`).
+- A KV cache that holds only one sequence (`kv-cache-exhausted`).
+- Batch size 1 in Triton's own statistics: normal for an engine, it batches inside.
+
+## Do
+1. Set `gpt_model_type` to `inflight_fused_batching`, as the patch says where it is stated: a full reload, so unload the
+   model first. The engine has to be built with a paged KV cache and packed inputs (`--remove_input_padding enable`).
+2. If it is set already, look at the engine's build: without a KV cache nothing is batched in flight.
+3. Triton's `dynamic_batching` of this model is not the lever; a window there only adds latency.
+
+## Sources
+tensorrtllm_backend, "Model configuration", batching strategy. tensorrtllm_backend#661 (ten requests one after another),
+tensorrtllm_backend#645 and TensorRT-LLM#2443 (no KV cache, batch always 1), server#6863.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.engine_gates import (
+    KV_BLOCKED,
+    WAITS,
+    batches_are_static,
+    cache_is_short,
+    nothing_held_back,
+    wait_claim,
+)
+from diagnostics.checks.engine_settings import parameter, parameter_change
+from diagnostics.evidence.ledger import Ledger, Limit, Undecided
+from diagnostics.signals.engine import (
+    ENGINE_MICRO_BATCHES,
+    ENGINE_PEAK_SCHEDULED,
+    ENGINE_SLOTS,
+    ENGINE_STATIC_BATCHING,
+    ENGINE_WAIT_SECONDS,
+    ENGINE_WAITING,
+    ENGINE_WAITING_SHARE,
+)
+from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED
+from diagnostics.signals.reading import Missing
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+BATCHING = "gpt_model_type"
+IN_FLIGHT = "inflight_fused_batching"
+ONE = Limit(value=1, unit=Unit.COUNT, because="an engine that batches in flight has several scheduled when others wait")
+SEVERAL = Limit(value=2, unit=Unit.COUNT, because="an engine with one slot cannot run two requests at once")
+# One request at a time has to be seen that often before it is no chance.
+ENOUGH_READS = 5
+CHECK = Check(
+    layer=Layer.ENGINE,
+    scope=Scope.MODEL,
+    limits={
+        "engine_waiting_share": WAITS,
+        "engine_peak_scheduled": ONE,
+        "engine_slots": SEVERAL,
+        "engine_kv_blocked_share": KV_BLOCKED,
+    },
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if quiet := nothing_held_back(see, on):
+        return quiet
+    if batches_are_static(see, on):
+        see.is_set(ENGINE_STATIC_BATCHING, on)
+        return _finding(see, on, "runs each batch to its end before it starts another (V1)")
+    if not see.at_most(ENGINE_PEAK_SCHEDULED, on, ONE):
+        return Quiet(because="several requests are scheduled at once")
+    if (see.evidence.read(ENGINE_PEAK_SCHEDULED, on).events or 0) < ENOUGH_READS:
+        raise Undecided(ENGINE_PEAK_SCHEDULED.name, Missing.TOO_FEW_EVENTS)
+    if not see.at_least(ENGINE_SLOTS, on, SEVERAL):
+        return Quiet(because="the engine has one slot")
+    if cache_is_short(see, on):
+        return Quiet(because="the KV cache has no room for a second request")
+    return _finding(see, on, f"runs one request at a time although it has {see.need(ENGINE_SLOTS, on):.0f} slots")
+
+
+def _finding(see: Ledger, on: Subject, what: str) -> Fires:
+    wait = see.need(ENGINE_WAIT_SECONDS, on)
+    return Fires(
+        summary=f"the engine of {on.model} {what}: {Unit.COUNT.show(see.need(ENGINE_WAITING, on))} requests wait "
+        f"inside, {Unit.SECONDS.show(wait)} each",
+        claims=(wait_claim(see, on),),
+        saved_seconds=wait,
+        suggestion=_suggestion(see, on),
+    )
+
+
+def _suggestion(see: Ledger, on: Subject) -> Suggestion:
+    now = parameter(see, on, BATCHING)
+    if now and now != IN_FLIGHT:
+        return Suggestion(
+            text=f"set {BATCHING} of {on.model} from {now} to {IN_FLIGHT}, with an engine built for it (paged KV "
+            "cache, packed inputs); unload the model first",
+            change=parameter_change(on, BATCHING, IN_FLIGHT),
+        )
+    return Suggestion(
+        text=f"let {on.model}'s engine batch in flight ({BATCHING} {IN_FLIGHT}), and build it with a paged KV cache "
+        "and packed inputs if it is not"
+    )
+
+
+_ONE_BY_ONE = {
+    REQUESTS: 60,
+    REQUEST_SECONDS: 10.0,
+    ENGINE_WAITING: 9,
+    ENGINE_WAITING_SHARE: 1.0,
+    ENGINE_WAIT_SECONDS: 9.0,
+    ENGINE_MICRO_BATCHES: 1,
+    ENGINE_STATIC_BATCHING: 0,
+    ENGINE_PEAK_SCHEDULED: 1,
+    ENGINE_SLOTS: 32,
+    ENGINE_KV_BLOCKED: 0,
+}
+CASES = (
+    Case(title="fires when one of many slots is ever used", expect=Expected.FIRES, readings=_ONE_BY_ONE),
+    Case(
+        title="fires when batches are static",
+        expect=Expected.FIRES,
+        readings={**_ONE_BY_ONE, ENGINE_STATIC_BATCHING: 1, ENGINE_PEAK_SCHEDULED: 8},
+    ),
+    Case(
+        title="is quiet when the engine has one slot",
+        expect=Expected.QUIET,
+        readings={**_ONE_BY_ONE, ENGINE_SLOTS: 1},
+    ),
+    Case(
+        title="is quiet when the cache holds one sequence only",
+        expect=Expected.QUIET,
+        readings={**_ONE_BY_ONE, ENGINE_KV_BLOCKED: 1},
+    ),
+    Case(
+        title="is quiet about static batches in which nothing waits",
+        expect=Expected.QUIET,
+        readings={**_ONE_BY_ONE, ENGINE_STATIC_BATCHING: 1, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0},
+    ),
+    Case(
+        title="is unknown when the KV cache cannot be read",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _ONE_BY_ONE.items() if k is not ENGINE_KV_BLOCKED},
+    ),
+)

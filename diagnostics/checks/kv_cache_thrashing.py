@@ -1,0 +1,138 @@
+"""The engine pauses requests for lack of KV cache and takes them up again later.
+
+## Looks for
+Requests that the engine has paused at many reads, with a KV cache that is nearly full, under the policy
+`max_utilization` or one that is not known.
+
+## Means
+The engine admitted more sequences than its cache can hold to their end. When blocks run out it takes them from some
+requests, whose work is done again later: tokens come in fits, and the slowest requests become far slower. The time to
+the first token may even improve.
+
+## Rules out
+- `guaranteed_no_evict`: it never pauses; requests wait outside then (`kv-cache-exhausted`).
+- A full cache without paused requests: blocks that are kept for reuse, which is healthy.
+
+## Do
+1. Set `batch_scheduler_policy` to `guaranteed_no_evict`, as the patch says where it is stated: requests then wait
+   before they start instead of in the middle. It is a full reload: unload the model first.
+2. Give the cache more memory (`kv_cache_free_gpu_mem_fraction`, `max_tokens_in_paged_kv_cache`), or a quantized cache.
+3. Judge by time per output token at p99, not by time to first token.
+
+## Sources
+TensorRT-LLM#16827 (under pressure: throughput −41 %, p99 per token 9 times worse, time to first token better).
+tensorrtllm_backend, "Model configuration", batch scheduler policy. Little's law for the time spent paused.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.engine_gates import engine_phase
+from diagnostics.checks.engine_settings import larger_cache, parameter, parameter_change
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.engine import ENGINE_WAITING
+from diagnostics.signals.engine_cache import (
+    ENGINE_KV_USED,
+    ENGINE_MAX_UTILIZATION,
+    ENGINE_PAUSE_SECONDS,
+    ENGINE_PAUSED,
+    ENGINE_PAUSED_SHARE,
+    GUARANTEED_NO_EVICT,
+    MAX_UTILIZATION,
+)
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+POLICY = "batch_scheduler_policy"
+PAUSED = Limit(
+    value=1 / 3,
+    unit=Unit.RATIO,
+    because="pausing now and then is what the policy is for; a third of the reads is the normal state",
+)
+NEARLY_FULL = Limit(
+    value=0.75, unit=Unit.RATIO, because="requests are paused when blocks run out, and free a share of them each time"
+)
+EVICTS = Limit(value=0, unit=Unit.COUNT, because="guaranteed_no_evict pauses nothing for lack of blocks")
+CHECK = Check(
+    layer=Layer.ENGINE,
+    scope=Scope.MODEL,
+    limits={"engine_paused_share": PAUSED, "engine_kv_used_share": NEARLY_FULL, "engine_max_utilization": EVICTS},
+    symptom='nv_trt_llm_inflight_batcher_metrics{inflight_batcher_specific_metric="paused_requests"} > 0',
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not see.evidence.is_engine(on):
+        return Quiet(because="not an engine")
+    if not see.read(REQUESTS, on).value:
+        return Quiet(because="no traffic")
+    if see.evidence.read(ENGINE_WAITING, on).value is None:
+        return Quiet(because="the engine exports no gauges")
+    if not see.at_least(ENGINE_PAUSED_SHARE, on, PAUSED):
+        return Quiet(because="requests are seldom paused")
+    if see.ruled_out(ENGINE_MAX_UTILIZATION, on, EVICTS, above=False):
+        return Quiet(because="the policy is guaranteed_no_evict")
+    if not see.at_least(ENGINE_KV_USED, on, NEARLY_FULL):
+        return Quiet(because="the KV cache has room")
+    see.need(ENGINE_PAUSE_SECONDS, on)
+    if not see.worthwhile("engine_pause_seconds", on, see.evidence.read(ENGINE_PAUSE_SECONDS, on)):
+        return Quiet(because="the time spent paused is a small part of the request")
+    return _finding(see, on)
+
+
+def _finding(see: Ledger, on: Subject) -> Fires:
+    lost = see.need(ENGINE_PAUSE_SECONDS, on)
+    return Fires(
+        summary=f"the engine of {on.model} has {Unit.COUNT.show(see.need(ENGINE_PAUSED, on))} requests paused for lack "
+        f"of KV cache, {Unit.SECONDS.show(lost)} each, and does part of their work twice",
+        claims=(Claim(stage=on.model or "", phase=engine_phase(see, on), seconds=lost),),
+        saved_seconds=lost,
+        suggestion=_suggestion(see, on),
+    )
+
+
+def _suggestion(see: Ledger, on: Subject) -> Suggestion:
+    if parameter(see, on, POLICY).lower() != MAX_UTILIZATION:
+        return larger_cache(see, on)
+    return Suggestion(
+        text=f"set {POLICY} of {on.model} from {MAX_UTILIZATION} to {GUARANTEED_NO_EVICT}, or give its KV cache more "
+        "memory; unload the model first",
+        change=parameter_change(on, POLICY, GUARANTEED_NO_EVICT),
+    )
+
+
+_THRASHING = {
+    REQUESTS: 300,
+    REQUEST_SECONDS: 60.0,
+    ENGINE_WAITING: 20,
+    ENGINE_PAUSED: 8,
+    ENGINE_PAUSED_SHARE: 0.8,
+    ENGINE_PAUSE_SECONDS: 21.0,
+    ENGINE_KV_USED: 0.97,
+    ENGINE_MAX_UTILIZATION: 1,
+}
+CASES = (
+    Case(title="fires when requests are paused at most reads", expect=Expected.FIRES, readings=_THRASHING),
+    Case(
+        title="is quiet under the policy that never pauses",
+        expect=Expected.QUIET,
+        readings={**_THRASHING, ENGINE_MAX_UTILIZATION: 0},
+    ),
+    Case(
+        title="is quiet about a full cache with nothing paused",
+        expect=Expected.QUIET,
+        readings={**_THRASHING, ENGINE_PAUSED: 0, ENGINE_PAUSED_SHARE: 0},
+    ),
+    Case(
+        title="is quiet when blocks are free",
+        expect=Expected.QUIET,
+        readings={**_THRASHING, ENGINE_KV_USED: 0.4},
+    ),
+    Case(
+        title="is unknown when the engine does not count paused requests",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _THRASHING.items() if k is not ENGINE_PAUSED_SHARE},
+    ),
+)

@@ -1,0 +1,118 @@
+"""Running requests stall whenever the engine reads the prompt of another.
+
+## Looks for
+Iterations that read prompts beside generating tokens, and take longer by that than those that only generate; and the
+share of a request's time in the engine that is lost so.
+
+## Means
+Prompts and generation share iterations: each token of a running request then waits for someone else's prompt. Long
+prompts make gaps in streams that users see, at any load.
+
+## Rules out
+- Requests that wait before they start (`engine-batch-limit`, `kv-cache-exhausted`, `engine-token-budget`).
+- Iterations that are long with and without prompts: that is the model itself (`engine-bound`).
+
+## Do
+1. Turn on `enable_chunked_context` (needs paged-context FMHA in the engine), so that a prompt is read in parts.
+2. Build the engine with a smaller `--max_num_tokens`: parts get shorter, the time to the first token longer.
+3. Reuse KV blocks of shared prefixes, or serve prompts and generation from different engines (disaggregated serving).
+
+## Sources
+TensorRT-LLM, "Chunked context" and "Disaggregated serving". tensorrtllm_backend#331: chunked context changes nothing
+where prompts are short.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.engine_gates import engine_phase
+from diagnostics.checks.engine_settings import parameter, parameter_change
+from diagnostics.evidence.ledger import Ledger, Limit, Undecided
+from diagnostics.signals.engine import ENGINE_WAITING, ENGINE_WORK_SECONDS
+from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE, ENGINE_PREFILL_STALL
+from diagnostics.signals.reading import Missing
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+CHUNKED = "enable_chunked_context"
+OFTEN = Limit(
+    value=1 / 3,
+    unit=Unit.RATIO,
+    because="prompts in fewer iterations would have to lengthen each of them by half to cost 15 % of a request",
+)
+CHECK = Check(layer=Layer.ENGINE, scope=Scope.MODEL, limits={"engine_context_share": OFTEN})
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not see.evidence.is_engine(on):
+        return Quiet(because="not an engine")
+    if not see.read(REQUESTS, on).value:
+        return Quiet(because="no traffic")
+    if see.evidence.read(ENGINE_WAITING, on).value is None:
+        return Quiet(because="the engine exports no gauges")
+    stall = see.evidence.read(ENGINE_PREFILL_STALL, on)
+    if stall.value is None:
+        return _without_times(see, on, stall.missing or Missing.NOT_EXPORTED)
+    lost = stall * see.evidence.read(ENGINE_WORK_SECONDS, on)
+    if not see.worthwhile("prefill_stall_seconds", on, lost.with_unit(Unit.SECONDS)):
+        return Quiet(because="prompts hardly lengthen the iterations that they share")
+    return _finding(see, on, stall.value, lost.value or 0.0)
+
+
+def _without_times(see: Ledger, on: Subject, reason: Missing) -> Quiet:
+    """Return quiet where prompts are too rare to matter; what iterations take is not known."""
+    if see.at_least(ENGINE_CONTEXT_SHARE, on, OFTEN):
+        raise Undecided(ENGINE_PREFILL_STALL.name, reason)
+    return Quiet(because="few iterations read prompts")
+
+
+def _finding(see: Ledger, on: Subject, share: float, lost: float) -> Fires:
+    return Fires(
+        summary=f"prompts of others stall running requests of {on.model}'s engine for {Unit.SECONDS.show(lost)} each, "
+        f"{Unit.RATIO.show(share)} of its time",
+        claims=(Claim(stage=on.model or "", phase=engine_phase(see, on), seconds=lost),),
+        saved_seconds=lost,
+        suggestion=_suggestion(see, on),
+    )
+
+
+def _suggestion(see: Ledger, on: Subject) -> Suggestion:
+    if parameter(see, on, CHUNKED).lower() == "false":
+        return Suggestion(
+            text=f"turn on {CHUNKED} of {on.model} (the engine needs paged-context FMHA); unload the model first",
+            change=parameter_change(on, CHUNKED, "true"),
+        )
+    return Suggestion(
+        text=f"let {on.model}'s engine read prompts in smaller parts (chunked context, a smaller max_num_tokens), or "
+        "serve prompts from another engine"
+    )
+
+
+_STALLING = {
+    REQUESTS: 800,
+    REQUEST_SECONDS: 4.0,
+    ENGINE_WAITING: 0,
+    ENGINE_WORK_SECONDS: 3.6,
+    ENGINE_CONTEXT_SHARE: 0.4,
+    ENGINE_PREFILL_STALL: 0.45,
+}
+CASES = (
+    Case(title="fires when prompts double the length of iterations", expect=Expected.FIRES, readings=_STALLING),
+    Case(
+        title="is quiet when prompts hardly lengthen iterations",
+        expect=Expected.QUIET,
+        readings={**_STALLING, ENGINE_PREFILL_STALL: 0.03},
+    ),
+    Case(
+        title="is quiet when prompts are rare and iterations not timed",
+        expect=Expected.QUIET,
+        readings={k: v for k, v in {**_STALLING, ENGINE_CONTEXT_SHARE: 0.1}.items() if k is not ENGINE_PREFILL_STALL},
+    ),
+    Case(
+        title="is unknown when prompts are frequent and iterations not timed",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _STALLING.items() if k is not ENGINE_PREFILL_STALL},
+    ),
+)
