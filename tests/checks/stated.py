@@ -41,8 +41,16 @@ class MindfulLedger(Ledger):
 
 
 def subject_of(check: Registered) -> Subject:
-    """Return the stated model, or its server for a check over servers."""
-    return SUBJECT if check.check.scope is Scope.MODEL else Subject(server=SUBJECT.server)
+    """Return the stated model, an ensemble of its name, or its server for a check over servers."""
+    match check.check.scope:
+        case Scope.MODEL:
+            return SUBJECT
+        case Scope.ENTRY | Scope.LISTED:
+            return Subject(server=SUBJECT.server, model=SUBJECT.model)
+        case Scope.ENSEMBLE:
+            return Subject(server=SUBJECT.server, ensemble=SUBJECT.model)
+        case _:
+            return Subject(server=SUBJECT.server)
 
 
 def decided(check: Registered, readings: Mapping[Signal, float]) -> tuple[Outcome, Ledger]:

@@ -62,7 +62,7 @@ def test_the_id_is_the_file_and_a_designed_one_on_its_layer(check: Registered) -
 @each_check
 def test_checks_that_the_runbook_names_exist_or_are_designed(check: Registered) -> None:
     named = {word.strip("`.,;:()") for word in check.runbook.split() if word.strip("(").startswith("`")}
-    meant = {word for word in named if word.replace("-", "").isalpha() and "-" in word}
+    meant = {word for word in named if word.replace("-", "").isalpha() and "-" in word[1:] and word[0] != "-"}
 
     assert meant <= set(DESIGNED), meant - set(DESIGNED)
 
@@ -118,7 +118,8 @@ def test_a_finding_names_its_subject_and_explains_no_more_than_there_is(check: R
     if not isinstance(outcome, Fires):
         return
 
-    assert "model" in outcome.summary
+    assert outcome.summary
+    assert "None" not in outcome.summary
     assert 0 <= outcome.failed_share <= 1
     assert all(claim.seconds >= 0 for claim in outcome.claims)
     assert 0 < ledger.confidence() <= 1
@@ -220,10 +221,10 @@ def test_no_combination_of_readings_breaks_a_check(check: Registered, data: st.D
 
 
 @each_check
-def test_nothing_known_never_fires_a_cause(check: Registered) -> None:
+def test_nothing_known_names_no_cause(check: Registered) -> None:
     outcome, _ = decided(check, {})
 
     if check.check.layer is Layer.ENGINE:  # what is not known to be an engine is none of theirs
         assert isinstance(outcome, Quiet)
     else:
-        assert isinstance(outcome, Unknown) or check.check.layer is Layer.TELEMETRY
+        assert not isinstance(outcome, Fires) or check.check.layer is Layer.TELEMETRY
