@@ -12,6 +12,7 @@ request of the pipeline waits in line for it, however fast the other stages are.
 - Batches that could form and do not: cheaper to mend than instances (`batch-size-collapse`).
 - A queue that is the batching window itself: instances are idle then (`batch-window-mistuned`).
 - A full GPU or full processors: another instance would only share them (`gpu-saturated`, `host-cpu-starved`).
+- A model that waits for others that it calls (`bls-serialization`).
 - An LLM engine's row: it batches inside, and its instances are not lanes.
 
 ## Do
@@ -47,6 +48,7 @@ from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHAR
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.traces import MOSTLY_NESTED, NESTED_SHARE
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast
@@ -74,6 +76,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="requests hardly wait for an instance")
     if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
         return Quiet(because="instances are idle while requests wait")
+    if (see.read(NESTED_SHARE, on).value or 0.0) >= MOSTLY_NESTED:
+        return Quiet(because="it waits for models that it calls")
     if batching_is_left_unused(see, on):
         return Quiet(because="larger batches are possible and cheaper than instances")
     if host_is_full(see, on):

@@ -82,7 +82,10 @@ def _saving(result: Result) -> float:
 
 
 def _cells(anatomy: Sequence[Anatomy]) -> dict[Cell, float]:
-    return {
+    between = {
+        (item.ensemble, "", Phase.GAP): item.unattributed_seconds for item in anatomy if item.ensemble is not None
+    }
+    return between | {
         (entry_name(item.ensemble, stage.model), stage.model, phase): seconds
         for item in anatomy
         for stage in item.stages

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 CAUSED_BY: Mapping[str, tuple[str, ...]] = {
     "queue-rejections": (
         "cold-start",
+        "scheduler-stall",
         "gpu-saturated",
         "batch-size-collapse",
         "single-instance-serialization",

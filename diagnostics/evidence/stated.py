@@ -15,6 +15,8 @@ from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.service import BatchPoint, ServiceTime, fit
 from diagnostics.window.graph import DeploymentGraph
 from diagnostics.window.lifecycle import Change
+from diagnostics.window.paths import Path
+from diagnostics.window.visits import TracedRequest
 from diagnostics.wire.model_config import ModelConfig
 
 SUBJECT = Subject(server="triton-0", model="model", version="1")
@@ -54,7 +56,7 @@ class StatedEvidence:
     def service_time(self, on: Subject) -> ServiceTime | None:  # noqa: ARG002
         """Return a service time with the stated mean and marginal cost."""
         mean, cost = self._value(EXECUTION_SECONDS), self._value(BATCH_MARGINAL_COST)
-        if mean is None:
+        if not mean:
             return None
         points = [BatchPoint(size=1, executions=1000, seconds=mean)]
         if cost is not None:
@@ -69,6 +71,14 @@ class StatedEvidence:
         """Return no instant."""
         return []
 
+    def paths(self, on: Subject) -> Sequence[tuple[TracedRequest, Path]]:  # noqa: ARG002
+        """Return no trace: what traces say is stated as readings."""
+        return []
+
+    def calls(self, on: Subject) -> Sequence[TracedRequest]:  # noqa: ARG002
+        """Return no trace."""
+        return []
+
     def is_engine(self, on: Subject) -> bool:  # noqa: ARG002
         """Return whether the engine's gauges are stated."""
         return ENGINE_WAITING.name in self._readings
@@ -77,7 +87,7 @@ class StatedEvidence:
         """Return False."""
         return False
 
-    def entry(self, on: Subject) -> Entry | None:  # noqa: ARG002
+    def entry(self, on: Subject) -> Entry | None:
         """Return an entry of the stated mean request time, called directly; an engine's compute is its time."""
         mean = self._value(REQUEST_SECONDS)
         if mean is None:

@@ -15,7 +15,6 @@ from diagnostics.signals.traces import TRACES, mean_reading
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, View
 from diagnostics.window.visits import NANOSECOND, TracedRequest
-from diagnostics.wire.records import Kind
 from diagnostics.wire.spans import CLIENT_KIND
 
 _CLIENT = "client records"
@@ -24,6 +23,7 @@ _SAME_REQUESTS = 0.1
 # A mean of twenty is within half of what it stands for; the middle one of three such means survives one that is off.
 _PIECE_REQUESTS = 20
 _FEWEST_PIECES = 3
+_PIECES_WANTED = 5
 
 
 def requests_of(view: View) -> list[TracedRequest]:
@@ -78,12 +78,14 @@ def _pieces(view: View, source: str) -> Iterator[tuple[float, float, bool]]:
         if request.ok and request.model == view.model
     )
     ends = [end for end, _ in calls]
-    start, requests, seconds = None, 0.0, 0.0
-    for step in view.steps(source):
+    start, requests, seconds, steps = None, 0.0, 0.0, view.steps(source)
+    everything = sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
+    enough = max(min(_PIECE_REQUESTS, everything / _PIECES_WANTED), 1.0)
+    for step in steps:
         start = step.start if start is None else start
         requests += step.values.get(Counter.SUCCESS, 0.0)
         seconds += step.values.get(Counter.REQUEST_SECONDS, 0.0)
-        if requests >= _PIECE_REQUESTS:
+        if requests >= enough:
             inside = [took for _, took in calls[bisect_left(ends, start) : bisect_left(ends, step.end)]]
             alike = abs(len(inside) - requests) <= max(_SAME_REQUESTS * requests, 2.0)
             yield seconds / requests, sum(inside) / len(inside) if inside else 0.0, alike and bool(inside)
@@ -122,16 +124,14 @@ def _transfer(view: View) -> Reading:
 
 
 def _missed(view: View) -> Reading:
-    """Failed reads of the inference port as a share of all, while the metrics port answered."""
-    failed = sum(
-        failures.count
-        for kind, failures in view.server.failures.items()
-        if kind in (Kind.STATISTICS, Kind.INDEX, Kind.SERVER)
-    )
-    answered = len(view.server.reads[STATISTICS])
-    if not view.server.reads[METRICS] or answered == 0:
+    """Reads of the inference port that gave nothing, as a share of those of the metrics port.
+
+    Both are read once a round; a recorder that does not keep failures leaves a hole.
+    """
+    metrics, answered = len(view.server.reads[METRICS]), len(view.server.reads[STATISTICS])
+    if not metrics or not answered:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, "reads")
-    return Reading.of(failed / (failed + answered), Unit.RATIO, "reads", events=failed + answered)
+    return Reading.of(max(metrics - answered, 0) / metrics, Unit.RATIO, "reads", events=metrics)
 
 
 def caller_service(requests: Sequence[TracedRequest]) -> str:
@@ -187,6 +187,6 @@ MISSED_READS = Signal(
     name="missed_reads",
     unit=Unit.RATIO,
     scope=Scope.SERVER,
-    doc="Share of reads of the inference port that failed while the metrics port answered.",
+    doc="Share of reads of the inference port that gave nothing while the metrics port answered.",
     readers=(_missed,),
 )

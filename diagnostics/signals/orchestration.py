@@ -109,6 +109,8 @@ def _parting(counts: Sequence[Mapping[tuple[float, float], float]], source: str)
     return Reading.of(apart / math.sqrt(2 * least), Unit.RATIO, source, events=least)
 
 
+MOST_USED = 0.05
+"""An ensemble that gets a twentieth of its members' requests is tried out, not used."""
 LOCKSTEP = 0.5
 """Running totals of independent streams stay this close with a probability below 1 % (Brownian motion: 4/π·e^(−π²/8x²)
 for a pair, at x = 0.5)."""

@@ -22,6 +22,8 @@ ALL_TRACED = 0.98
 # A queue that holds L requests in front of n instances is L ÷ n executions long; one more is under way, and one is
 # already taken out of the queue for the next free instance (core, payload queue).
 _EXECUTIONS_AHEAD = 2
+# Half of the time: what a model does most of it.
+MOSTLY_NESTED = 0.5
 TRACE_FIX = "start Triton with --trace-config mode=opentelemetry,level=TIMESTAMPS,rate=100 and record its exports"
 
 
@@ -134,6 +136,17 @@ def _nested_share(view: View) -> Reading:
     return Reading.of(min(inside / own, 1.0), Unit.RATIO, TRACES, events=len(visits))
 
 
+def _nested_wait(view: View) -> Reading:
+    """The called models' queues as a share of their whole time."""
+    called = [child for visit in executed_visits(view) for child in visit.below]
+    whole = sum(child.seconds for child in called)
+    if not called or whole <= 0:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
+    return Reading.of(
+        sum(child.queue_seconds or 0.0 for child in called) / whole, Unit.RATIO, TRACES, events=len(called)
+    )
+
+
 def _union(intervals: Iterable[tuple[int, int]]) -> int:
     total, reached = 0, 0
     for start, end in sorted(intervals):
@@ -162,6 +175,12 @@ EXECUTIONS_AT_ONCE = _signal(
     Unit.COUNT,
     "Most executions of the model that were seen at one instant; above its instances they overlap.",
     _at_once,
+)
+NESTED_WAIT = _signal(
+    "nested_wait",
+    Unit.RATIO,
+    "Share of the called models' time for which the calls wait for an instance.",
+    _nested_wait,
 )
 NESTED_SHARE = _signal(
     "nested_share",

@@ -1,0 +1,161 @@
+"""A model that calls other models holds its instances while it waits for them.
+
+## Looks for
+A model whose instances are all busy and whose requests wait, and in traces that most of its execution passes in models
+that it calls, which do not wait for instances themselves.
+
+## Means
+Business logic scripting runs one request per instance: while a call waits for its answer, the instance does nothing
+else. Its busy time is its callees' time, so the callees idle behind it.
+
+## Rules out
+- A model that works itself: nothing nested in its execution (`single-instance-serialization`).
+- Callees that are the limit: requests would wait for their instances.
+- A full host (`host-cpu-starved`).
+
+## Do
+1. Call the models without waiting for each: `async_exec` and `asyncio.gather` for calls that do not depend on each
+   other, decoupled mode to take the next request meanwhile.
+2. Until then raise the caller's instance count, as the patch says: instances that wait cost memory, not time.
+3. A fixed order of calls is an ensemble: it holds no instance while a stage works.
+
+## Sources
+Python backend, "Business Logic Scripting". server#5725 (214 ms of infer, 0.1 ms of queue in the caller's row),
+server#4619, server#4137 (one instance handles one request at a time), tensorrtllm_backend#416.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, host_is_full
+from diagnostics.checks.predictions import prediction, queue_of
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.device import HOST_CPU_BUSY
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.traces import MOSTLY_NESTED, NESTED_SHARE, NESTED_WAIT
+from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.tuning.queueing import StageForecast, predict
+from diagnostics.units import Unit
+
+MOSTLY = Limit(
+    value=MOSTLY_NESTED,
+    unit=Unit.RATIO,
+    because="a model that works itself for half of its time is slow by its own work first",
+)
+CALLEES_FREE = Limit(
+    value=0.25,
+    unit=Unit.RATIO,
+    because="when a quarter of the calls' time is waiting for the callees' instances, those are short as well",
+)
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={
+        "queue": QUEUE,
+        "busy": BUSY,
+        "nested_share": MOSTLY,
+        "nested_wait": CALLEES_FREE,
+        "host_cpu_busy": HOST_FULL,
+    },
+)
+_MOST_TIMES = 8
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if see.evidence.is_engine(on):
+        return Quiet(because="an engine batches inside")
+    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+        return Quiet(because="requests hardly wait for an instance")
+    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+        return Quiet(because="instances are idle while requests wait")
+    if see.read(NESTED_SHARE, on).value is None:
+        return Quiet(because="no trace shows calls inside its executions")
+    if not see.at_least(NESTED_SHARE, on, MOSTLY):
+        return Quiet(because="it works itself for most of its time")
+    if not see.at_most(NESTED_WAIT, on, CALLEES_FREE):
+        return Quiet(because="the models that it calls are short of instances themselves")
+    if host_is_full(see, on):
+        return Quiet(because="the host's processors are full")
+    return _with_more_instances(see, on)
+
+
+def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
+    queue, (count, forecast) = see.evidence.read(QUEUE_SECONDS, on), _enough(see, on)
+    saved = queue - queue_of(forecast)
+    if not see.worthwhile("predicted_saving", on, saved):
+        return Quiet(because="more instances would not shorten requests enough to be worth it")
+    seconds = saved.value or 0.0
+    return Fires(
+        summary=f"{on.model} holds its instances while it waits for models that it calls "
+        f"({Unit.RATIO.show(see.need(NESTED_SHARE, on))} of its time): requests wait "
+        f"{Unit.SECONDS.show(see.need(QUEUE_SECONDS, on))} for one",
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        saved_seconds=seconds,
+        suggestion=Suggestion(
+            text=f"let {on.model} call without waiting (async_exec, decoupled mode) or make an ensemble of it; until "
+            f"then raise its instance_group count to {count}",
+            change=ConfigChange(model=on.model or "", settings=(Setting(path="instance_group.count", value=count),)),
+            prediction=prediction(Phase.QUEUE, queue.value or 0.0, queue_of(forecast), forecast.assumptions),
+        ),
+    )
+
+
+def _enough(see: Ledger, on: Subject) -> tuple[int, StageForecast]:
+    """Return the smallest count at which a request waits no longer than is worth a change, and what it does then."""
+    load = stage_load(see, on)
+    for count in range(load.instances + 1, load.instances * _MOST_TIMES + 1):
+        forecast = predict(replace(load, instances=count))
+        if forecast.stable and (forecast.queue_seconds or 0.0) < QUEUE.value:
+            break
+    return count, forecast
+
+
+_WRAPPER = {
+    QUEUE_SECONDS: 0.2,
+    INSTANCE_BUSY_SHARE: 0.96,
+    NESTED_SHARE: 0.9,
+    NESTED_WAIT: 0.02,
+    INSTANCES: 1,
+    MAX_BATCH_SIZE: 1,
+    DYNAMIC_BATCHING: 0,
+    BATCH_DELAY: 0,
+    CLIENT_BATCH_SIZE: 1,
+    ARRIVAL_RATE: 19,
+    EXECUTION_SECONDS: 0.05,
+    REQUEST_SECONDS: 0.25,
+    HOST_CPU_BUSY: 0.3,
+}
+CASES = (
+    Case(title="fires when a busy caller waits inside other models", expect=Expected.FIRES, readings=_WRAPPER),
+    Case(
+        title="is quiet about a model that works itself",
+        expect=Expected.QUIET,
+        readings={**_WRAPPER, NESTED_SHARE: 0.0},
+    ),
+    Case(
+        title="is quiet when the called models are short of instances",
+        expect=Expected.QUIET,
+        readings={**_WRAPPER, NESTED_WAIT: 0.7},
+    ),
+    Case(
+        title="is quiet when the caller is idle", expect=Expected.QUIET, readings={**_WRAPPER, INSTANCE_BUSY_SHARE: 0.2}
+    ),
+    Case(
+        title="is quiet on a host without processors to spare",
+        expect=Expected.QUIET,
+        readings={**_WRAPPER, HOST_CPU_BUSY: 0.97},
+    ),
+    Case(
+        title="is unknown without the number of instances",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _WRAPPER.items() if k not in (INSTANCE_BUSY_SHARE, INSTANCES)},
+    ),
+)

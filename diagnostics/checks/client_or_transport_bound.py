@@ -1,0 +1,146 @@
+"""Clients wait long beyond the time that the server takes.
+
+## Looks for
+What clients record, or their spans in traces, against the server's own request time for the same requests; and a
+frontend that answers at once.
+
+## Means
+The time passes before the request reaches the server or after its answer left: network distance, payload size, JSON
+where binary would do, a proxy, a connection per request, or a client that is busy itself. Nothing that is set in
+Triton shortens it.
+
+## Rules out
+- The server's frontend (`frontend-limited`): what it holds in traces is taken off, and reads of its port succeed.
+- A host without processors to spare, when clients share it (`host-cpu-starved`).
+- A frontend that is near its limit unseen: above 1,000 requests per second traces must show that it holds none.
+- Other callers: where clients and server count different requests, nothing is said.
+
+## Do
+1. Measure the same request from the server's own host: what is left is the network.
+2. Send binary tensors (the HTTP binary extension or gRPC) instead of JSON; keep connections open.
+3. On one host use shared memory; across hosts put clients in the same zone, and compress only large text.
+
+## Sources
+Triton's protocol extensions for binary tensor data and shared memory. server#5095 (6.2 s around a 55 ms engine: nested
+JSON lists), server#5335 (10/s from the office, 1/s from home), server#6243. Frontends at their limit in public reports
+serve 3,000/s and more (server#7650, server#7706, server#4812).
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.entries import ENOUGH_REQUESTS
+from diagnostics.checks.gates import HOST_FULL
+from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger, Limit, Undecided
+from diagnostics.signals.callers import HANDLING_SECONDS, MISSED_READS, OUTSIDE_SECONDS
+from diagnostics.signals.device import HOST_CPU_BUSY
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_RATE, REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+MISSED = Limit(
+    value=0.05,
+    unit=Unit.RATIO,
+    because="a frontend that leaves one read in twenty unanswered is short of threads, whoever else is slow",
+)
+BUSY_FRONTEND = Limit(
+    value=1000,
+    unit=Unit.PER_SECOND,
+    because="frontends at their limit in public reports serve 3,000/s and more; a third of that is no load for one",
+)
+CHECK = Check(
+    layer=Layer.CLIENT,
+    scope=Scope.ENTRY,
+    limits={
+        "requests": ENOUGH_REQUESTS,
+        "outside_seconds": WORTHWHILE_TIME,
+        "outside_share": WORTHWHILE_PART,
+        "missed_reads": MISSED,
+        "request_rate": BUSY_FRONTEND,
+        "host_cpu_busy": HOST_FULL,
+    },
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one entry."""
+    if not see.at_least(REQUESTS, on, ENOUGH_REQUESTS):
+        return Quiet(because="too few requests to judge")
+    outside = see.read(OUTSIDE_SECONDS, on)
+    if outside.missing is Missing.NOT_EXPORTED:
+        return Quiet(because="no client is seen: the server's own time is judged")
+    if not is_long(see, on, outside):
+        return Quiet(because="clients wait hardly longer than the server takes")
+    if _frontend_holds(see, on, outside):
+        return Quiet(because="the server's frontend holds most of it")
+    if see.ruled_out(MISSED_READS, Subject(server=on.server), MISSED, above=True):
+        return Quiet(because="the server's frontend leaves reads unanswered")
+    if not see.at_most(HOST_CPU_BUSY, on, HOST_FULL):
+        return Quiet(because="the host's processors are full, and clients may share them")
+    seconds = outside.value or 0.0
+    return Fires(
+        summary=f"clients of {on.ensemble or on.model} wait {Unit.SECONDS.show(seconds)} longer than the server takes",
+        saved_seconds=seconds,
+        suggestion=Suggestion(
+            text="send binary tensors over connections that stay open, from a client near the server, and look at the "
+            "client's own processors; no setting of Triton shortens this"
+        ),
+    )
+
+
+def _frontend_holds(see: Ledger, on: Subject, outside: Reading) -> bool:
+    held = see.read(HANDLING_SECONDS, on)
+    if held.value is None:
+        if not see.at_most(REQUEST_RATE, on, BUSY_FRONTEND):
+            raise Undecided(HANDLING_SECONDS.name, held.missing or Missing.NOT_EXPORTED)
+        return False
+    return outside.value is not None and held.value >= outside.value / 2
+
+
+def is_long(see: Ledger, on: Subject, outside: Reading) -> bool:
+    """Return whether time outside the server is worth a change: of what the client sees, not of the server's time."""
+    server = see.need(REQUEST_SECONDS, on)
+    whole = outside + Reading.of(server, Unit.SECONDS, outside.source)
+    enough = see.compare(OUTSIDE_SECONDS.name, outside, WORTHWHILE_TIME)
+    return see.compare("outside_share", outside / whole, WORTHWHILE_PART) and enough
+
+
+_FAR = {
+    REQUESTS: 1000,
+    OUTSIDE_SECONDS: 0.08,
+    REQUEST_SECONDS: 0.05,
+    HANDLING_SECONDS: 0.0002,
+    MISSED_READS: 0.0,
+    HOST_CPU_BUSY: 0.3,
+}
+CASES = (
+    Case(title="fires when most of a client's time passes outside", expect=Expected.FIRES, readings=_FAR),
+    Case(
+        title="is quiet when clients wait as long as the server takes",
+        expect=Expected.QUIET,
+        readings={**_FAR, OUTSIDE_SECONDS: 0.001},
+    ),
+    Case(
+        title="is quiet when the frontend holds the requests",
+        expect=Expected.QUIET,
+        readings={**_FAR, HANDLING_SECONDS: 0.075},
+    ),
+    Case(
+        title="is quiet on a host without processors to spare",
+        expect=Expected.QUIET,
+        readings={**_FAR, HOST_CPU_BUSY: 0.99},
+    ),
+    Case(
+        title="is unknown at a rate at which the frontend may be the limit, without traces",
+        expect=Expected.UNKNOWN,
+        readings={
+            signal: value for signal, value in {**_FAR, REQUEST_RATE: 6000}.items() if signal is not HANDLING_SECONDS
+        },
+    ),
+    Case(
+        title="is unknown when the host's processors were not measured",
+        expect=Expected.UNKNOWN,
+        readings={signal: value for signal, value in _FAR.items() if signal is not HOST_CPU_BUSY},
+    ),
+)

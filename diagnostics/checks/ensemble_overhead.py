@@ -1,0 +1,98 @@
+"""An ensemble's requests lose time between its stages.
+
+## Looks for
+In traces, the gaps on the critical path of an ensemble's requests in which no stage is at work: from one stage's output
+to the next one's start, and at either end.
+
+## Means
+The ensemble scheduler itself takes long: it copies large intermediate tensors (most of all between GPU and processor),
+waits for a limit of its own (`max_inflight_requests`), or makes many small steps of what one stage could do.
+
+## Rules out
+- An engine that answers from its own thread: the gap behind it is its work. Where a Python stage might do the same,
+  the largest of those gaps counts as its work.
+- Branches that wait for each other: the gap is measured behind the last one.
+- A host without processors to spare, which delays every hand-over (`host-cpu-starved`).
+
+## Do
+1. See between which stages the time passes (a trace, or the anatomy in the JSON output).
+2. Keep intermediate tensors small, and on one device: Python stages on `KIND_GPU` data need
+   `FORCE_CPU_ONLY_INPUT_TENSORS: no`, else every hand-over copies to the processor.
+3. Merge small neighbouring stages into one. An ensemble has no instances: `instance_group` does nothing for it.
+
+## Sources
+Triton user guide, "Ensemble models" and "Tracing". Python backend, "Input tensor device placement". server#5829 (12 s
+in a step whose code took less than one: copies of big images).
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.gates import HOST_FULL, host_is_full
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.device import HOST_CPU_BUSY
+from diagnostics.signals.gaps import HIDDEN_MEMBERS, OVERHEAD_SECONDS
+from diagnostics.signals.orchestration import ENSEMBLE_CALLS
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS
+from diagnostics.units import Unit
+
+CALLED = Limit(value=1, unit=Unit.COUNT, because="without requests nothing is lost")
+CHECK = Check(layer=Layer.SERVING, scope=Scope.ENSEMBLE, limits={"ensemble_calls": CALLED, "host_cpu_busy": HOST_FULL})
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one ensemble."""
+    if not see.at_least(ENSEMBLE_CALLS, on, CALLED):
+        return Quiet(because="the ensemble idles")
+    lost = see.read(OVERHEAD_SECONDS, on)
+    if lost.value is None and see.read(HIDDEN_MEMBERS, on).value:
+        return Quiet(because="without traces, what no stage accounts for is its engine's")
+    if not see.worthwhile(OVERHEAD_SECONDS.name, on, lost):
+        return Quiet(because="hardly any time passes between its stages")
+    if host_is_full(see, on):
+        return Quiet(because="the host's processors are full: every hand-over is late")
+    seconds = lost.value or 0.0
+    return Fires(
+        summary=f"each request of {on.ensemble} spends {Unit.SECONDS.show(seconds)} between its stages",
+        claims=(Claim(stage="", phase=Phase.GAP, seconds=seconds),),
+        saved_seconds=seconds,
+        suggestion=Suggestion(
+            text=f"make what the stages of {on.ensemble} hand over smaller and keep it on one device, or merge small "
+            "neighbouring stages"
+        ),
+    )
+
+
+_LOST = {
+    ENSEMBLE_CALLS: 500,
+    OVERHEAD_SECONDS: 0.04,
+    REQUEST_SECONDS: 0.12,
+    HIDDEN_MEMBERS: 0,
+    HOST_CPU_BUSY: 0.3,
+}
+CASES = (
+    Case(title="fires when a third of a request passes between stages", expect=Expected.FIRES, readings=_LOST),
+    Case(
+        title="is quiet when the hand-over is quick",
+        expect=Expected.QUIET,
+        readings={**_LOST, OVERHEAD_SECONDS: 0.0002},
+    ),
+    Case(title="is quiet about an idle ensemble", expect=Expected.QUIET, readings={**_LOST, ENSEMBLE_CALLS: 0}),
+    Case(
+        title="is quiet on a host without processors to spare",
+        expect=Expected.QUIET,
+        readings={**_LOST, HOST_CPU_BUSY: 0.97},
+    ),
+    Case(
+        title="is quiet when only its engine can account for the rest",
+        expect=Expected.QUIET,
+        readings={ENSEMBLE_CALLS: 500, REQUEST_SECONDS: 0.12, HIDDEN_MEMBERS: 1},
+    ),
+    Case(
+        title="is unknown without traces",
+        expect=Expected.UNKNOWN,
+        readings={ENSEMBLE_CALLS: 500, REQUEST_SECONDS: 0.12, HIDDEN_MEMBERS: 0},
+    ),
+)

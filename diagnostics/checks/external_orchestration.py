@@ -1,0 +1,146 @@
+"""An ensemble idles while clients call its members one after another.
+
+## Looks for
+An ensemble without requests whose members are all called from outside, in step: their running totals never part by
+more than what is under way between them. With client records or traced callers also the time that the calls add.
+
+## Means
+The pipeline is written down on the server and done by hand in a client or a service. Each stage costs a round trip:
+encoding, network, and the caller's own time, and intermediate tensors travel twice.
+
+## Rules out
+- Members that are called for themselves: independent callers' totals part by √(2N), these do not.
+- Another ensemble around the same members: its calls are taken off.
+- A model that calls the members from inside the server (business logic scripting): it is called in step with them.
+- An ensemble whose requests all fail: failed ones count as requests.
+
+## Do
+1. Let the caller send its request to the ensemble; its inputs and outputs are those of the first and last stage.
+2. What the caller does between the stages becomes a Python stage of the ensemble.
+3. Where only some calls need the whole pipeline, keep the members callable: an ensemble does not prevent it.
+
+## Sources
+Triton user guide, "Ensemble models": "to avoid the overhead of transferring intermediate tensors". The limit is the
+probability that a pair of independent streams stays as close (Brownian motion): below 1 %.
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger, Limit
+from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.orchestration import (
+    DIRECT_CALLS,
+    ENSEMBLE_CALLS,
+    HOP_SECONDS,
+    LOCKSTEP,
+    LOCKSTEP_GAP,
+    MOST_USED,
+    ORCHESTRATED_SECONDS,
+    WRAPPED,
+)
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.units import Unit
+
+CALLED = Limit(
+    value=ENOUGH_EVENTS,
+    unit=Unit.COUNT,
+    because="thirty requests that agree at every read are no coincidence; a few may be",
+)
+IDLE = Limit(
+    value=MOST_USED,
+    unit=Unit.RATIO,
+    because="an ensemble that gets a twentieth of its members' requests is tried out, not used",
+)
+IN_STEP = Limit(
+    value=LOCKSTEP,
+    unit=Unit.RATIO,
+    because="independent callers' running totals stay this close with a probability below 1 %",
+)
+NONE = Limit(value=0.5, unit=Unit.COUNT, because="one such model is enough to do the calling")
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.ENSEMBLE,
+    limits={
+        "direct_calls": CALLED,
+        "ensemble_part": IDLE,
+        "lockstep_gap": IN_STEP,
+        "called_in_step_with_a_model": NONE,
+        "hop_seconds": WORTHWHILE_TIME,
+        "hop_share": WORTHWHILE_PART,
+    },
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one ensemble."""
+    if not see.at_least(DIRECT_CALLS, on, CALLED):
+        return Quiet(because="its members are not called from outside")
+    used = see.evidence.read(ENSEMBLE_CALLS, on) / see.evidence.read(DIRECT_CALLS, on)
+    if not see.compare("ensemble_part", used, IDLE, at_least=False):
+        return Quiet(because="the ensemble is in use")
+    if not see.at_most(LOCKSTEP_GAP, on, IN_STEP):
+        return Quiet(because="its members are called independently of each other")
+    if not see.at_most(WRAPPED, on, NONE):
+        return Quiet(because="a model that is called in step with the members may call them inside the server")
+    hops = see.read(HOP_SECONDS, on)
+    return _finding(see, on, hops, _worthwhile(see, on, hops))
+
+
+def _worthwhile(see: Ledger, on: Subject, hops: Reading) -> bool:
+    """Return whether the calls' overhead is worth a change; unmeasured it is taken to be, at less confidence."""
+    whole = see.evidence.read(ORCHESTRATED_SECONDS, on)
+    if hops.value is None or whole.value is None:
+        return not see.ruled_out(HOP_SECONDS, on, WORTHWHILE_TIME, above=False)
+    enough = see.compare(HOP_SECONDS.name, hops, WORTHWHILE_TIME)
+    return see.compare("hop_share", hops / whole, WORTHWHILE_PART) and enough
+
+
+def _finding(see: Ledger, on: Subject, hops: Reading, worthwhile: bool) -> Fires:
+    calls, seconds = see.need(DIRECT_CALLS, on), hops.value or 0.0
+    cost = f", which costs {Unit.SECONDS.show(seconds)} between the calls" if hops.value is not None else ""
+    return Fires(
+        summary=f"clients call the members of {on.ensemble} one after another, {Unit.COUNT.show(calls)} times each, "
+        f"while {on.ensemble} itself idles{cost}",
+        claims=(Claim(stage="", phase=Phase.GAP, seconds=seconds),) if seconds > 0 else (),
+        saved_seconds=seconds,
+        severity=Severity.WARNING if worthwhile else Severity.INFO,
+        suggestion=Suggestion(
+            text=f"send requests to {on.ensemble} instead of its members: it does the same calls inside the server; "
+            "what the caller does between them becomes a Python stage"
+        ),
+    )
+
+
+_BY_HAND = {
+    ENSEMBLE_CALLS: 0,
+    DIRECT_CALLS: 432,
+    LOCKSTEP_GAP: 0.07,
+    WRAPPED: 0,
+    HOP_SECONDS: 0.066,
+    ORCHESTRATED_SECONDS: 0.194,
+}
+CASES = (
+    Case(title="fires when all members are called in step", expect=Expected.FIRES, readings=_BY_HAND),
+    Case(
+        title="fires when nothing tells what the calls cost",
+        expect=Expected.FIRES,
+        readings={k: v for k, v in _BY_HAND.items() if k not in (HOP_SECONDS, ORCHESTRATED_SECONDS)},
+    ),
+    Case(
+        title="is quiet when the ensemble is in use", expect=Expected.QUIET, readings={**_BY_HAND, ENSEMBLE_CALLS: 400}
+    ),
+    Case(
+        title="is quiet when members are called independently",
+        expect=Expected.QUIET,
+        readings={**_BY_HAND, LOCKSTEP_GAP: 1.2},
+    ),
+    Case(
+        title="is quiet when a model inside the server may do the calling",
+        expect=Expected.QUIET,
+        readings={**_BY_HAND, WRAPPED: 1},
+    ),
+    Case(title="is unknown without counters", expect=Expected.UNKNOWN, readings={}),
+)
