@@ -10,6 +10,7 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.checks.check import Fires, Layer, Severity, Suggestion
 from diagnostics.diagnosis.advice import Advice, advice
 from diagnostics.diagnosis.link import cause_of
+from diagnostics.diagnosis.onset import Onset, onset_of
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import Line
 from diagnostics.signals.subject import Subject
@@ -55,6 +56,7 @@ class Finding:
     suggestion: Suggestion | None
     advice: Advice | None
     caused_by: str | None = None
+    onset: Onset | None = None
 
 
 Cell = tuple[str, str, Phase]
@@ -133,6 +135,7 @@ def _finding(result: Result, fires: Fires, left: dict[Cell, float]) -> Finding:
         impact=impact,
         evidence=_evidence(result.ledger.lines),
         suggestion=fires.suggestion,
+        onset=onset_of(result, fires),
         advice=advice(result.ledger.evidence, result.subject, fires.suggestion) if fires.suggestion else None,
     )
 

@@ -77,7 +77,8 @@ def _finding(finding: Finding) -> Json:
         "layer": finding.layer.value,
         "subject": finding.subject.to_dict(),
         "summary": finding.summary,
-        "onset": None,
+        "onset": finding.onset.at if finding.onset else None,
+        "onset_change": str(finding.onset.change) if finding.onset and finding.onset.change else None,
         "impact": {
             "mean_seconds": finding.impact.mean_seconds,
             "seconds_per_request": finding.impact.seconds_per_request,
@@ -142,9 +143,22 @@ def _anatomy(item: Anatomy) -> Json:
         "ensemble": item.ensemble,
         "requests": item.requests,
         "mean_seconds": item.mean_seconds,
-        "stages": [{"model": stage.model, **_cells(stage)} for stage in item.stages],
+        "stages": [{"model": stage.model, **_cells(stage), **_seen_in_traces(stage)} for stage in item.stages],
         "unattributed_seconds": item.unattributed_seconds,
         "source": item.source,
+        "traced_requests": item.traced,
+        "p50_seconds": item.spread.p50 if item.spread else None,
+        "p95_seconds": item.spread.p95 if item.spread else None,
+    }
+
+
+def _seen_in_traces(stage: Stage) -> Json:
+    """What only traces show of a stage: its place on the critical path, medians and tails by phase."""
+    return {
+        "critical_path_share": stage.path_share,
+        "gap_before_seconds": stage.gap_seconds,
+        "p50": {f"{phase.value}_seconds": spread.p50 for phase, spread in stage.spread.items()},
+        "p95": {f"{phase.value}_seconds": spread.p95 for phase, spread in stage.spread.items()},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from diagnostics.checks.check import Prediction
 from diagnostics.diagnosis.explanation import Explanation
@@ -50,8 +51,8 @@ def subject_name(finding: Finding) -> str:
     return subject.model or subject.ensemble or subject.gpu or subject.server
 
 
-def where(finding: Finding) -> str:
-    """Return the whole subject: model, version, GPU, ensemble and server."""
+def names(finding: Finding) -> list[tuple[str, str]]:
+    """Return the whole subject as pairs of a word and a name: model, version, GPU, ensemble and server."""
     subject = finding.subject
     parts = (
         ("model", subject.model),
@@ -60,7 +61,21 @@ def where(finding: Finding) -> str:
         ("in" if subject.model else "ensemble", subject.ensemble),
         ("on", subject.server),
     )
-    return " ".join(f"{word} {name}" for word, name in parts if name)
+    return [(word, name) for word, name in parts if name]
+
+
+def where(finding: Finding) -> str:
+    """Return the whole subject in words, and since when, if that is inside the window."""
+    began = since(finding)
+    return " ".join(f"{word} {name}" for word, name in names(finding)) + (f", {began}" if began else "")
+
+
+def since(finding: Finding) -> str:
+    """Return when it began and what happened then: `since 21:12:54Z (safety version 2 loaded)`; empty if unknown."""
+    if finding.onset is None:
+        return ""
+    change = f" ({finding.onset.change})" if finding.onset.change else ""
+    return f"since {datetime.fromtimestamp(finding.onset.at, UTC):%H:%M:%SZ}{change}"
 
 
 def impact(finding: Finding) -> str:

@@ -14,8 +14,10 @@ from itertools import accumulate
 from math import sqrt
 from statistics import linear_regression
 
-# Two steps on either side: one step alone is an outlier, and the first after an onset mixes before and after.
+# Two steps to the end: one step alone is an outlier, and the first after an onset mixes before and after.
 FEWEST_STEPS = 2
+# What ends inside the window may be short: one step that stands far above the rest, as requests after a stall do.
+SPIKE_FACTOR = 4.0
 # Outside the stretch three steps must be left: a level needs a spread to be compared with.
 FEWEST_OUTSIDE = 3
 # Student's t at 1e-3 with Bonferroni over some hundred stretches is 5.5 for fifteen degrees of freedom; queues are
@@ -52,11 +54,12 @@ def rise(values: Sequence[float]) -> Stretch | None:
     candidates = (
         _compare(sums, squares, first, last)
         for first in range(count)
-        for last in range(first + FEWEST_STEPS, count + 1)
-        if count - (last - first) >= FEWEST_OUTSIDE
+        for last in range(first + 1, count + 1)
+        if count - (last - first) >= FEWEST_OUTSIDE and (last < count or last - first >= FEWEST_STEPS)
     )
     best = max(candidates, key=lambda found: found.t)
-    if best.first == 0 or best.t < SIGNIFICANT or best.inside < CHANGE_FACTOR * best.outside:
+    factor = CHANGE_FACTOR if best.last == count else SPIKE_FACTOR
+    if best.first == 0 or best.t < SIGNIFICANT or best.inside < factor * best.outside:
         return None
     return best if _residue(values, best) < _line_residue(values) else None
 
