@@ -91,6 +91,8 @@ def absent(view: View, source: str, unit: Unit) -> Reading:
         return Reading.unknown(Missing.NOT_EXPORTED, unit, source)
     if not view.was_read(source):
         return Reading.unknown(Missing.TOO_FEW_EVENTS, unit, source)
+    if any(table.unsteady for table in view.tables(source)):
+        return Reading.unknown(Missing.RESET, unit, source)
     if view.delta(source) is None:
         return Reading.unknown(Missing.IDLE, unit, source)
     return Reading.unknown(Missing.DISABLED, unit, source)

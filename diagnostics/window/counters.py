@@ -4,7 +4,9 @@ Resets, reloads, vanished series and absurd jumps are normal events and are hand
 a drop of a request or execution counter opens a new epoch that started from zero; a version that appears while the
 server was already being read started from zero too; a step whose durations run backwards or exceed what its requests
 could have taken is dropped whole, so that ratios of two counters always cover the same requests; a read whose counters
-stand above both its neighbours' (a corrupted value, a body filed under the wrong time) is taken out again.
+stand above both its neighbours' (a corrupted value, a body filed under the wrong time) is taken out again. Counters
+that jump back again and again are several servers' behind one address, and counters that end where they began are one
+recording whose clock was set back: then no zero was ever there to start from.
 """
 
 from __future__ import annotations
@@ -50,6 +52,12 @@ _DURATIONS = (
 )
 # No request is served for longer than this: a larger mean per request is an unsigned underflow (1.8e16 µs = 585 years).
 LONGEST_REQUEST_SECONDS = 7 * 86_400.0
+# A server whose counters jump back more often, and at more than one of so many reads, is not told from several servers
+# behind one address: two that are read in turn jump at every second read, at random at every fourth.
+MOST_JUMPS = 2
+READS_PER_JUMP = 8
+# Neighbouring reads of steady traffic differ by less than this factor in what they count.
+_NEIGHBOURS = 3.0
 # No server completes more than this; a larger rate is a corrupted value, not traffic.
 LARGEST_RATE_PER_SECOND = 1e7
 
@@ -117,6 +125,8 @@ class CounterTable:
         self.source = source
         self._steps: list[Step] = []
         self._dropped_at: list[float] = []
+        self._reads = self._jumps = 0
+        self._first: Point | None = None
         self._last: Point | None = None
         self._earlier: Point | None = None
         self._opened = Opened.BEFORE_WINDOW
@@ -130,7 +140,17 @@ class CounterTable:
     @property
     def steps(self) -> Sequence[Step]:
         """All plausible steps in time order."""
-        return self._steps
+        if self.unsteady:
+            return []
+        openings = [step for step in self._steps if step.first and step.opened is Opened.RESET]
+        if not openings:
+            return self._steps
+        return [step for step in self._steps if step not in openings] if self._clock_set_back(openings) else self._steps
+
+    @property
+    def unsteady(self) -> bool:
+        """Whether the counters jump back so often that no difference of two of them means anything."""
+        return self._jumps > max(MOST_JUMPS, self._reads / READS_PER_JUMP)
 
     def add(self, point: Point, previous_read: tuple[float, float] | None) -> None:
         """Append a read.
@@ -143,6 +163,7 @@ class CounterTable:
         """
         before, earlier = self._last, self._earlier
         self._last, self._earlier = point, before
+        self._first, self._reads = self._first or point, self._reads + 1
         if before is None:
             if previous_read is None:
                 return
@@ -150,10 +171,12 @@ class CounterTable:
             self._step(_zero_at(*previous_read, point), point)
         elif earlier is not None and _stands_out(earlier, before, point):
             self._take_out(before)
+            self._jumps += 1
             self._earlier = earlier
             self._step(earlier, point)
         elif _dropped(before, point):
             self._open(Opened.RESET)
+            self._jumps += 1
             self._earlier = None
             self._step(_zero_at(before.at, before.mono, point), point)
         elif point.mono > before.mono:
@@ -161,9 +184,23 @@ class CounterTable:
 
     def delta(self, start: float, end: float) -> Delta | None:
         """Return the sum over the steps inside [start, end] (wall seconds); None when there are none."""
-        inside = [step for step in self._steps if step.start >= start - 1e-6 and step.end <= end + 1e-6]
+        inside = [step for step in self.steps if step.start >= start - 1e-6 and step.end <= end + 1e-6]
         dropped = sum(1 for at in self._dropped_at if start <= at <= end)
         return sum_steps(inside, dropped) if inside else None
+
+    def _clock_set_back(self, openings: Sequence[Step]) -> bool:
+        """Return whether the one reset is where the end of the recording was filed before its beginning.
+
+        Then the last read is the neighbour of the first, one read earlier, in every counter.
+        """
+        if len(openings) > 1 or self._first is None or self._last is None or self._steps[-1] is openings[0]:
+            return False
+        beside = (self._steps[0], self._steps[-1])
+        return all(
+            _alike(self._first.values[counter] - self._last.values[counter], [step.values[counter] for step in beside])
+            for counter in _EPOCH_COUNTERS
+            if counter in self._first.values and all(counter in step.values for step in (*beside, self._last))
+        )
 
     def _take_out(self, point: Point) -> None:
         """Forget the step that ended at this read; the epoch goes on as if the read had not been."""
@@ -218,6 +255,10 @@ def sum_steps(steps: Iterable[Step], dropped: int = 0) -> Delta:
         resets=sum(1 for step in steps if step.first and step.opened is not Opened.BEFORE_WINDOW),
         dropped=dropped,
     )
+
+
+def _alike(gap: float, steps: Sequence[float]) -> bool:
+    return min(steps) / _NEIGHBOURS <= gap <= max(steps) * _NEIGHBOURS and gap > 0
 
 
 def _zero_at(at: float, mono: float, like: Point) -> Point:

@@ -185,7 +185,7 @@ def test_a_batch_size_seen_for_the_first_time_counts_from_zero() -> None:
 
 
 increments = st.lists(st.integers(0, 1000), min_size=1, max_size=12)
-restarts = st.sets(st.integers(1, 11), max_size=3)
+restarts = st.sets(st.integers(1, 11), max_size=2)
 
 
 @given(increments=increments, restarts=restarts)
