@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.checks.check import Prediction
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
@@ -148,3 +149,14 @@ def undecided(explanation: Explanation) -> dict[str, list[str]]:
 def numbers(explanation: Explanation) -> dict[str, int]:
     """Return the number that each finding is shown under, by its id."""
     return {finding.id: number for number, finding in enumerate(explanation.findings, 1)}
+
+
+def basis(item: Anatomy) -> str:
+    """Return what an anatomy is a mean of, and how far single requests are from it where traces show that."""
+    if item.spread is None:
+        return f"mean of {item.requests:.0f} requests, from {item.source}"
+    show = Unit.SECONDS.show
+    return (
+        f"mean of {item.traced} traced requests of {item.requests:.0f}; "
+        f"median {show(item.spread.p50)}, 95 % under {show(item.spread.p95)}"
+    )
