@@ -159,10 +159,14 @@ def _severity(impact: Impact) -> Severity:
 
 def _linked(found: Sequence[Finding]) -> list[Finding]:
     """Return the findings with their causes; a cause is as severe as the worst that it brings about."""
-    by_model = {(finding.check, finding.subject.model): finding.id for finding in found}
-    linked = [replace(item, caused_by=cause_of(item.check, item.subject.model, by_model)) for item in found]
+    linked = [replace(item, caused_by=cause_of(item.check, item.subject.model, _beside(item, found))) for item in found]
     worst = {item.caused_by for item in linked if item.severity is Severity.CRITICAL}
     return [replace(item, severity=Severity.CRITICAL) if item.id in worst else item for item in linked]
+
+
+def _beside(item: Finding, found: Sequence[Finding]) -> dict[tuple[str, str | None], str]:
+    """Return the fingerprints of the findings of the same server, by check and model."""
+    return {(one.check, one.subject.model): one.id for one in found if one.subject.server == item.subject.server}
 
 
 def _order(finding: Finding) -> tuple[bool, bool, bool, float, float, str]:

@@ -1,7 +1,8 @@
 """Which causes produce which others, in one place.
 
-`caused_by(a, b)` of two findings holds when the table lists it and they speak of the same model, or of neighbours where
-the table says so. The table has no cycles; a test holds that.
+`caused_by(a, b)` of two findings holds when the table lists it and they speak of the same model of the same server, or
+the cause speaks of no model: what befalls an entry or a server befalls all its models. The table has no cycles; a test
+holds that.
 """
 
 from __future__ import annotations
@@ -17,9 +18,26 @@ CAUSED_BY: Mapping[str, tuple[str, ...]] = {
         "batch-size-collapse",
         "single-instance-serialization",
         "capacity-exceeded",
+        "model-reload-stall",
+        "execution-hung",
+        "bursty-arrivals",
     ),
-    "capacity-exceeded": ("gpu-saturated", "cold-start"),
-    "single-instance-serialization": ("cold-start",),
+    "capacity-exceeded": (
+        "gpu-saturated",
+        "cold-start",
+        "version-regression",
+        "replica-imbalance",
+        "replica-outlier",
+    ),
+    "single-instance-serialization": (
+        "cold-start",
+        "version-regression",
+        "replica-imbalance",
+        "replica-outlier",
+    ),
+    "request-failures": ("model-unavailable",),
+    "engine-bound": ("bursty-arrivals",),
+    "prefill-interference": ("bursty-arrivals",),
 }
 
 
@@ -33,7 +51,7 @@ def cause_of(check: str, model: str | None, others: Mapping[tuple[str, str | Non
 
     """
     for cause in CAUSED_BY.get(check, ()):
-        found = others.get((cause, model))
+        found = others.get((cause, model)) or others.get((cause, None))
         if found is not None:
             return found
     return None
