@@ -185,8 +185,8 @@ def run_load(
 ) -> list[ClientRecord]:
     """Put the load on the server at `url`, and return what the client saw, in order of sending.
 
-    Blocks until every request is answered or timed out. Requests are sent from a thread of their own, so
-    that neither `actions` nor `progress`, which run in the caller's, make them late.
+    Blocks until every request is answered or timed out. Requests are sent from a thread of their own:
+    neither `actions` nor `progress`, which run in the caller's, make them late.
 
     Args:
         url: the server's HTTP endpoint.
@@ -211,9 +211,7 @@ def run_load(
     try:
         pending = sorted(actions, key=lambda action: action.at)
         while thread.is_alive() and not (stop is not None and stop.is_set()):
-            _act(pending, sender.progress().elapsed)
-            if progress is not None:
-                progress(sender.progress())
+            _accompany(sender.progress(), pending, progress)
             thread.join(_POLL)
     finally:
         sender.stop()
@@ -221,6 +219,8 @@ def run_load(
     return sender.result()
 
 
-def _act(pending: list[Action], elapsed: float) -> None:
-    while pending and elapsed >= pending[0].at:
+def _accompany(state: LoadProgress, pending: list[Action], progress: Callable[[LoadProgress], None] | None) -> None:
+    while pending and state.elapsed >= pending[0].at:
         pending.pop(0).do()
+    if progress is not None:
+        progress(state)
