@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,6 +13,7 @@ from diagnostics.diagnosis.finding import Finding, findings, unclaimed
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
+from diagnostics.diagnosis.trace_notes import trace_notes
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.reading import Missing
@@ -107,7 +108,7 @@ def explain(
         findings=found,
         symptoms=signs,
         anatomy=anatomy,
-        blind_spots=(*gaps, *_blind_spots(results)),
+        blind_spots=(*gaps, *_blind_spots(results), *_of_traces(evidence, anatomy)),
         results=results,
         evidence=evidence,
     )
@@ -163,6 +164,10 @@ def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:
                 why = missing.value.replace("_", " ")
                 spots.setdefault(signal.name, BlindSpot(what=what, why=why, fix=signal.fix))
     return tuple(spots[name] for name in sorted(spots))
+
+
+def _of_traces(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[BlindSpot]:
+    return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in trace_notes(evidence, anatomy))
 
 
 def checks_count() -> int:

@@ -18,6 +18,7 @@ from diagnostics.tuning.service import ServiceTime
 from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.lifecycle import Change, changes
 from diagnostics.window.paths import Path
+from diagnostics.window.traces import SpanCounts
 from diagnostics.window.view import METRICS, STATISTICS, View
 from diagnostics.window.visits import TracedRequest
 from diagnostics.window.window import ServerWindow, Window
@@ -67,6 +68,10 @@ class Evidence(Protocol):
 
     def calls(self, on: Subject) -> Sequence[TracedRequest]:
         """Return the traced requests that called a model or ensemble themselves."""
+        ...
+
+    def span_counts(self) -> SpanCounts:
+        """Return what became of the spans that arrived."""
         ...
 
     def is_engine(self, on: Subject) -> bool:
@@ -133,6 +138,10 @@ class WindowEvidence:
     def calls(self, on: Subject) -> Sequence[TracedRequest]:
         """Return the whole window's."""
         return requests_of(self._view(on, (self.window.start, self.window.end)))
+
+    def span_counts(self) -> SpanCounts:
+        """Return the whole window's."""
+        return self.window.traces.counts
 
     def is_engine(self, on: Subject) -> bool:
         """Return whether the row is an engine's."""

@@ -16,6 +16,7 @@ from diagnostics.tuning.service import BatchPoint, ServiceTime, fit
 from diagnostics.window.graph import DeploymentGraph
 from diagnostics.window.lifecycle import Change
 from diagnostics.window.paths import Path
+from diagnostics.window.traces import SpanCounts
 from diagnostics.window.visits import TracedRequest
 from diagnostics.wire.model_config import ModelConfig
 
@@ -78,6 +79,10 @@ class StatedEvidence:
     def calls(self, on: Subject) -> Sequence[TracedRequest]:  # noqa: ARG002
         """Return no trace."""
         return []
+
+    def span_counts(self) -> SpanCounts:
+        """Return none."""
+        return SpanCounts()
 
     def is_engine(self, on: Subject) -> bool:  # noqa: ARG002
         """Return whether the engine's gauges are stated."""

@@ -244,5 +244,20 @@ def outer_spans(root: Span, spans: Mapping[str, Span]) -> tuple[Outer, ...]:
     )
 
 
+class Skew(NamedTuple):
+    """How far a caller's clock is off at least: its span does not hold the call that it made."""
+
+    service: str
+    seconds: float
+
+
+def clock_skew(request: TracedRequest) -> tuple[Skew, ...]:
+    """Return the callers whose spans begin after, or end before, the call at the server that they wait for."""
+    start = request.front.start if request.front else request.root.start
+    end = request.front.end if request.front else request.root.end
+    late = ((outer.service, max(outer.start - start, end - outer.end)) for outer in request.outer)
+    return tuple(Skew(service, nanoseconds * NANOSECOND) for service, nanoseconds in late if nanoseconds > 0)
+
+
 def _seconds(start: int | None, end: int | None) -> float | None:
     return None if start is None or end is None else (end - start) * NANOSECOND
