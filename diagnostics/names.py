@@ -75,6 +75,9 @@ TIME_PER_OUTPUT_TOKEN = tuple(f"{p}time_per_output_token_seconds" for p in ("vll
 # trtllm-serve's own page: its first releases had no prefix, Dynamo adds one with a colon.
 SERVE_PREFIXES = ("trtllm_", "trtllm:", "")
 SERVE_MODEL = "model_name"
+SERVE_LATENCY = "e2e_request_latency_seconds"
+SERVE_QUEUE = "request_queue_time_seconds"
+SERVE_INFERENCE = "request_inference_time_seconds"
 
 REJECTED = "REJECTED"
 

@@ -19,7 +19,7 @@ from diagnostics.signals.engine import (
 )
 from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED, ENGINE_KV_USED
 from diagnostics.signals.subject import Subject
-from diagnostics.signals.triton import REQUESTS
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
 from diagnostics.units import Unit
 
 WAITS = Limit(
@@ -95,7 +95,13 @@ def engine_phase(see: Ledger, on: Subject) -> Phase:
     return Phase.COMPUTE if see.evidence.shows_engine_time(on) else Phase.ENGINE
 
 
+def _wait_phase(see: Ledger, on: Subject) -> Phase:
+    """Return the cell that holds the wait: trtllm-serve counts it as queue, Triton's rows of engines have none."""
+    queued, waited = see.evidence.read(QUEUE_SECONDS, on).value, see.evidence.read(ENGINE_WAIT_SECONDS, on).value
+    return Phase.QUEUE if queued and waited and queued >= waited / 2 else engine_phase(see, on)
+
+
 def wait_claim(see: Ledger, on: Subject) -> Claim:
     """Return the claim of the time that requests wait inside."""
     seconds = see.evidence.read(ENGINE_WAIT_SECONDS, on).value or 0.0
-    return Claim(stage=on.model or "", phase=engine_phase(see, on), seconds=seconds)
+    return Claim(stage=on.model or "", phase=_wait_phase(see, on), seconds=seconds)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, View
-from diagnostics.wire.engine import EngineSample, engine_slots, sample_of_page
+from diagnostics.wire.engine import EngineSample, engine_slots, is_served, sample_of_page
 from diagnostics.wire.exposition import Layout
 
 # Fewer reads than this could all fall into one burst.
@@ -57,7 +57,9 @@ def _samples(view: View) -> list[EngineSample]:
         sample = sample_of_page(snapshot, slots[snapshot.layout], at)
         if sample is not None:
             found.append(sample)
-    return found
+    served = any(is_served(layout, view.model or "") for layout in slots)
+    listed = [s for s in view.server.iterations if view.start - 1e-6 <= s.at <= view.end + 1e-6] if served else []
+    return listed or found
 
 
 def _worked(samples: Sequence[EngineSample]) -> list[bool]:

@@ -29,6 +29,17 @@ _FAMILIES: Mapping[str, tuple[Counter, float]] = {
 }
 
 
+# trtllm-serve's page. Its histogram counts what it observed, which may be fewer requests than it finished.
+_SERVE_FAMILIES: Mapping[str, Counter] = {
+    prefix + family: counter
+    for prefix in names.SERVE_PREFIXES
+    for family, counter in (
+        (f"{names.SERVE_LATENCY}_count", Counter.SUCCESS),
+        (f"{names.SERVE_LATENCY}_sum", Counter.REQUEST_SECONDS),
+        (f"{names.SERVE_QUEUE}_sum", Counter.QUEUE_SECONDS),
+        (f"{names.SERVE_INFERENCE}_sum", Counter.INFER_SECONDS),
+    )
+}
 _GPU_FAMILIES = (
     names.GPU_UTILIZATION,
     names.GPU_POWER,
@@ -59,6 +70,10 @@ def counters_from_metrics(snapshot: Snapshot) -> dict[ModelKey, dict[Counter, fl
             row[counter] += value * scale
             if counter is Counter.FAILURE and series.labels.get(names.REASON) == names.REJECTED:
                 row[Counter.REJECTED] += value
+    for family, counter in _SERVE_FAMILIES.items():
+        for series, value in series_named(snapshot, family):
+            if names.SERVE_MODEL in series.labels:
+                table[series.labels[names.SERVE_MODEL], ""][counter] += value
     # The failure family outlives its model: a row with nothing else is a model that is gone.
     return {key: dict(row) for key, row in table.items() if Counter.SUCCESS in row}
 

@@ -19,6 +19,7 @@ from diagnostics.window.normalize import (
 )
 from diagnostics.window.traces import SpanStore, Traces
 from diagnostics.wire.dcgm import parse_dcgm
+from diagnostics.wire.engine import EngineSample, samples_of_iterations
 from diagnostics.wire.exposition import ExpositionReader, Snapshot
 from diagnostics.wire.gpu import Gpu, GpuSample, parse_nvml
 from diagnostics.wire.host import HostSample, parse_host
@@ -47,6 +48,7 @@ class ServerWindow:
         self.name = name
         self.metadata: ServerMetadata | None = None
         self.snapshots: list[tuple[float, float, Snapshot]] = []
+        self.iterations: list[EngineSample] = []
         self.configs: dict[str, ModelConfig] = {}
         self.configured: dict[str, list[tuple[float, ModelConfig]]] = {}
         self.log: tuple[LogEvent, ...] = ()
@@ -93,7 +95,7 @@ class ServerWindow:
     def _parse(self, scrape: Scrape, body: bytes) -> None:
         match scrape.kind:
             case Kind.METRICS:
-                self.snapshots.append((scrape.at, scrape.mono, self._exposition.read(body)))
+                self._take_metrics(scrape, body)
             case Kind.STATISTICS:
                 self._take_statistics(scrape, body)
             case Kind.INDEX:
@@ -116,6 +118,12 @@ class ServerWindow:
         name = config.name or scrape.name
         self.configs[name] = config
         self.configured.setdefault(name, []).append((scrape.at, config))
+
+    def _take_metrics(self, scrape: Scrape, body: bytes) -> None:
+        if body.lstrip()[:1] == b"[":  # trtllm-serve's list of iterations, at the same path as others' metrics
+            self.iterations += samples_of_iterations(body, scrape.at)
+        else:
+            self.snapshots.append((scrape.at, scrape.mono, self._exposition.read(body)))
 
     def _take_statistics(self, scrape: Scrape, body: bytes) -> None:
         rows = {

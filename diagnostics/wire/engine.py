@@ -135,12 +135,32 @@ _ITERATION: Mapping[str, Mapping[str, str]] = {
     },
 }
 _MILLISECOND = 1e-3
+# Of one body. A sample of them says as much, and an engine that nobody asked for an hour has a hundred thousand.
+_MOST_ITERATIONS = 500
 
 
 def shows_engine(layout: Layout, model: str) -> bool:
     """Return whether a page holds the gauges of an engine that serves this model."""
     own = (layout.series[slot].labels.get(names.MODEL) for slot in layout.by_name.get(names.ENGINE_REQUESTS, ()))
-    return model in own or bool(_serve_slots(layout, model))
+    return model in own or is_served(layout, model)
+
+
+def is_serve_page(layout: Layout) -> bool:
+    """Return whether the page is one of `trtllm-serve`, with or without the gauges of its iterations."""
+    return any(
+        names.SERVE_MODEL in layout.series[slot].labels
+        for prefix in names.SERVE_PREFIXES
+        for slot in layout.by_name.get(f"{prefix}{names.SERVE_LATENCY}_count", ())
+    )
+
+
+def is_served(layout: Layout, model: str) -> bool:
+    """Return whether the page is `trtllm-serve`'s and speaks of this model."""
+    return any(
+        layout.series[slot].labels.get(names.SERVE_MODEL) == model
+        for prefix in names.SERVE_PREFIXES
+        for slot in layout.by_name.get(f"{prefix}{names.SERVE_LATENCY}_count", ())
+    )
 
 
 def engine_slots(layout: Layout, model: str, version: str | None) -> Mapping[str, int]:
@@ -183,7 +203,8 @@ def samples_of_iterations(body: bytes, at: float) -> tuple[EngineSample, ...]:
     entries = decode(body, "the list of iterations")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise MalformedBody(f"the iterations should be a JSON list of objects but are {excerpt(body)}")
-    return tuple(_iteration(Fields(entry, "an iteration"), at) for entry in entries)
+    every = -(-len(entries) // _MOST_ITERATIONS) or 1
+    return tuple(_iteration(Fields(entry, "an iteration"), at) for entry in entries[::every])
 
 
 def _iteration(entry: Fields, at: float) -> EngineSample:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from diagnostics.errors import MalformedBody
+from diagnostics.wire.engine import is_serve_page
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import Kind
 from diagnostics.wire.server import parse_server
@@ -85,9 +86,10 @@ def _metadata(body: bytes) -> None:
 
 def _triton_page(body: bytes) -> None:
     try:
-        series = ExpositionReader().read(body).layout.series
+        layout = ExpositionReader().read(body).layout
     except MalformedBody as error:
         raise ReadFailure(f"not Prometheus metrics ({plain(error.what)})", Obstacle.ANSWER) from None
     # A Triton without models and GPU may have nothing to say; any other page without nv_ is not Triton's.
-    if series and not any(one.name.startswith("nv_") for one in series):
+    is_triton = not layout.series or any(one.name.startswith("nv_") for one in layout.series)
+    if not is_triton and not is_serve_page(layout):
         raise ReadFailure("metrics of another program: no family begins with nv_", Obstacle.ANSWER)
