@@ -73,7 +73,7 @@ class Alert:
         texts = self.annotations(runbooks).items()
         return {
             "exp_labels": {"severity": self.severity, **self.labels},
-            "exp_annotations": {key: _LABEL.sub(lambda at: self.labels[at[1]], text) for key, text in texts},
+            "exp_annotations": {key: _LABEL.sub(lambda at: self.labels.get(at[1], ""), text) for key, text in texts},
         }
 
 
