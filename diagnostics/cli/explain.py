@@ -53,7 +53,7 @@ _FAIL_ON = ("critical", "warning", "unknown", "never")
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="The model repository: patches are then diffs of its files.",
 )
-@click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option("--output", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True)
 @click.option("--fail-on", type=click.Choice(_FAIL_ON), default="never", show_default=True, help="When to exit 1.")
 @click.option("--why-not", metavar="CHECK", help="Show what this check saw, and what would have changed its mind.")
 @source_options
@@ -143,6 +143,10 @@ def _show(ctx: click.Context, explanation: Explanation, output: str, check: str 
         click.echo(json.dumps(report(explanation), indent=1, allow_nan=False))
     elif output == "markdown":
         click.echo(markdown(explanation), nl=False)
+    elif output == "html":
+        from diagnostics.render.html import html
+
+        click.echo(html(explanation), nl=False)
     else:
         in_colour = ctx.color is not False and sys.stdout.isatty()
         style: terminal.Style = coloured if in_colour else terminal.plain

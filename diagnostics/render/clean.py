@@ -16,6 +16,12 @@ def clean(text: str) -> str:
     return "".join(_escape(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
 
 
+def code_lines(text: str) -> list[str]:
+    """Return the lines of a text that is to be applied as it is: tabs, and a carriage return at a line's end, stay."""
+    lines = text.removesuffix("\n").split("\n")
+    return ["\t".join(map(clean, line.removesuffix("\r").split("\t"))) + "\r" * line.endswith("\r") for line in lines]
+
+
 def fitted(text: str, columns: int) -> str:
     """Return the cleaned text cut to so many columns; wide characters take two, combining ones none."""
     shown = clean(text)

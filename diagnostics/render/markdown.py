@@ -9,7 +9,7 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render import words
-from diagnostics.render.clean import clean
+from diagnostics.render.clean import clean, code_lines
 from diagnostics.render.json_report import time_text
 from diagnostics.units import Unit
 
@@ -79,7 +79,7 @@ def _suggestion(finding: Finding, *, told: bool) -> Iterator[str]:
 
 
 def _fenced(text: str, language: str) -> list[str]:
-    body = [clean(line) for line in text.splitlines()]
+    body = code_lines(text)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", "\n".join(body))), default=0))
     return [f"{fence}{language}", *body, fence]
 
@@ -96,7 +96,7 @@ def _anatomy(item: Anatomy) -> Iterator[str]:
         spent = f"{_cell(item.unattributed_seconds)}, {_share(item.unattributed_seconds, item)}"
         rows.append(("between stages", *("" for _ in _PHASES), spent))
     yield from _table(("stage", *(phase.value for phase in _PHASES), "share"), rows)
-    yield from ("", f"Mean of {item.requests:.0f} requests, from {_escaped(item.source)}.")
+    yield from ("", f"This is the {_escaped(words.basis(item))}.")
 
 
 def _cell(seconds: float) -> str:

@@ -11,7 +11,7 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import Line
 from diagnostics.render import words
-from diagnostics.render.clean import clean, fitted
+from diagnostics.render.clean import clean, code_lines, fitted
 from diagnostics.render.json_report import time_text
 from diagnostics.units import Unit
 
@@ -102,8 +102,7 @@ def _suggestion(finding: Finding, style: Style, *, told: bool) -> Iterator[str]:
         yield from _wrapped(f"note: {advice.note}", "   ")
     if advice and advice.patch:
         yield ""
-        for line in advice.patch.text.splitlines():
-            yield style(clean(line), _diff_colour(line))
+        yield from (style(line, _diff_colour(line)) for line in code_lines(advice.patch.text))
 
 
 def _diff_colour(line: str) -> str:
@@ -129,8 +128,8 @@ def _anatomies(anatomy: Sequence[Anatomy]) -> Iterator[str]:
         name = item.ensemble or f"{item.stages[0].model} (called directly)"
         yield ""
         yield from _wrapped(
-            f"where {name} spends its {Unit.SECONDS.show(item.mean_seconds)} (mean of {item.requests:.0f} requests, "
-            f"from {item.source}):",
+            f"where {name} spends its {Unit.SECONDS.show(item.mean_seconds)} "
+            f"({words.basis(item)}):",
             "",
         )
         yield f"  {'stage':<24}{'queue':>9}{'compute':>9}{'in+out':>9}{'engine':>9}{'all':>9}{'share':>8}"

@@ -89,6 +89,7 @@ def test_it_brings_the_libraries_it_names_and_no_more(installed: Path, tmp_path:
     assert names - {"pip", "setuptools", "wheel"} == {
         *("triton-diagnostics", "click", "urllib3"),
         *("msgspec", "opentelemetry-proto", "protobuf"),  # traces
+        *("jinja2", "markupsafe"),  # pages
     }
 
 
@@ -117,6 +118,13 @@ def test_the_installed_program_explains_a_capture(diag: Diag, tmp_path: Path) ->
     told = diag("explain", "slow.tar.xz")
     assert told.returncode == 0, told.stderr
     assert "single-instance-serialization" in told.stdout
+
+
+def test_the_installed_program_makes_a_page(diag: Diag, tmp_path: Path) -> None:
+    shutil.copy(CAPTURE, tmp_path / "slow.tar.xz")
+    told = diag("explain", "slow.tar.xz", "--output", "html")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.startswith("<!doctype html>")
 
 
 def test_the_installed_program_writes_the_committed_rules(diag: Diag, tmp_path: Path) -> None:
