@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from diagnostics.anatomy.cells import Anatomy, Phase, Stage
 from diagnostics.anatomy.from_outside import from_outside, is_orchestrated
-from diagnostics.anatomy.from_traces import from_direct_calls, from_traces
+from diagnostics.anatomy.from_traces import from_direct_calls, from_traces, slowest
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Entry
 from diagnostics.signals.subject import Scope, Subject
@@ -54,10 +54,21 @@ def _of_entry(evidence: Evidence, on: Subject) -> Anatomy | None:
     counters = _of_ensemble(evidence, on)
     if counters is None:
         return None
-    hidden = frozenset(
-        s.model for s in counters.stages if _hides_time(evidence, Subject(server=on.server, model=s.model))
-    )
-    return from_traces(counters, evidence.paths(on), hidden)
+    return from_traces(counters, evidence.paths(on), _hidden(evidence, counters))
+
+
+def tail(evidence: Evidence, item: Anatomy) -> Anatomy | None:
+    """Return the anatomy of an ensemble's slowest requests; None where traces do not show them."""
+    if item.ensemble is None:
+        return None
+    walked = evidence.paths(Subject(server=item.server, ensemble=item.ensemble))
+    return slowest(item, walked, _hidden(evidence, item))
+
+
+def _hidden(evidence: Evidence, item: Anatomy) -> frozenset[str]:
+    """Return the members that go on working after their span has ended."""
+    members = (stage.model for stage in item.stages)
+    return frozenset(m for m in members if _hides_time(evidence, Subject(server=item.server, model=m)))
 
 
 def _ensembles(evidence: Evidence, server: Subject) -> Sequence[Subject]:

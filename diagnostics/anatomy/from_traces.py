@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from diagnostics.anatomy.cells import Anatomy, Phase, Spread, Stage
-from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.counting import ENOUGH_EVENTS, FEWEST_EVENTS
 from diagnostics.units import Unit
 from diagnostics.window.paths import Path
 from diagnostics.window.visits import NANOSECOND, TracedRequest, Visit
@@ -22,6 +22,8 @@ _STANDARD_ERRORS = 3.0
 # Requests at the window's ends are in one of both only; and no difference below a millisecond changes a diagnosis.
 _EDGE_SHARE = 0.05
 _EDGE_SECONDS = 0.001
+# The tail is one in so many: a tenth of the fewest traces would be three requests, of fifty it is five.
+SLOWEST_PART = 10
 
 
 @dataclass(slots=True)
@@ -47,17 +49,37 @@ def from_traces(counters: Anatomy, walked: Sequence[tuple[TracedRequest, Path]],
         return counters
     if len(walked) < ENOUGH_EVENTS:
         return replace(counters, traced=len(walked))
-    samples = {stage.model: _Samples() for stage in counters.stages}
+    doubt = _doubt(counters, [request.root.seconds for request, _ in walked])
+    if doubt:
+        return replace(counters, traced=len(walked), doubt=doubt)
+    return _of(counters, walked, hidden)
+
+
+def slowest(item: Anatomy, walked: Sequence[tuple[TracedRequest, Path]], hidden: frozenset[str]) -> Anatomy | None:
+    """Return the anatomy of the slowest tenth of an ensemble's traced requests; None where the traces were not used.
+
+    Args:
+        item: the anatomy of all of them.
+        walked: as for `from_traces`.
+        hidden: as for `from_traces`.
+
+    """
+    count = len(walked) // SLOWEST_PART
+    if item.source != "traces" or count < FEWEST_EVENTS:
+        return None
+    ordered = sorted(walked, key=lambda one: one[0].root.seconds)
+    return _of(item, ordered[-count:], hidden)
+
+
+def _of(item: Anatomy, walked: Sequence[tuple[TracedRequest, Path]], hidden: frozenset[str]) -> Anatomy:
+    samples = {stage.model: _Samples() for stage in item.stages}
     for request, path in walked:
         _add(request, path, samples, hidden)
     wholes = [request.root.seconds for request, _ in walked]
-    stages = tuple(_stage(stage.model, samples[stage.model], len(walked)) for stage in counters.stages)
+    stages = tuple(_stage(stage.model, samples[stage.model], len(walked)) for stage in item.stages)
     mean = sum(wholes) / len(wholes)
-    doubt = _doubt(counters, wholes)
-    if doubt:
-        return replace(counters, traced=len(walked), doubt=doubt)
     return replace(
-        counters,
+        item,
         mean_seconds=mean,
         stages=stages,
         unattributed_seconds=max(mean - sum(stage.seconds for stage in stages), 0.0),
