@@ -5,12 +5,13 @@ Run as `python -m tests.captures.accuracy`. Exits with 1 when anything is wrong.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
-from diagnostics.diagnosis.explanation import Explanation
 from tests.captures.judging import Judgement, Outcome, judge, judge_whole
 from tests.captures.recorded import Label, explanation_of, labels, scrapes_of
 from tests.captures.variations import ABLATIONS, PERTURBATIONS, renamed
@@ -20,11 +21,13 @@ _SHORT = {Outcome.SAME: "same", Outcome.ABSTAINED: "abst", Outcome.WRONG: "WRONG
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One capture: its whole explanation, and the judgement of that and of each variation by name."""
+    """One capture: what is said of it whole, and the judgement of that and of each variation by name."""
 
     name: str
     label: Label
-    explanation: Explanation
+    verdict: str
+    top: str
+    confidence: float | None
     whole: Judgement
     ablations: dict[str, Judgement]
     perturbations: dict[str, Judgement]
@@ -53,10 +56,13 @@ def perturbed(name: str, perturbation: str) -> Judgement:
 def row_of(name: str) -> Row:
     """Return everything about one capture."""
     label, explanation = labels()[name], explanation_of(scrapes_of(name))
+    first = explanation.loud[0] if explanation.loud else None
     return Row(
         name=name,
         label=label,
-        explanation=explanation,
+        verdict=str(explanation.verdict),
+        top=f"{first.check} {first.subject.model or ''}".strip() if first else "",
+        confidence=first.confidence if first else None,
         whole=judge_whole(label, explanation),
         ablations={ablation: ablated(name, ablation) for ablation in ABLATIONS},
         perturbations={perturbation: perturbed(name, perturbation) for perturbation in PERTURBATIONS},
@@ -64,13 +70,12 @@ def row_of(name: str) -> Row:
 
 
 def _line(row: Row) -> Sequence[str]:
-    loud = row.explanation.loud
     return (
         row.name.replace("-handed", ""),
         "/".join(sorted(row.label.causes)) or "healthy",
-        str(row.explanation.verdict),
-        f"{loud[0].check} {loud[0].subject.model or ''}" if loud else "-",
-        f"{loud[0].confidence:.2f}" if loud else "-",
+        row.verdict,
+        row.top or "-",
+        "-" if row.confidence is None else f"{row.confidence:.2f}",
         _SHORT[row.whole.outcome],
         *(_SHORT[found.outcome] for found in (*row.ablations.values(), *row.perturbations.values())),
     )
@@ -88,7 +93,7 @@ def _totals(rows: Sequence[Row]) -> Iterator[str]:
     sick = [row for row in rows if not row.label.healthy]
     decidable = [row for row in sick if row.label.decidable]
     hits = sum(1 for row in decidable if row.whole.outcome is Outcome.SAME)
-    alarms = sum(1 for row in rows if row.label.healthy and row.explanation.loud)
+    alarms = sum(1 for row in rows if row.label.healthy and row.top)
     healthy = len(rows) - len(sick)
     yield f"top-1 hits {hits} of {len(decidable)} incidents with a check; {len(sick) - len(decidable)} have none yet"
     yield f"false alarms {alarms} of {healthy} healthy captures"
@@ -100,14 +105,21 @@ def _totals(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{word}: " + ", ".join(f"{count[outcome]} {outcome}" for outcome in Outcome) + f" of {len(all_found)}"
 
 
-def main() -> int:
-    """Print the table and return the exit code."""
-    rows = [row_of(name) for name in labels()]
+def main(workers: int = 1) -> int:
+    """Print the table and return the exit code; `workers` processes share the captures."""
+    rows = _rows(workers)
     wrong = [line for row in rows for line in row.wrong()]
     for line in (*_table(rows), "", *_totals(rows), *(f"WRONG {line}" for line in wrong)):
         print(line)
     return 1 if wrong else 0
 
 
+def _rows(workers: int) -> list[Row]:
+    if workers == 1:
+        return [row_of(name) for name in labels()]
+    with ProcessPoolExecutor(workers) as pool:
+        return list(pool.map(row_of, labels()))
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(workers=os.cpu_count() or 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -13,12 +13,11 @@ from unittest.mock import patch
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
 from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.window import traces as traces_module
 from diagnostics.window import window as window_module
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.records import Scrape
-from diagnostics.wire.statistics import parse_statistics
 
 FOLDER = Path(__file__).parents[2] / "fixtures/captures"
 HEALTHY = "healthy"
@@ -94,15 +93,21 @@ def explanation_of(scrapes: Sequence[Scrape]) -> Explanation:
     return explain(WindowEvidence(window), facts)
 
 
-_once = lru_cache(maxsize=4096)
-_statistics, _config = _once(parse_statistics), _once(parse_model_config)
+_PARSERS = {
+    window_module: ("parse_statistics", "parse_model_config", "parse_client", "parse_log", "parse_nvml", "parse_host"),
+    traces_module: ("decode_spans",),
+}
+_REMEMBERED = [
+    (module, name, lru_cache(maxsize=16_384)(getattr(module, name)))
+    for module, names in _PARSERS.items()
+    for name in names
+]
 
 
 @contextmanager
 def _bodies_parsed_once() -> Iterator[None]:
     """Remember what a body parsed to: each capture is replayed some twenty times and most of its bodies stay."""
-    with (
-        patch.object(window_module, "parse_statistics", _statistics),
-        patch.object(window_module, "parse_model_config", _config),
-    ):
+    with ExitStack() as patches:
+        for module, name, remembered in _REMEMBERED:
+            patches.enter_context(patch.object(module, name, remembered))
         yield

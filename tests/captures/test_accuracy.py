@@ -14,6 +14,13 @@ from tests.captures.recorded import FOLDER, explanation_of, labels, scrapes_of
 from tests.captures.variations import ABLATIONS, PERTURBATIONS
 
 NAMES = tuple(labels())
+# Every capture meets half of the perturbations, every perturbation half of the captures; `make accuracy` runs all.
+EVERY_OTHER = [
+    (name, perturbation)
+    for i, name in enumerate(NAMES)
+    for j, perturbation in enumerate(PERTURBATIONS)
+    if (i + j) % 2 == 0
+]
 
 
 def test_every_capture_has_a_label_and_every_label_a_capture() -> None:
@@ -43,8 +50,7 @@ def test_with_less_to_see_it_is_the_same_cause_or_none(name: str, ablation: str)
     assert found.outcome is not Outcome.WRONG, found.wrong
 
 
-@pytest.mark.parametrize("perturbation", PERTURBATIONS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "perturbation"), EVERY_OTHER)
 def test_told_otherwise_it_is_the_same_cause(name: str, perturbation: str) -> None:
     found = perturbed(name, perturbation)
 
