@@ -1,0 +1,73 @@
+"""`python -m tests.benchmark record|score`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from diagnostics.demo.environment import ensure_environment
+from tests.benchmark.draw import draw
+from tests.benchmark.record import record
+from tests.benchmark.score import score
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmark", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    recording = verbs.add_parser("record", help="draw incidents and record them from a real Triton")
+    recording.add_argument("--count", type=int, default=24)
+    recording.add_argument("--seed", type=int, default=1, help="the first of COUNT consecutive seeds")
+    recording.add_argument("--jobs", type=int, default=1, help="servers at once; each wants two cores of its own")
+    recording.add_argument("--out", type=Path, required=True)
+    one = verbs.add_parser("record-one")
+    one.add_argument("--seed", type=int, required=True)
+    one.add_argument("--out", type=Path, required=True)
+    scoring = verbs.add_parser("score", help="diagnose recorded incidents and compare with their labels")
+    scoring.add_argument("folder", type=Path)
+    scoring.add_argument("--every", action="store_true", help="a line for each incident, not only the wrong ones")
+    arguments = parser.parse_args()
+    if arguments.verb == "record":
+        return _record(arguments)
+    if arguments.verb == "record-one":
+        return _record_one(arguments.seed, arguments.out)
+    return score(arguments.folder, every=arguments.every)
+
+
+def _record(arguments: argparse.Namespace) -> int:
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    ensure_environment()
+    seeds = range(arguments.seed, arguments.seed + arguments.count)
+
+    def one(seed: int) -> int:
+        command = [sys.executable, "-m", "tests.benchmark", "record-one", "--seed", str(seed), "--out"]
+        done = subprocess.run([*command, str(arguments.out)], capture_output=True, text=True, check=False)
+        print(f"{_name(seed)}: {done.stdout.strip() or done.stderr.strip()[-300:]}", flush=True)
+        return done.returncode
+
+    with ThreadPoolExecutor(max_workers=arguments.jobs) as pool:
+        failed = sum(1 for code in pool.map(one, seeds) if code)
+    labels = {
+        path.name.removesuffix(".label.json"): json.loads(path.read_text("utf-8"))
+        for path in sorted(arguments.out.glob("*.label.json"))
+    }
+    (arguments.out / "labels.json").write_text(json.dumps(labels, indent=1, sort_keys=True) + "\n", "utf-8")
+    return 1 if failed else 0
+
+
+def _record_one(seed: int, folder: Path) -> int:
+    label = record(draw(seed), _name(seed), folder, ensure_environment())
+    (folder / f"{_name(seed)}.label.json").write_text(json.dumps(label), "utf-8")
+    print(json.dumps(label))
+    return 0
+
+
+def _name(seed: int) -> str:
+    return f"drawn-{seed:04}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

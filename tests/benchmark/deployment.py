@@ -1,0 +1,197 @@
+"""A drawn deployment, and the model repository that it becomes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from diagnostics.demo.environment import reference_root
+
+_MODELS = Path(__file__).parent / "models"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageSpec:
+    """One stage. Times in milliseconds; `delay_us` None means no dynamic batching."""
+
+    name: str
+    base_ms: float
+    per_item_ms: float = 0.0
+    jitter: float = 0.05
+    instances: int = 1
+    max_batch: int = 1
+    delay_us: int | None = None
+    queue_limit: int = 0
+    first_ms: float = 0.0
+    fail_every: int = 0
+    mode: str = "sleep"
+
+    def seconds(self, items: float = 1.0) -> float:
+        """Return the time of an execution of `items` items."""
+        return (self.base_ms + self.per_item_ms * items) / 1e3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec:
+    """The engine stand-in."""
+
+    name: str
+    slots: int = 32
+    kv_tokens: int = 65536
+    decode_ms: float = 3.8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """An ensemble of stages in order, one of which may be followed by the engine.
+
+    Attributes:
+        ensemble: its name.
+        stages: the stages, in order.
+        engine: the engine, after stage `engine_after`; None for an ensemble without one.
+        engine_after: position of the stage before the engine.
+        side: position of a stage that runs beside its successor, both fed by its predecessor; None for a chain.
+    """
+
+    ensemble: str
+    stages: tuple[StageSpec, ...]
+    engine: EngineSpec | None = None
+    engine_after: int = 0
+    side: int | None = None
+
+    def changed(self, stage: str, **values: object) -> Deployment:
+        """Return the deployment with other settings of one stage."""
+        stages = tuple(replace(s, **values) if s.name == stage else s for s in self.stages)  # type: ignore[arg-type]
+        return replace(self, stages=stages)
+
+    def stage(self, name: str) -> StageSpec:
+        """Return a stage by name."""
+        return next(stage for stage in self.stages if stage.name == name)
+
+
+def write(deployment: Deployment, into: Path) -> Path:
+    """Write the model repository of a deployment and return it."""
+    common = reference_root() / "common"
+    for spec in deployment.stages:
+        folder = _folder(into, spec.name, _stage_config(spec))
+        shutil.copy(_MODELS / "stage_model.py", folder / "1/model.py")
+        shutil.copy(common / "stage.py", folder / "1/stage.py")
+    if deployment.engine is not None:
+        folder = _folder(into, deployment.engine.name, _engine_config(deployment.engine))
+        standin = reference_root() / "model_repository/tensorrt_llm/1"
+        shutil.copy(standin / "model.py", folder / "1/standin.py")
+        for name in ("batcher.py", "gauges.py"):
+            shutil.copy(standin / name, folder / "1" / name)
+        shutil.copy(_MODELS / "engine_model.py", folder / "1/model.py")
+    _folder(into, deployment.ensemble, _ensemble_config(deployment))
+    return into
+
+
+def release(deployment: Deployment, repository: Path, spec: StageSpec) -> None:
+    """Put version 2 of a stage beside version 1, with the settings of `spec`."""
+    model = repository / spec.name
+    shutil.copytree(model / "1", model / "2", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    (model / "config.pbtxt").write_text(_stage_config(spec), "utf-8")
+
+
+def _folder(into: Path, name: str, config: str) -> Path:
+    folder = into / name
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(config, "utf-8")
+    return folder
+
+
+def _tensors(max_batch: int) -> str:
+    return (
+        f"max_batch_size: {max_batch}\n"
+        'input [ { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
+        'output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
+    )
+
+
+def _parameters(values: Mapping[str, object]) -> str:
+    return "".join(
+        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in values.items()
+    )
+
+
+def _stage_config(spec: StageSpec) -> str:
+    text = f'name: "{spec.name}"\nbackend: "python"\n{_tensors(spec.max_batch)}'
+    text += f"instance_group [ {{ count: {spec.instances} kind: KIND_CPU }} ]\n"
+    if spec.delay_us is not None or spec.queue_limit:
+        policy = f" default_queue_policy {{ max_queue_size: {spec.queue_limit} }}" if spec.queue_limit else ""
+        text += f"dynamic_batching {{ max_queue_delay_microseconds: {spec.delay_us or 0}{policy} }}\n"
+    values: dict[str, object] = {
+        "service_base_ms": round(spec.base_ms, 3),
+        "service_per_item_ms": round(spec.per_item_ms, 3),
+        "service_jitter": spec.jitter,
+        "service_mode": spec.mode,
+        "first_execution_ms": spec.first_ms,
+        "fail_every": spec.fail_every,
+    }
+    return text + _parameters(values)
+
+
+def _engine_config(spec: EngineSpec) -> str:
+    text = f'name: "{spec.name}"\nbackend: "python"\n{_tensors(64)}'
+    text += "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
+    values: dict[str, object] = {
+        "gpt_model_type": "inflight_fused_batching",
+        "batch_scheduler_policy": "guaranteed_no_evict",
+        "max_tokens_in_paged_kv_cache": spec.kv_tokens,
+        "stats_check_period_ms": 100,
+        "standin_engine_max_batch_size": spec.slots,
+        "standin_tokens_per_block": 32,
+        "standin_prefill_base_ms": 5,
+        "standin_prefill_per_token_ms": 0.05,
+        "standin_decode_base_ms": spec.decode_ms,
+        "standin_decode_per_request_ms": 0.1,
+    }
+    return text + _parameters(values)
+
+
+@dataclass(slots=True)
+class _Wiring:
+    steps: list[str] = field(default_factory=list)
+    tensors: int = 0
+
+    def step(self, model: str, source: str, target: str) -> None:
+        self.steps.append(
+            f'{{ model_name: "{model}" model_version: -1 input_map {{ key: "IN" value: "{source}" }} '
+            f'output_map {{ key: "OUT" value: "{target}" }} }}'
+        )
+
+    def fresh(self) -> str:
+        self.tensors += 1
+        return f"t{self.tensors}"
+
+
+def _ensemble_config(deployment: Deployment) -> str:
+    wiring, order = _Wiring(), list(_order(deployment))
+    source = "IN"
+    for position, name in enumerate(order):
+        last = position == len(order) - 1
+        target = "OUT" if last else wiring.fresh()
+        wiring.step(name, source, target)
+        beside = deployment.side is not None and name == deployment.stages[deployment.side].name
+        source = source if beside and not last else target
+    batch = min(stage.max_batch for stage in deployment.stages)
+    extra = 'output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
+    head = (
+        f'name: "{deployment.ensemble}"\nplatform: "ensemble"\nmax_batch_size: {batch}\n'
+        'input [ { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
+    )
+    if deployment.side is not None:
+        beside = deployment.stages[deployment.side].name
+        produced = next(s for s in wiring.steps if f'"{beside}"' in s).rsplit('value: "', 1)[1].split('"')[0]
+        extra = extra.rstrip("\n") + f'\noutput [ {{ name: "{produced}" data_type: TYPE_FP32 dims: [ 4 ] }} ]\n'
+    return f"{head}{extra}ensemble_scheduling {{ step [\n  " + ",\n  ".join(wiring.steps) + "\n] }\n"
+
+
+def _order(deployment: Deployment) -> Iterator[str]:
+    for position, stage in enumerate(deployment.stages):
+        yield stage.name
+        if deployment.engine is not None and position == deployment.engine_after:
+            yield deployment.engine.name

@@ -1,0 +1,210 @@
+"""Records a drawn incident from a real Triton, and tries its repairs where causes compete."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from diagnostics.demo.environment import TritonEnvironment
+from diagnostics.demo.load import Action, ClientRecord, LoadProfile, run_load, schedule, summarise
+from diagnostics.demo.server import TritonLauncher
+from diagnostics.wire.capture import CaptureWriter
+from diagnostics.wire.records import Kind, Scrape
+from exporters.sources.access import SourceOptions
+from exporters.sources.machine import Machine
+from exporters.sources.repository import repository_scrapes
+from exporters.sources.schedule import Source, collect
+from exporters.sources.triton import discover
+from tests.benchmark.deployment import Deployment, release, write
+from tests.benchmark.draw import Drawn
+
+SETTLING_SECONDS = 5.0
+INTERVAL_SECONDS = 2.0
+TRIAL_SECONDS = 18.0
+TRACE_RATE = 10
+# The other change must be clearly worse before the better one alone is the label.
+CLEARLY_BETTER = 0.9
+_STANDIN = ("service_", "first_execution_ms", "fail_every", "standin_")
+
+
+def record(drawn: Drawn, name: str, folder: Path, environment: TritonEnvironment) -> dict[str, object]:
+    """Record one incident as `folder/name.tar.xz` and return its label."""
+    with _Spans() as spans, tempfile.TemporaryDirectory() as scratch:
+        repository = write(drawn.deployment, Path(scratch) / "repository")
+        arguments = _tracing(spans.url)
+        with TritonLauncher(environment, repository, args=arguments) as server:
+            scrapes, clients = _observe(drawn, server, repository)
+            server.check()
+        _write(folder / f"{name}.tar.xz", name, [*scrapes, *spans.scrapes()], clients)
+    return _label(drawn, environment)
+
+
+def _tracing(url: str) -> tuple[str, ...]:
+    settings = ("mode=opentelemetry", f"opentelemetry,url={url}", f"rate={TRACE_RATE}", "level=TIMESTAMPS")
+    return (*(f"--trace-config={setting}" for setting in settings), "--metrics-config=summary_latencies=true")
+
+
+def _observe(drawn: Drawn, server: TritonLauncher, repository: Path) -> tuple[list[Scrape], list[ClientRecord]]:
+    target = discover(server.http_url, SourceOptions())
+    with ExitStack() as stack, ThreadPoolExecutor(max_workers=1) as pool:
+        machine = Machine([target])
+        stack.callback(target.close)
+        stack.callback(machine.close)
+        load = pool.submit(_send, drawn, server, repository)
+        time.sleep(SETTLING_SECONDS)
+        sources: list[Source] = [target, *([machine] if machine.local else [])]
+        seconds = drawn.load.duration - SETTLING_SECONDS - 1.0
+        scrapes = list(collect(sources, INTERVAL_SECONDS, seconds=seconds))
+        scrapes += repository_scrapes(repository, [target.name])
+        return [_without_standin(scrape) for scrape in scrapes], load.result()
+
+
+def _send(drawn: Drawn, server: TritonLauncher, repository: Path) -> list[ClientRecord]:
+    if drawn.by_hand:
+        return _by_hand(drawn, server)
+    actions = []
+    if drawn.release is not None:
+        spec = drawn.release
+
+        def go_live() -> None:
+            release(drawn.deployment, repository, spec)
+            server.load_model(spec.name)
+
+        actions.append(Action(at=drawn.load.duration * 0.4, do=go_live))
+    return run_load(server.http_url, drawn.load, actions=actions)
+
+
+def _by_hand(drawn: Drawn, server: TritonLauncher) -> list[ClientRecord]:
+    """Call the members one after another, as a client does that knows no ensemble."""
+    models = [stage.name for stage in drawn.deployment.stages]
+    if drawn.deployment.engine is not None:
+        models.insert(drawn.deployment.engine_after + 1, drawn.deployment.engine.name)
+    started, local = time.monotonic(), threading.local()
+
+    def one(due: float) -> list[ClientRecord]:
+        time.sleep(max(0.0, started + due - time.monotonic()))
+        return [_call(local, server.http_url, model) for model in models]
+
+    with ThreadPoolExecutor(max_workers=64) as pool:
+        results = list(pool.map(one, schedule(drawn.load)))
+    return sorted((record for chain in results for record in chain), key=lambda record: record.t)
+
+
+def _call(local: threading.local, url: str, model: str) -> ClientRecord:
+    import urllib3
+
+    if not hasattr(local, "http"):
+        local.http = urllib3.PoolManager(retries=False)
+    body = json.dumps({"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})
+    sent = time.time()
+    answer = local.http.request("POST", f"{url}/v2/models/{model}/infer", body=body)
+    ms = (time.time() - sent) * 1e3
+    return ClientRecord(t=sent, model=model, ms=ms, ok=answer.status == 200, code=answer.status)
+
+
+def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[ClientRecord]) -> None:
+    scrapes = sorted(scrapes, key=lambda scrape: scrape.at)
+    server = next(scrape.server for scrape in scrapes if scrape.kind is Kind.STATISTICS)
+    window = [scrape.at for scrape in scrapes if scrape.kind is Kind.STATISTICS]
+    with CaptureWriter(path, name, ["triton-0"], INTERVAL_SECONDS, trace_rate=TRACE_RATE, overwrite=True) as writer:
+        for scrape in scrapes:
+            writer.add(replace(scrape, server="triton-0") if scrape.server == server else scrape)
+        seen = [record for record in clients if window[0] <= record.t <= window[-1]]
+        body = "".join(record.line() + "\n" for record in seen).encode()
+        writer.add(Scrape(server="", kind=Kind.CLIENT, at=window[0], mono=window[0], body=body))
+
+
+def _without_standin(scrape: Scrape) -> Scrape:
+    """Take the stand-ins' own parameters out: they say what a real model's files do not."""
+    if scrape.body is None:
+        return scrape
+    if scrape.kind is Kind.REPOSITORY:
+        lines = scrape.body.decode().splitlines(keepends=True)
+        kept = [line for line in lines if not any(f'key: "{own}' in line for own in _STANDIN)]
+        return replace(scrape, body="".join(kept).encode())
+    if scrape.kind is Kind.CONFIG:
+        config = json.loads(scrape.body)
+        parameters = config.get("parameters", {})
+        config["parameters"] = {key: v for key, v in parameters.items() if not key.startswith(_STANDIN)}
+        return replace(scrape, body=json.dumps(config).encode())
+    return scrape
+
+
+def _label(drawn: Drawn, environment: TritonEnvironment) -> dict[str, object]:
+    causes, measured = list(drawn.causes), {}
+    if drawn.repairs:
+        for check, repaired in drawn.repairs.items():
+            measured[check] = _trial(repaired, drawn.load, environment)
+        best = min(measured.values())
+        causes = sorted(check for check, ms in measured.items() if ms * CLEARLY_BETTER <= best)
+    label: dict[str, object] = {"cause": causes or "healthy", "kind": drawn.kind}
+    if drawn.target:
+        label["model"] = drawn.target
+    if drawn.release is not None and drawn.causes:
+        label["version"] = "2"
+    if drawn.also:
+        label["also"] = sorted({*drawn.also, *drawn.causes})
+    if measured:
+        label["mean_ms_after"] = {check: round(ms, 1) for check, ms in sorted(measured.items())}
+    return label
+
+
+def _trial(deployment: Deployment, load: LoadProfile, environment: TritonEnvironment) -> float:
+    """Return the mean latency in milliseconds that clients see after one change, warm."""
+    with tempfile.TemporaryDirectory() as scratch:
+        repository = write(deployment, Path(scratch) / "repository")
+        with TritonLauncher(environment, repository) as server:
+            records = run_load(server.http_url, replace(load, duration=TRIAL_SECONDS))
+    warm = [record for record in records if record.t - records[0].t >= SETTLING_SECONDS]
+    mean = summarise(warm).mean_ms
+    return float("inf") if mean is None else mean
+
+
+class _Spans:
+    """A receiver that keeps the bodies of OTLP export requests."""
+
+    def __init__(self) -> None:
+        kept = self._kept = list[tuple[float, bytes]]()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                kept.append((time.time(), body))
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1/traces"
+
+    def __enter__(self) -> _Spans:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def scrapes(self) -> list[Scrape]:
+        """Return what came, as records."""
+        return [Scrape(server="", kind=Kind.TRACES, at=at, mono=at, body=body) for at, body in self._kept]
+
+
+@contextmanager
+def told(path: Path) -> Iterator[dict[str, object]]:
+    """Keep a file of labels up to date."""
+    labels: dict[str, object] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    yield labels
+    path.write_text(json.dumps(labels, indent=1, sort_keys=True) + "\n", "utf-8")
