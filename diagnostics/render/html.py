@@ -13,7 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from diagnostics import __version__
-from diagnostics.anatomy.anatomy import Anatomy
+from diagnostics.anatomy.anatomy import tail
+from diagnostics.anatomy.cells import Anatomy
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Quiet
 from diagnostics.diagnosis.explanation import Explanation
@@ -43,7 +44,7 @@ class Drawn:
     item: Anatomy
     name: str
     pictures: tuple[Picture, ...]
-    waterfall: Waterfall
+    waterfalls: tuple[Waterfall, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +154,18 @@ def _drawn(explanation: Explanation) -> Iterator[Drawn]:
         if ensemble is not None:
             facts = facts_of(explanation.evidence, item, ensemble, marked)
             pictures = tuple(picture(ensemble, facts, layout) for layout in (WIDE, NARROW))
-        yield Drawn(
-            item=item,
-            name=item.ensemble or item.stages[0].model,
-            pictures=pictures,
-            waterfall=waterfall(item, ensemble),
-        )
+        name = item.ensemble or item.stages[0].model
+        yield Drawn(item=item, name=name, pictures=pictures, waterfalls=_waterfalls(explanation, item, ensemble))
+
+
+def _waterfalls(explanation: Explanation, item: Anatomy, ensemble: Ensemble | None) -> tuple[Waterfall, ...]:
+    """Return the mean request, and the slowest where traces show them."""
+    slow = tail(explanation.evidence, item)
+    longest = max(item.mean_seconds, slow.mean_seconds) if slow else 0.0
+    mean = waterfall("A request on average", item, ensemble, longest)
+    if slow is None:
+        return (mean,)
+    return mean, waterfall("The slowest tenth of the traced requests", slow, ensemble, longest)
 
 
 def _ensemble(evidence: Evidence, item: Anatomy) -> Ensemble | None:

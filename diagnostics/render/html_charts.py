@@ -10,6 +10,7 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import MOST_SAMPLES, Sample, instants, series
 from diagnostics.render.html_scale import axis_end
 from diagnostics.signals.counting import FEWEST_EVENTS
+from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Subject
@@ -81,7 +82,7 @@ def course(evidence: Evidence, entry: Subject, on: Subject, onset: float | None 
         (f"time of a request of {whole}", "total", REQUEST_SECONDS, entry),
         (f"queue of {name}", "queue", QUEUE_SECONDS, on),
         (f"requests waiting for {name}", "pending", PENDING, on),
-        (f"busy share of {name}'s instances", "compute", INSTANCE_BUSY_SHARE, on),
+        _work(evidence, on),
         (f"requests {name} completes", "rate", REQUEST_RATE, on),
     )
     drawn = [_chart(title, kind, series(evidence, signal, who, at), signal.unit) for title, kind, signal, who in looks]
@@ -93,6 +94,13 @@ def course(evidence: Evidence, entry: Subject, on: Subject, onset: float | None 
         last=clock(at[-1]),
         times=tuple(clock(end) for end in at[1:]),
     )
+
+
+def _work(evidence: Evidence, on: Subject) -> tuple[str, str, Signal, Subject]:
+    """Return what shows how full a model is: an engine's instances are free again once they handed a request over."""
+    if evidence.is_engine(on):
+        return f"requests waiting inside {on.model}'s engine", "pending", ENGINE_WAITING, on
+    return f"busy share of {on.model}'s instances", "compute", INSTANCE_BUSY_SHARE, on
 
 
 def clock(at: float) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.render.html_scale import axis_end
+from diagnostics.render.words import rest, share
 from diagnostics.units import Unit
 from diagnostics.window.graph import Ensemble
 
@@ -42,21 +43,26 @@ class Bar:
 class Waterfall:
     """All bars of an entry's request, with the ticks of their time axis."""
 
+    title: str
     bars: tuple[Bar, ...]
     ticks: tuple[str, ...]
     phases: tuple[str, ...]
 
 
-def waterfall(item: Anatomy, ensemble: Ensemble | None) -> Waterfall:
-    """Return the bars of an entry's mean request; without a graph the stages follow one another."""
+def waterfall(title: str, item: Anatomy, ensemble: Ensemble | None, longest: float) -> Waterfall:
+    """Return the bars of an entry's mean request; without a graph the stages follow one another.
+
+    `longest` is the time in seconds that the axis must hold at least, so that several pictures can share it.
+    """
     begins, end = _begins(item, ensemble)
-    scale = axis_end(max(end, item.mean_seconds))
-    bars = [_bar(stage.model, stage.cells, begins[stage.model], scale, item.mean_seconds) for stage in item.stages]
+    scale = axis_end(max(end, item.mean_seconds, longest))
+    bars = [_bar(stage.model, stage.cells, begins[stage.model], scale, item) for stage in item.stages]
     if item.unattributed_seconds > 0:
         gap = {Phase.GAP: item.unattributed_seconds}
-        bars.append(_bar("between stages", gap, max(end - item.unattributed_seconds, 0.0), scale, item.mean_seconds))
+        bars.append(_bar(rest(item), gap, max(end - item.unattributed_seconds, 0.0), scale, item))
     present = {segment.phase for bar in bars for segment in bar.segments}
     return Waterfall(
+        title=title,
         bars=tuple(bars),
         ticks=tuple(Unit.SECONDS.show(scale * i / TICKS) for i in range(TICKS + 1)),
         phases=tuple(phase.value for phase in Phase if phase.value in present),
@@ -83,7 +89,7 @@ def _begins(item: Anatomy, ensemble: Ensemble | None) -> tuple[dict[str, float],
     return begins, done + item.unattributed_seconds
 
 
-def _bar(name: str, cells: Mapping[Phase, float], begin: float, scale: float, mean: float) -> Bar:
+def _bar(name: str, cells: Mapping[Phase, float], begin: float, scale: float, item: Anatomy) -> Bar:
     segments, at = [], begin
     for phase in Phase:
         seconds = cells.get(phase, 0.0)
@@ -98,6 +104,6 @@ def _bar(name: str, cells: Mapping[Phase, float], begin: float, scale: float, me
         name=name,
         segments=tuple(segments),
         shown=Unit.SECONDS.show(at - begin),
-        share=Unit.RATIO.show((at - begin) / mean) if mean > 0 else "—",
+        share=share(at - begin, item),
         told=told or "no time",
     )

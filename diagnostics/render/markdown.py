@@ -85,16 +85,16 @@ def _fenced(text: str, language: str) -> list[str]:
 
 
 def _anatomy(item: Anatomy) -> Iterator[str]:
-    name = item.ensemble or f"{item.stages[0].model} (called directly)"
+    name = item.ensemble or item.stages[0].model
     mean = Unit.SECONDS.show(item.mean_seconds)
     yield from ("", f"### Where {_escaped(name)} spends its {mean}")
     rows = [
-        (stage.model, *(_cell(stage.cells.get(phase, 0.0)) for phase in _PHASES), _share(stage.seconds, item))
+        (stage.model, *(_cell(stage.cells.get(phase, 0.0)) for phase in _PHASES), words.share(stage.seconds, item))
         for stage in item.stages
     ]
     if item.unattributed_seconds > 0:
-        spent = f"{_cell(item.unattributed_seconds)}, {_share(item.unattributed_seconds, item)}"
-        rows.append(("between stages", *("" for _ in _PHASES), spent))
+        spent = f"{_cell(item.unattributed_seconds)}, {words.share(item.unattributed_seconds, item)}"
+        rows.append((words.rest(item), *("" for _ in _PHASES), spent))
     yield from _table(("stage", *(phase.value for phase in _PHASES), "share"), rows)
     yield from ("", f"This is the {_escaped(words.basis(item))}.")
 
@@ -103,16 +103,12 @@ def _cell(seconds: float) -> str:
     return "—" if seconds == 0 else Unit.SECONDS.show(seconds)
 
 
-def _share(seconds: float, item: Anatomy) -> str:
-    return Unit.RATIO.show(seconds / item.mean_seconds) if item.mean_seconds else "—"
-
-
 def _lists(explanation: Explanation) -> Iterator[str]:
     undecided = words.undecided(explanation).items()
     for title, items in (
         (_unexplained(explanation), [f"{sign.text}; next: {sign.next_measurement}" for sign in explanation.symptoms]),
-        ("Not visible", [f"{spot.what}: {spot.why}; {spot.fix}" for spot in explanation.blind_spots]),
-        ("Could not be decided", [f"{check}: {', '.join(reasons)}" for check, reasons in undecided]),
+        ("Not visible", [f"{', '.join(what)}: {why}; {fix}" for what, why, fix in words.unseen(explanation)]),
+        ("Could not be decided", [f"{', '.join(checks)}: {reason}" for reason, checks in undecided]),
     ):
         if items:
             yield from ("", f"### {title}", "", *(f"- {_escaped(item.rstrip('; '))}" for item in items))

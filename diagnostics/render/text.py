@@ -125,17 +125,16 @@ def _symptoms(explanation: Explanation) -> Iterator[str]:
 
 def _anatomies(anatomy: Sequence[Anatomy]) -> Iterator[str]:
     for item in anatomy[:_ENTRIES_SHOWN]:
-        name = item.ensemble or f"{item.stages[0].model} (called directly)"
+        name = item.ensemble or item.stages[0].model
         yield ""
         yield from _wrapped(
-            f"where {name} spends its {Unit.SECONDS.show(item.mean_seconds)} "
-            f"({words.basis(item)}):",
+            f"where {name} spends its {Unit.SECONDS.show(item.mean_seconds)} ({words.basis(item)}):",
             "",
         )
         yield f"  {'stage':<24}{'queue':>9}{'compute':>9}{'in+out':>9}{'engine':>9}{'all':>9}{'share':>8}"
         yield from (_stage(stage, item) for stage in item.stages)
         if item.unattributed_seconds > 0:
-            yield f"  {'between stages':<24}{'':>36}{_totals(item.unattributed_seconds, item)}"
+            yield f"  {words.rest(item):<24}{'':>36}{_totals(item.unattributed_seconds, item)}"
     if len(anatomy) > _ENTRIES_SHOWN:
         yield f"  and {len(anatomy) - _ENTRIES_SHOWN} more"
 
@@ -154,8 +153,7 @@ def _stage(stage: Stage, item: Anatomy) -> str:
 
 
 def _totals(seconds: float, item: Anatomy) -> str:
-    share = Unit.RATIO.show(seconds / item.mean_seconds) if item.mean_seconds else "—"
-    return f"{_cell(seconds):>9}{share:>8}"
+    return f"{_cell(seconds):>9}{words.share(seconds, item):>8}"
 
 
 def _cell(seconds: float) -> str:
@@ -166,15 +164,14 @@ def _unseen(explanation: Explanation) -> Iterator[str]:
     if explanation.blind_spots:
         yield ""
         yield "not visible:"
-    for spot in explanation.blind_spots:
-        fix = f"; {spot.fix}" if spot.fix else ""
-        yield from _wrapped(f"{spot.what.rstrip('.')}: {spot.why}{fix}", "  ", "- ")
+    for what, why, fix in words.unseen(explanation):
+        yield from _wrapped(f"{', '.join(what)}: {why}{f'; {fix}' if fix else ''}", "  ", "- ")
     undecided = words.undecided(explanation)
     if undecided:
         yield ""
         yield "could not be decided:"
-    for check, reasons in undecided.items():
-        yield from _wrapped(f"{check}: {', '.join(reasons)}", "  ", "- ")
+    for reason, checks in undecided.items():
+        yield from _wrapped(f"{', '.join(checks)}: {reason}", "  ", "- ")
 
 
 def _window(explanation: Explanation) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.checks.check import Prediction
-from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import Line
 from diagnostics.tuning.changes import BlastRadius
@@ -32,10 +34,13 @@ def next_step(explanation: Explanation) -> str:
     for finding in explanation.loud[:1]:
         if finding.suggestion:
             return f"{finding.suggestion.remedy.value}: {finding.suggestion.text}"
-    signs = explanation.symptoms
-    if signs and not explanation.loud:
-        return f"next: {signs[0].next_measurement}"
-    return ""
+    if explanation.loud or explanation.verdict in (Verdict.HEALTHY, Verdict.IDLE):
+        return ""
+    # Where checks could not decide, what they lacked tells more than any look at what is there.
+    fixes = Counter(spot.fix for spot in explanation.blind_spots if spot.fix)
+    if fixes and explanation.unknown:
+        return f"next: {fixes.most_common(1)[0][0]}"
+    return f"next: {explanation.symptoms[0].next_measurement}" if explanation.symptoms else ""
 
 
 def _nothing_to_change(explanation: Explanation) -> str:
@@ -137,13 +142,42 @@ def source(line: Line) -> str:
     return f"{names}, estimated" if reading.estimated else names
 
 
+class Unseen(NamedTuple):
+    """What could not be seen for one reason and with one remedy."""
+
+    what: tuple[str, ...]
+    why: str
+    fix: str
+
+
+def unseen(explanation: Explanation) -> list[Unseen]:
+    """Return the blind spots, those with one reason and remedy together."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for spot in explanation.blind_spots:
+        found.setdefault((spot.why, spot.fix), []).append(spot.what.rstrip("."))
+    return [Unseen(tuple(what), why, fix) for (why, fix), what in found.items()]
+
+
 def undecided(explanation: Explanation) -> dict[str, list[str]]:
-    """Return the checks that could not decide, each with the readings that were absent and why."""
+    """Return by absent reading and reason, as `instances not exported`, the checks that it kept from deciding."""
     found: dict[str, set[str]] = {}
     for result, unknown in explanation.unknown:
         reason = f"{unknown.signal} {unknown.reason.value.replace('_', ' ')}"
-        found.setdefault(result.check.id, set()).add(reason)
-    return {check: sorted(reasons) for check, reasons in found.items()}
+        found.setdefault(reason, set()).add(result.check.id)
+    return {reason: sorted(checks) for reason, checks in found.items()}
+
+
+def share(seconds: float, item: Anatomy) -> str:
+    """Return what part of a request's time some seconds are."""
+    part = seconds / item.mean_seconds if item.mean_seconds > 0 else None
+    if part is None:
+        return "—"
+    return "<0.01 %" if 0 < part < 1e-4 else Unit.RATIO.show(part)
+
+
+def rest(item: Anatomy) -> str:
+    """Return what the time is called that no stage accounts for."""
+    return "between stages" if item.ensemble else "outside the model"
 
 
 def numbers(explanation: Explanation) -> dict[str, int]:
