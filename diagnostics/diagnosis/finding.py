@@ -149,7 +149,7 @@ def _evidence(lines: Sequence[Line]) -> tuple[Line, ...]:
 def fingerprint(check: str, subject: Subject) -> str:
     """Return an id that stays the same while the cause does: no value, time or order goes into it."""
     parts = [check, *(value or "" for value in subject.to_dict().values())]
-    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:16]
+    return hashlib.sha256("\x1f".join(parts).encode(errors="backslashreplace")).hexdigest()[:16]
 
 
 def _severity(impact: Impact) -> Severity:
