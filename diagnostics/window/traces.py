@@ -134,11 +134,11 @@ class SpanStore:
                     roots.append(span)
         reached = 0
         for root in roots:
-            if root.nested and root.parent not in spans:
-                self.counts.orphaned += 1
-                continue
             visit, below = visit_of(root, children)
             reached += below
+            if root.nested and root.parent not in spans:
+                self.counts.orphaned += below
+                continue
             yield TracedRequest(
                 trace=root.trace,
                 service=root.service,
@@ -146,7 +146,7 @@ class SpanStore:
                 front=front_of(root, spans),
                 outer=outer_spans(root, spans),
             )
-        self.counts.unreachable += models - reached if not self.counts.orphaned else 0
+        self.counts.unreachable += models - reached
 
 
 def _has_model_above(span: Span, spans: Mapping[str, Span]) -> bool:

@@ -122,10 +122,10 @@ def _camel(key: bytes) -> bytes:
 def _requests(body: bytes) -> list[_Request]:
     try:
         return [_REQUEST.decode(body)]
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         try:
             return _REQUEST.decode_lines(body)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             raise MalformedBody(f"the trace export cannot be read: {error}; it starts with {excerpt(body)}") from error
 
 
