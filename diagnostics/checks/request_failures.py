@@ -65,7 +65,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     failed = see.read(FAILED_REQUESTS, caller_of(see, on))
     if not see.compare("failed_requests", failed, ENOUGH_FAILURES):
         return Quiet(because="no caller reports failures")
-    if any(see.read(QUEUE_LIMIT, next_stage).value for next_stage in _next_stages(see, on)):
+    # Without the next stage's configuration nobody knows whether it refuses requests at its own queue.
+    if any(see.need(QUEUE_LIMIT, next_stage) for next_stage in _next_stages(see, on)):
         return Quiet(because="the next stage limits its queue: requests may have been refused there")
     if not see.compare("explained_share", lost / failed, EXPLAINED):
         return Quiet(because="most failures happen elsewhere")

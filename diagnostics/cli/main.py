@@ -109,6 +109,9 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the command line after `diag`; by default the process's own.
 
     """
+    # A shell's `>&-` leaves no stream at all.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - until the process ends; no slow import
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         # A terminal without Unicode must not turn "µs" into a crash.
         if hasattr(stream, "reconfigure"):

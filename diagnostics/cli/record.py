@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.sources import looks_like_a_path
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError
 from diagnostics.units import Unit
 from diagnostics.wire.capture import CaptureWriter
@@ -89,6 +90,11 @@ def command(
 
 
 def _check(sources: Sequence[str], seconds: float, interval: float, options: SourceOptions) -> None:
+    for source in sources:
+        if looks_like_a_path(source):
+            raise UsageError(
+                "is a path, and a server is recorded", where=source, hint="name its URL, as in triton:8000"
+            )
     if seconds < interval:
         hint = "two rounds are the least that shows a rate"
         raise UsageError("the recording would be shorter than its interval", where="--for", hint=hint)

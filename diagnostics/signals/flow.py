@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from diagnostics.signals.counting import absent
 from diagnostics.signals.reading import Missing, Reading
@@ -15,6 +16,8 @@ from diagnostics.window.view import METRICS, STATISTICS, Counter, View
 # One failed ensemble request adds 2 to its failure counter: the error response and the final statistics (core,
 # ensemble scheduler; Triton's own documentation shows the value 2).
 ENSEMBLE_FAILURES_PER_REQUEST = 2.0
+# Stages observed for lengths that differ by less are compared: a read dropped here and there is no unloaded model.
+UNSEEN_PART = 0.1
 
 
 def _ensemble(view: View) -> bool:
@@ -58,20 +61,30 @@ def _failed_share(view: View) -> Reading:
     )
 
 
-def _completed(view: View, model: str) -> float | None:
-    other = View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """Requests, over so many seconds of observation."""
+
+    requests: float
+    seconds: float
+
+
+def _completed(view: View, model: str, *, backlog: bool) -> _Count | None:
+    """Return what a model completed, on request with the growth of what waits for it; None when not counted."""
+    other = replace(view, model=model, version=None)
     for source in (METRICS, STATISTICS):
         delta = other.delta(source)
         if delta is not None and Counter.SUCCESS in delta.values:
-            points = other.pending()
+            points = other.pending() if backlog else []
             growth = points[-1][1] - points[0][1] if len(points) >= 2 else 0.0
-            return delta.values[Counter.SUCCESS] + growth
+            return _Count(delta.values[Counter.SUCCESS] + growth, delta.seconds)
     return None
 
 
-def _own_completed(view: View) -> float | None:
+def _own_completed(view: View) -> _Count | None:
     delta = view.delta(METRICS) or view.delta(STATISTICS)
-    return delta.values.get(Counter.SUCCESS) if delta else None
+    own = delta.values.get(Counter.SUCCESS) if delta else None
+    return _Count(own, delta.seconds) if delta and own is not None else None
 
 
 def _only_ensemble(view: View) -> Ensemble | None:
@@ -83,36 +96,35 @@ def _lost_after(view: View) -> Reading:
     """Completed here, but arrived at no next stage: answered with an error that Triton counts as success."""
     ensemble = _only_ensemble(view)
     followers = ensemble.after(view.model or "") if ensemble else ()
-    return _difference(view, _own_completed(view), (_completed(view, model) for model in followers), min)
+    return _difference(view, _own_completed(view), (_completed(view, model, backlog=True) for model in followers), min)
 
 
 def _lost_before(view: View) -> Reading:
     """Completed by the stage before, but neither completed nor waiting here: refused at this stage's queue."""
     ensemble = _only_ensemble(view)
     sources = ensemble.before(view.model or "") if ensemble else ()
-    lost = _difference(view, _completed(view, view.model or ""), (_own(view, model) for model in sources), min)
+    here = _completed(view, view.model or "", backlog=True)
+    lost = _difference(view, here, (_completed(view, model, backlog=False) for model in sources), min)
     return lost if lost.value is None else Reading.of(-lost.value, Unit.COUNT, lost.source, estimated=True)
-
-
-def _own(view: View, model: str) -> float | None:
-    return _own_completed(
-        View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
-    )
 
 
 def _difference(
     view: View,
-    here: float | None,
-    there: Iterable[float | None],
+    here: _Count | None,
+    there: Iterable[_Count | None],
     choose: Callable[[list[float]], float],
 ) -> Reading:
     others = list(there)
     if not others:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, "configuration")
-    present = [value for value in others if value is not None]
+    present = [count for count in others if count is not None]
     if here is None or len(present) < len(others):
         return absent(view, METRICS, Unit.COUNT)
-    return Reading.of(here - choose(present), Unit.COUNT, f"configuration and {METRICS}", estimated=True)
+    # What was counted only part of the time, as by a model that was unloaded, looks lost where it was merely unseen.
+    if any(abs(count.seconds - here.seconds) > UNSEEN_PART * here.seconds for count in present):
+        return Reading.unknown(Missing.STALE, Unit.COUNT, METRICS)
+    lost = here.requests - choose([count.requests for count in present])
+    return Reading.of(lost, Unit.COUNT, f"configuration and {METRICS}", estimated=True)
 
 
 def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading]) -> Signal:
