@@ -33,6 +33,9 @@ def _merely_read(path: Path) -> int:
             body, bodies = content.read(), bodies + 1
             if member.name.endswith(".json"):
                 json.loads(body)
+            elif member.name.endswith(".jsonl"):
+                for line in body.splitlines():
+                    json.loads(line)
     return bodies
 
 
@@ -43,9 +46,10 @@ def _explained(path: Path) -> Explanation:
 
 
 def _seconds(work: Callable[[Path], object], path: Path) -> float:
-    start = time.perf_counter()
+    # Of the processor, not of the wall clock: the machine is shared, and neither work waits for anything.
+    start = time.process_time()
     work(path)
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 @pytest.mark.parametrize("name", CAPTURES)
