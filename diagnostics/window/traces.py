@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from diagnostics.errors import MalformedBody
 from diagnostics.window.visits import Outer, TracedRequest, Visit, front_of, outer_spans, visit_of
-from diagnostics.wire.spans import Span, decode_spans
+from diagnostics.wire.spans import Span, read_spans
 
-MAX_SPANS = 500_000
-"""Kept at once, about 300 MB; beyond, half of all traces are dropped by their ids, then half of the rest, and so on."""
+MAX_SPANS = 400_000
+"""Kept at once, about 400 MB; beyond, half of all traces are dropped by their ids, then half of the rest, and so on."""
 MAX_SPANS_PER_TRACE = 20_000
 """A streamed answer of 2,000 tokens makes 4,000 spans; a longer trace is a loop in somebody's instrumentation."""
 
@@ -76,17 +76,16 @@ class SpanStore:
         """Take one export body; one that cannot be read is counted, with the reason."""
         self.counts.bodies += 1
         try:
-            batch = decode_spans(body)
+            corrupt = read_spans(body, self._take)
         except MalformedBody as error:
             self.counts.unreadable += 1
             self.counts.reason = error.what
             return
-        self.counts.received += len(batch.spans) + batch.corrupt
-        self.counts.corrupt += batch.corrupt
-        for span in batch.spans:
-            self._take(span)
+        self.counts.received += corrupt
+        self.counts.corrupt += corrupt
 
     def _take(self, span: Span) -> None:
+        self.counts.received += 1
         if self._halvings and not self._chosen(span.trace):
             self.counts.dropped += 1
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -83,8 +83,23 @@ class SpanBatch:
     corrupt: int = 0
 
 
+Take = Callable[[Span], None]
+
+
 def decode_spans(body: bytes) -> SpanBatch:
-    """Return the spans of one export body or trace file; a span that cannot be read is counted and left out.
+    """Return the spans of one export body or trace file, and how many could not be read.
+
+    Raises:
+        MalformedBody: as `read_spans`.
+
+    """
+    batch = SpanBatch()
+    batch.corrupt = read_spans(body, batch.spans.append)
+    return batch
+
+
+def read_spans(body: bytes, take: Take) -> int:
+    """Give each span of one export body or trace file to `take`; return how many could not be read.
 
     Told apart by content: gzip, JSON (`{` an OTLP request in either spelling of its keys, `[` Triton's own file),
     protobuf.
@@ -93,19 +108,19 @@ def decode_spans(body: bytes) -> SpanBatch:
         MalformedBody: it is none of these, is cut off, or unpacks to more than 512 MiB.
 
     """
-    from diagnostics.wire.spans_json import decode_json
-    from diagnostics.wire.spans_protobuf import decode_protobuf
-    from diagnostics.wire.spans_triton import decode_triton
+    from diagnostics.wire.spans_json import read_json
+    from diagnostics.wire.spans_protobuf import read_protobuf
+    from diagnostics.wire.spans_triton import read_triton
 
     plain = _unpacked(body) if body.startswith(_GZIP) else body
     first = plain[:64].removeprefix(_BOM).lstrip(_SPACE)[:1]
     if first == b"{":
-        return decode_json(plain.removeprefix(_BOM))
+        return read_json(plain.removeprefix(_BOM), take)
     if first == b"[":
-        return decode_triton(plain.removeprefix(_BOM))
+        return read_triton(plain.removeprefix(_BOM), take)
     if first == b"<":
         raise MalformedBody(f"the trace export is a page of HTML or XML: {excerpt(plain)}")
-    return decode_protobuf(plain)
+    return read_protobuf(plain, take)
 
 
 def _unpacked(body: bytes) -> bytes:

@@ -19,7 +19,7 @@ from diagnostics.wire.spans import (
     PARENT_NUMBER,
     SERVICE_NAME,
     Span,
-    SpanBatch,
+    Take,
     first_marks,
     valid_times,
 )
@@ -98,8 +98,10 @@ _NO_PARENT = ("0", "")
 _KINDS = {"SPAN_KIND_INTERNAL": 1, "SPAN_KIND_SERVER": 2, "SPAN_KIND_CLIENT": 3}
 
 
-def decode_json(body: bytes) -> SpanBatch:
-    """Return the spans of an export request, or of several on lines of their own (the Collector's file exporter).
+def read_json(body: bytes, take: Take) -> int:
+    """Give the spans of an export request, or of several on lines of their own (the Collector's file exporter).
+
+    Returns how many spans could not be read.
 
     Raises:
         MalformedBody: it is not JSON, is cut off, or is no export request.
@@ -107,11 +109,7 @@ def decode_json(body: bytes) -> SpanBatch:
     """
     if b'"resource_spans"' in body:
         body = _SNAKE.sub(lambda key: b'"' + _camel(key[1]) + b'"', body)
-    batch = SpanBatch()
-    for request in _requests(body):
-        for group in request.resource_spans or ():
-            _decode_group(group, batch)
-    return batch
+    return sum(_read_group(group, take) for request in _requests(body) for group in request.resource_spans or ())
 
 
 def _camel(key: bytes) -> bytes:
@@ -129,14 +127,18 @@ def _requests(body: bytes) -> list[_Request]:
             raise MalformedBody(f"the trace export cannot be read: {error}; it starts with {excerpt(body)}") from error
 
 
-def _decode_group(group: _ResourceSpans, batch: SpanBatch) -> None:
+def _read_group(group: _ResourceSpans, take: Take) -> int:
+    corrupt = 0
     service = _attribute(group.resource.attributes if group.resource else None, SERVICE_NAME)
     for scope in (*(group.scope_spans or ()), *(group.instrumentation_library_spans or ())):
         for raw in scope.spans or ():
             try:
-                batch.spans.append(_span(_SPAN.decode(raw), service))
+                span = _span(_SPAN.decode(raw), service)
             except (msgspec.MsgspecError, ValueError, RecursionError):
-                batch.corrupt += 1
+                corrupt += 1
+            else:
+                take(span)
+    return corrupt
 
 
 def _attribute(attributes: Iterable[_Attribute] | None, key: str) -> str:

@@ -15,7 +15,7 @@ from diagnostics.wire.spans import (
     PARENT_NUMBER,
     SERVICE_NAME,
     Span,
-    SpanBatch,
+    Take,
     first_marks,
     valid_times,
 )
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _ABOUT_MODELS = frozenset({MODEL_NAME, MODEL_VERSION, PARENT_NUMBER})
 
 
-def decode_protobuf(body: bytes) -> SpanBatch:
-    """Return the spans of an export request; ids become lower-case hex, as JSON has them.
+def read_protobuf(body: bytes, take: Take) -> int:
+    """Give the spans of an export request; ids become lower-case hex, as JSON has them.
+
+    Returns how many spans could not be read.
 
     Raises:
         MalformedBody: it is no export request, or is cut off.
@@ -38,17 +40,17 @@ def decode_protobuf(body: bytes) -> SpanBatch:
         request = ExportTraceServiceRequest.FromString(body)
     except DecodeError as error:
         raise MalformedBody("the trace export is neither JSON nor protobuf, or is cut off") from error
-    batch = SpanBatch()
+    corrupt = 0
     for group in request.resource_spans:
         service = _attributes(group.resource.attributes, {SERVICE_NAME}).get(SERVICE_NAME, "")
         for scope in group.scope_spans:
             for wire in scope.spans:
                 span = _span(wire, service)
                 if span is None:
-                    batch.corrupt += 1
+                    corrupt += 1
                 else:
-                    batch.spans.append(span)
-    return batch
+                    take(span)
+    return corrupt
 
 
 def _attributes(attributes: Iterable[KeyValue], keys: frozenset[str] | set[str]) -> dict[str, str]:

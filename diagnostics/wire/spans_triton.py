@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diagnostics.wire.json_body import number
-from diagnostics.wire.spans import MARKS, Span, SpanBatch, first_marks, valid_times
+from diagnostics.wire.spans import MARKS, Span, Take, first_marks, valid_times
 
 SERVICE = "triton-inference-server"
 _SEPARATORS = ", \t\r\n["
@@ -25,28 +25,29 @@ class _Trace:
     events: list[tuple[str, int]] = field(default_factory=list)
 
 
-def decode_triton(body: bytes) -> SpanBatch:
-    """Return a span per traced request of a model; its marks hold the computation's events too.
+def read_triton(body: bytes, take: Take) -> int:
+    """Give a span per traced request of a model; its marks hold the computation's events too.
 
-    An object that cannot be read, and the rest of the file behind a break, count as corrupt. Ids are Triton's numbers,
-    of one server run: the trace of a request is the number of its outermost request.
+    Returns how many objects could not be read: they are passed over up to the next one. Ids are Triton's numbers, of
+    one server run: the trace of a request is the number of its outermost request.
     """
-    batch, traces = SpanBatch(), dict[int, _Trace]()
-    for item in _objects(body.decode("utf-8", "replace"), batch):
+    corrupt, traces = 0, dict[int, _Trace]()
+    for item in _objects(body.decode("utf-8", "replace")):
         try:
             _take(item, traces)
-        except (ValueError, TypeError):
-            batch.corrupt += 1
+        except (ValueError, TypeError, AttributeError):
+            corrupt += 1
     for identity, trace in traces.items():
         span = _span(identity, trace, traces)
         if span is None:
-            batch.corrupt += 1
+            corrupt += 1
         else:
-            batch.spans.append(span)
-    return batch
+            take(span)
+    return corrupt
 
 
-def _objects(text: str, batch: SpanBatch) -> Iterator[Mapping[str, Any]]:
+def _objects(text: str) -> Iterator[Mapping[str, Any] | None]:
+    """Yield the array's objects, None for what is no object or cannot be read."""
     decoder, at = json.JSONDecoder(), 0
     while True:
         while at < len(text) and text[at] in _SEPARATORS:
@@ -56,18 +57,17 @@ def _objects(text: str, batch: SpanBatch) -> Iterator[Mapping[str, Any]]:
         try:
             item, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
-            batch.corrupt += 1
+            yield None
             at = text.find('{"id"', at + 1)
             if at < 0:
                 return
             continue
-        if isinstance(item, dict):
-            yield item
-        else:
-            batch.corrupt += 1
+        yield item if isinstance(item, dict) else None
 
 
-def _take(item: Mapping[str, Any], traces: dict[int, _Trace]) -> None:
+def _take(item: Mapping[str, Any] | None, traces: dict[int, _Trace]) -> None:
+    if item is None:
+        raise ValueError("no object")
     trace = traces.setdefault(int(item.get("id", "none")), _Trace())
     if "model_name" in item:
         trace.model, trace.version = str(item["model_name"]), str(item.get("model_version", ""))
