@@ -84,7 +84,7 @@ class Layout:
     room: float = 0.0
 
 
-WIDE = Layout(kind="wide", along_x=True, width=168, height=104, gap_along=36, gap_across=18, name_columns=19)
+WIDE = Layout(kind="wide", along_x=True, width=168, height=104, gap_along=36, gap_across=18, name_columns=18)
 # 327 pixels are what a phone of 375 leaves between margins.
 NARROW = Layout(
     kind="narrow", along_x=False, width=320, height=74, gap_along=26, gap_across=12, name_columns=38, room=327

@@ -12,6 +12,7 @@ from diagnostics.checks.check import Prediction
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import Line
+from diagnostics.signals.reading import Missing
 from diagnostics.tuning.changes import BlastRadius
 from diagnostics.units import Unit
 
@@ -159,9 +160,14 @@ def unseen(explanation: Explanation) -> list[Unseen]:
 
 
 def undecided(explanation: Explanation) -> dict[str, list[str]]:
-    """Return by absent reading and reason, as `instances not exported`, the checks that it kept from deciding."""
+    """Return by absent reading and reason, as `instances not exported`, the checks that it kept from deciding.
+
+    What idles is left out: there is nothing to decide.
+    """
     found: dict[str, set[str]] = {}
     for result, unknown in explanation.unknown:
+        if unknown.reason is Missing.IDLE:
+            continue
         reason = f"{unknown.signal} {unknown.reason.value.replace('_', ' ')}"
         found.setdefault(reason, set()).add(result.check.id)
     return {reason: sorted(checks) for reason, checks in found.items()}

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import json
+
+import jsonschema
+from situations import as_json, situations
+
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.render.json_report import report, schema
+
+
+def test_every_report_meets_the_schema(situation: Explanation) -> None:
+    jsonschema.validate(as_json(report(situation)), json.loads(schema()))
+
+
+def test_an_interval_without_an_end_is_null() -> None:
+    line = report(situations()["infinite ends"])["findings"][0]["evidence"][-1]
+
+    assert (line["low"], line["high"], line["value"]) == (0.1, None, 0.2)
+
+
+def test_a_missing_value_is_null_with_its_reason() -> None:
+    line = report(situations()["missing value"])["findings"][0]["evidence"][-1]
+
+    assert (line["value"], line["missing"]) == (None, "too_few_events")
+
+
+def test_names_travel_unaltered() -> None:
+    found = as_json(report(situations()["hostile control"]))
+
+    assert found["findings"][0]["subject"]["model"] == "bell\x07escape\x1b[31mred\x00\ttab"  # type: ignore[index]

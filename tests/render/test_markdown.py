@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from situations import HOSTILE, situations
+
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.render.clean import clean
+from diagnostics.render.markdown import markdown
+
+READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+
+
+def parsed(explanation: Explanation) -> list[Token]:
+    tokens = READER.parse(markdown(explanation))
+    return [*tokens, *(child for token in tokens for child in token.children or ())]
+
+
+def words(explanation: Explanation) -> str:
+    return "".join(token.content for token in parsed(explanation) if token.type == "text")
+
+
+def test_names_make_no_markup_of_their_own(situation: Explanation) -> None:
+    kinds = {token.type for token in parsed(situation)}
+
+    assert not kinds & {"html_inline", "html_block", "link_open", "image", "em_open", "s_open", "code_inline", "hr"}
+
+
+def test_only_the_words_of_the_report_are_bold(situation: Explanation) -> None:
+    tokens = parsed(situation)
+    bold = {after.content for at, after in pairwise(tokens) if at.type == "strong_open"}
+
+    assert bold <= {situation.verdict.value, "fix", "mitigate", "next"}
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(situation: Explanation) -> None:
+    cells = 0
+    for token in READER.parse(markdown(situation)):
+        if token.type == "thead_open":
+            heads, cells = 0, 0
+        if token.type == "th_open":
+            heads += 1
+        if token.type == "tr_open":
+            cells = 0
+        cells += token.type == "td_open"
+        if token.type == "tr_close" and cells:
+            assert cells == heads
+
+
+def test_hostile_names_read_as_they_are() -> None:
+    for kind, name in HOSTILE.items():
+        assert clean(name) in words(situations()[f"hostile {kind}"]), kind
+
+
+def test_a_patch_stays_inside_its_fence(situation: Explanation) -> None:
+    made = [finding.advice.patch for finding in situation.findings if finding.advice and finding.advice.patch]
+    fences = [token for token in READER.parse(markdown(situation)) if token.type == "fence"]
+
+    assert len(fences) == len(made)
+
+
+def test_the_answer_and_the_step_come_first(degraded: Explanation) -> None:
+    lines = markdown(degraded).splitlines()
+
+    assert lines[0].startswith("**degraded**: one instance of safety busy 94 % of the time")
+    assert lines[2] == "**fix**: raise instance_group count of safety from 1 to 2"

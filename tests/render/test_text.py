@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from situations import situations
+from test_clean import columns
+
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.render.clean import code_lines
+from diagnostics.render.text import WIDTH, text
+
+
+def patches(explanation: Explanation) -> set[str]:
+    made = [finding.advice.patch for finding in explanation.findings if finding.advice]
+    return {line for patch in made if patch for line in code_lines(patch.text)}
+
+
+def test_every_line_but_a_patchs_fits_a_terminal(situation: Explanation) -> None:
+    lines = [line for line in text(situation).splitlines() if line not in patches(situation)]
+
+    # Wide characters are wrapped by count, and may then take up to twice the columns.
+    assert not [line for line in lines if len(line) > WIDTH]
+    assert not [line for line in lines if line.isascii() and columns(line) > WIDTH]
+
+
+def test_no_name_can_control_a_terminal(situation: Explanation) -> None:
+    shown = text(situation)
+
+    assert all(char == "\n" or char.isprintable() or char == "\t" for char in shown)
+    assert shown.encode()
+
+
+def test_it_is_the_same_every_time(situation: Explanation) -> None:
+    assert text(situation) == text(situation)
+
+
+def test_the_first_lines_say_what_is_wrong_and_what_to_do(degraded: Explanation) -> None:
+    first, *others = text(degraded).splitlines()
+
+    assert first == "degraded: single-instance-serialization of safety"
+    assert "  fix: raise instance_group count of safety from 1 to 2" in others[:4]
+
+
+def test_the_answer_is_said_once(degraded: Explanation) -> None:
+    assert text(degraded).count("requests wait 170 ms for") == 1
+    assert text(degraded).count("fix: raise") == 1
+
+
+def test_a_healthy_window_says_so_and_asks_for_nothing() -> None:
+    lines = text(situations()["healthy"]).splitlines()
+
+    assert lines[0] == "healthy: requests of fast take 10 ms on average, and no change would help"
+    assert not [line for line in lines if "next:" in line or "fix:" in line]
+
+
+def test_without_a_cause_the_next_measurement_comes_second() -> None:
+    lines = text(situations()["no clear cause"]).splitlines()
+
+    assert lines[0].startswith("no-clear-cause: requests wait 170 ms for slow")
+    assert lines[1] == "  next: let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
+
+
+def test_nothing_read_is_said_in_two_lines_and_the_source() -> None:
+    assert text(situations()["nothing"]) == (
+        "insufficient-data: no model's counters could be read\n\nnothing was read from any source\n"
+    )
+
+
+def test_a_missing_value_is_unknown_with_its_reason() -> None:
+    (line,) = [one for one in text(situations()["missing value"]).splitlines() if "stated_for_a_test" in one]
+
+    assert line.split() == ["stated_for_a_test_with_a_…", "unknown", ">=", "100", "ms", "too", "few", "events"]
+
+
+def test_columns_hold_whatever_the_values(degraded: Explanation) -> None:
+    _, _, after = text(degraded).partition("from statistics):\n")
+    table = after.partition("\n\n")[0].splitlines()
+
+    assert [line.split()[0] for line in table] == ["stage", "first", "safety", "side", "last", "between"]
+    assert len({len(line) for line in table}) == 1
+
+
+def test_many_entries_are_counted_not_listed() -> None:
+    shown = text(situations()["many models"])
+
+    assert "and 37 more" in shown
+    assert len(shown.splitlines()) < 40
+
+
+def test_blind_spots_with_one_remedy_share_a_line() -> None:
+    shown = text(situations()["no clear cause"])
+
+    assert shown.count("GET v2/models/<model>/config") == 2  # the next step and the list
+
+
+def test_a_consequence_names_its_cause(degraded: Explanation) -> None:
+    cause = degraded.findings[0]
+    effect = replace(cause, id="other", check="queue-rejections", caused_by=cause.id)
+
+    assert "   caused by 1" in text(replace(degraded, findings=(cause, effect))).splitlines()
+    assert "caused by" not in text(replace(degraded, findings=(replace(effect, caused_by="gone"),)))
+
+
+def test_colour_changes_nothing_but_colour(situation: Explanation) -> None:
+    marked = text(situation, lambda line, colour: f"\x1b[{colour}m{line}\x1b[0m" if colour else line)
+    for colour in ("red", "green", "yellow", "cyan", "0"):
+        marked = marked.replace(f"\x1b[{colour}m", "")
+
+    assert marked == text(situation)
