@@ -137,7 +137,7 @@ class Dispersion:
 
 
 def dispersion(bins: Sequence[Bin]) -> Dispersion | None:
-    """Return the largest index of dispersion over interval lengths; None when there is too little to tell.
+    """Return the index of dispersion at the interval length where it is most certain; None with too little to tell.
 
     Differences of successive intervals take out what changes slowly (von Neumann 1941), and the largest difference is
     left out: one change of level is a shift of load, a burst has two. For requests that come in groups, the index is
@@ -151,7 +151,7 @@ def dispersion(bins: Sequence[Bin]) -> Dispersion | None:
     while len(bins) // by >= FEWEST_BINS:
         found.append(_dispersion(_merged(bins, by), rate))
         by *= 2
-    return max(found, key=lambda one: one.index, default=None)
+    return max(found, key=lambda one: one.z, default=None)
 
 
 def _dispersion(bins: Sequence[Bin], rate: float) -> Dispersion:

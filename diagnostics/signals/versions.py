@@ -35,11 +35,8 @@ def compared(view: View) -> Compared | Missing:
     """Return a version against the one before it, or against itself before its reload in the window."""
     for source in (STATISTICS, METRICS):
         sides = _sides(view, source)
-        if sides is None:
-            continue
-        found = _compare(*sides, source)
-        if found is not None:
-            return found
+        if sides is not None:
+            return _compare(*sides, source) or Missing.IDLE
     return Missing.IDLE
 
 
@@ -109,7 +106,7 @@ def _by_size(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
     if executions <= 0 or requests > 1.02 * executions:
         return {}
     mean = sum(execution_seconds(step) * step.values[Counter.EXECUTIONS] for step in steps) / executions
-    return {1: (executions, mean)}
+    return {round(total.values.get(Counter.INFERENCES, executions) / executions): (executions, mean)}
 
 
 def _from_comparison(unit: Unit, compute: Callable[[Compared], float], idle: float) -> Callable[[View], Reading]:

@@ -16,8 +16,9 @@ from statistics import linear_regression
 
 # Two steps to the end: one step alone is an outlier, and the first after an onset mixes before and after.
 FEWEST_STEPS = 2
-# What ends inside the window may be short: one step that stands far above the rest, as requests after a stall do.
-SPIKE_FACTOR = 4.0
+# What ends inside the window may be short: one step that stands far above the rest, as requests after a stall do. An
+# exponential series of twenty steps reaches twenty times the mean of its others once in ten million.
+SPIKE_FACTOR = 20.0
 # Outside the stretch three steps must be left: a level needs a spread to be compared with.
 FEWEST_OUTSIDE = 3
 # Student's t at 1e-3 with Bonferroni over some hundred stretches is 5.5 for fifteen degrees of freedom; queues are

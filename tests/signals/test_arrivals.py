@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from diagnostics.signals.arrivals import (
+    BURST_CERTAINTY,
+    BURST_SIZE,
+    CROWDED_SECONDS,
+    CROWDED_TAIL_SECONDS,
+    CROWDING_CERTAINTY,
+    FEWEST_BINS,
+    PEAK_TO_MEAN,
+    Bin,
+    dispersion,
+)
+from diagnostics.signals.reading import Missing
+from diagnostics.window.window import Window, window_of
+from diagnostics.wire.records import Kind
+from tests.builders import view_of
+from tests.builders_traffic import Did, scrapes_told, sent, told
+
+SECONDS = 40
+KEY = ("m", "1")
+
+
+def poisson(draw: random.Random, mean: float) -> float:
+    """Return a Poisson number: arrivals of unit-rate gaps within `mean`."""
+    count, at = 0, draw.expovariate(1.0)
+    while at < mean:
+        count, at = count + 1, at + draw.expovariate(1.0)
+    return float(count)
+
+
+def bins_of(counts: Sequence[float], seconds: float = 1.0) -> list[Bin]:
+    return [Bin(seconds, count, None) for count in counts]
+
+
+def clients(moments: Sequence[float], took: Sequence[float] | float = 0.1) -> Window:
+    story = {KEY: [Did(requests=1)] * (SECONDS // 2)}
+    return window_of([*scrapes_told(story), sent(moments, took)])
+
+
+@pytest.mark.parametrize("rate", [2, 10, 50, 400])
+@pytest.mark.parametrize("bins", [10, 20, 60])
+def test_independent_requests_are_bursts_in_no_window_at_any_rate(rate: float, bins: int) -> None:
+    draw = random.Random(rate * 1000 + bins)
+    found = [dispersion(bins_of([poisson(draw, rate) for _ in range(bins)])) for _ in range(150)]
+
+    assert not [one for one in found if one is not None and one.index >= 4.0 and one.z >= 4.75]
+
+
+@pytest.mark.parametrize("size", [8, 30])
+def test_the_index_is_the_size_of_the_groups_that_requests_arrive_in(size: int) -> None:
+    draw = random.Random(size)
+    groups = [bins_of([size * poisson(draw, 2.0) for _ in range(400)]) for _ in range(10)]
+    mean = sum(found.index for one in groups if (found := dispersion(one))) / len(groups)
+
+    assert mean == pytest.approx(size, rel=0.3)
+
+
+def test_a_rate_that_changes_once_is_no_burst() -> None:
+    draw = random.Random(3)
+    found = dispersion(bins_of([poisson(draw, 20) for _ in range(20)] + [poisson(draw, 80) for _ in range(20)]))
+
+    assert found is not None
+    assert found.index < 4.0
+
+
+def test_a_rate_that_grows_slowly_is_no_burst() -> None:
+    draw = random.Random(4)
+    found = dispersion(bins_of([poisson(draw, 20 + i) for i in range(40)]))
+
+    assert found is not None
+    assert found.index < 4.0
+
+
+def test_too_few_intervals_are_not_judged() -> None:
+    assert dispersion(bins_of([30.0] * (FEWEST_BINS - 1))) is None
+    assert dispersion(bins_of([0.0] * 40)) is None
+
+
+def test_a_clients_record_tells_bursts_and_what_they_cost() -> None:
+    groups = [(i * 4.0 + 0.2, 20 if i % 3 else 40) for i in range(10)]
+    moments = [at + k * 1e-3 for at, size in groups for k in range(size)]
+    took = [0.1 if size == 20 else 0.3 for _, size in groups for _ in range(size)]
+    view = view_of(clients(moments, took), "m", None)
+
+    assert BURST_SIZE.read(view).value == pytest.approx(25, abs=10)
+    assert BURST_SIZE.read(view).source == "client"
+    assert (BURST_CERTAINTY.read(view).value or 0) > 4.75
+    assert PEAK_TO_MEAN.read(view).value == pytest.approx(40 / (280 / 40), rel=0.1)
+    assert CROWDED_TAIL_SECONDS.read(view).value == pytest.approx(0.2)
+    assert (CROWDING_CERTAINTY.read(view).value or 0) > 1.64
+    # 0.01 s for each request beside it: the mean of 0.214 s would be 0.07 s lower at even arrivals and more.
+    assert 0.1 < (CROWDED_SECONDS.read(view).value or 0) < 0.3
+
+
+def test_without_a_client_the_first_stages_intake_counts_and_not_what_it_completes() -> None:
+    stalled = [Did(requests=20)] * 8 + [Did(requests=0, pending=20), Did(requests=0, pending=40), Did(requests=60)]
+    view = view_of(told({KEY: [*stalled, *[Did(requests=20)] * 8]}), "m", None)
+
+    assert (BURST_SIZE.read(view).value or 0) < 1.5
+    assert PEAK_TO_MEAN.read(view).value == pytest.approx(1.0)
+
+
+def test_without_the_pending_gauge_nothing_is_known() -> None:
+    scrapes = [s for s in scrapes_told({KEY: [Did(requests=20)] * 20}) if s.kind is not Kind.METRICS]
+    reading = BURST_SIZE.read(view_of(window_of(scrapes), "m", None))
+
+    assert reading.missing is Missing.NOT_EXPORTED
+
+
+def test_a_clients_record_of_two_servers_is_not_used() -> None:
+    story = {KEY: [Did(requests=20)] * 20}
+    moments = [i * 4.0 + k * 1e-3 for i in range(10) for k in range(20)]
+    window = window_of([*scrapes_told(story), *scrapes_told(story, server="triton-1"), sent(moments)])
+
+    assert BURST_SIZE.read(view_of(window, "m", None)).source == "metrics"

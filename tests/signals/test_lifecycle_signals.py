@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.signals.availability import FAILED_VERSIONS, MODEL_WANTED, READY_VERSIONS
+from diagnostics.signals.fleet import (
+    EXECUTION_EXCESS,
+    EXECUTION_RATIO,
+    QUEUE_AHEAD,
+    REPLICAS,
+    TRAFFIC_CERTAINTY,
+    TRAFFIC_RATIO,
+)
+from diagnostics.signals.mix import RATE_SHIFT, RATE_SHIFT_CERTAINTY, RATE_SHIFT_SECONDS, SIZE_SHIFT
+from diagnostics.signals.plausibility import COUNTED_SHARE, IMPLAUSIBLE_STEPS
+from diagnostics.signals.reading import Missing
+from diagnostics.signals.sequence import PRIORITY_LEVELS, QUEUE_SPREAD, SEQUENCE_BATCHING
+from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOADS, STANDSTILL_SECONDS, WAITING_NOW
+from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SLOWDOWN
+from diagnostics.window.window import window_of
+from tests.builders import Stage, SyntheticTriton, chain, view_of
+from tests.builders_traffic import Did, indexed, scrapes_told, told
+
+KEY = ("m", "1")
+BUSY = Did(requests=40, infer=0.02)
+ABSENT = Did(absent=True)
+SUMMARY = 'nv_inference_queue_summary_us{{model="m",version="1",quantile="{}"}} {}'
+
+
+class TestStandstills:
+    def test_it_lasts_from_the_last_execution_to_the_last_read(self) -> None:
+        view = view_of(told({KEY: [BUSY] * 10 + [Did(pending=30), Did(pending=60), Did(pending=90)]}), "m")
+
+        assert STANDSTILL_SECONDS.read(view).value == 4.0  # nothing waited yet at the read after the last execution
+        assert WAITING_NOW.read(view).value == 90
+
+    def test_an_idle_model_does_not_stand_still(self) -> None:
+        assert STANDSTILL_SECONDS.read(view_of(told({KEY: [BUSY] * 3 + [Did()] * 10}), "m")).value == 0
+
+    def test_a_model_that_works_on_a_backlog_does_not_stand_still(self) -> None:
+        assert STANDSTILL_SECONDS.read(view_of(told({KEY: [Did(requests=40, pending=9)] * 6}), "m")).value == 0
+
+
+class TestLoads:
+    WAITED = (*[BUSY] * 5, Did(requests=40, queue=0.5, infer=0.02, anew=True), *[BUSY] * 6)
+
+    def test_the_queue_of_a_load_is_spread_over_all_requests(self) -> None:
+        view = view_of(told({KEY: self.WAITED}), "m")
+
+        assert LOADS.read(view).value == 1
+        assert LOAD_QUEUE_SECONDS.read(view).value == pytest.approx(0.5 / 12)
+        assert LOAD_QUEUE_SHARE.read(view).value == 1.0
+
+    def test_a_queue_at_another_time_is_not_the_loads(self) -> None:
+        story = [BUSY, Did(requests=40, queue=0.5, infer=0.02), *[BUSY] * 5, Did(requests=40, anew=True), *[BUSY] * 4]
+
+        assert LOAD_QUEUE_SHARE.read(view_of(told({KEY: story}), "m")).value == 0.0
+
+    def test_without_a_load_none_is_waited_for(self) -> None:
+        view = view_of(told({KEY: [BUSY] * 8}), "m")
+
+        assert (LOADS.read(view).value, LOAD_QUEUE_SECONDS.read(view).value) == (0, 0)
+
+
+class TestVersions:
+    def test_two_versions_are_compared_at_the_same_batch_size(self) -> None:
+        slow = Did(requests=40, infer=0.05)
+        window = told({KEY: [BUSY] * 5 + [Did()] * 5, ("m", "2"): [ABSENT] * 5 + [slow] * 5})
+
+        assert VERSION_SLOWDOWN.read(view_of(window, "m", "2")).value == pytest.approx(2.5)
+        assert VERSION_EXTRA_SECONDS.read(view_of(window, "m", "2")).value == pytest.approx(0.03)
+        assert VERSION_BEFORE.read(view_of(window, "m", "2")).value == 1
+        assert VERSION_SLOWDOWN.read(view_of(window, "m", "1")).value == 1.0
+
+    def test_larger_batches_are_no_regression(self) -> None:
+        larger = Did(requests=40, infer=0.05, size=8)
+        window = told({KEY: [BUSY] * 5 + [Did()] * 5, ("m", "2"): [ABSENT] * 5 + [larger] * 5})
+
+        assert VERSION_SLOWDOWN.read(view_of(window, "m", "2")).value == 1.0
+
+    def test_first_cold_executions_are_left_out(self) -> None:
+        cold = Did(requests=40, infer=2.0)
+        window = told({KEY: [BUSY] * 5 + [Did()] * 6, ("m", "2"): [ABSENT] * 5 + [cold] + [BUSY] * 5})
+
+        assert VERSION_SLOWDOWN.read(view_of(window, "m", "2")).value == pytest.approx(1.0)
+
+    def test_the_same_version_is_compared_with_itself_before_a_reload(self) -> None:
+        slow = Did(requests=40, infer=0.06)
+        view = view_of(told({KEY: [BUSY] * 5 + [Did(requests=40, infer=0.06, anew=True)] + [slow] * 5}), "m")
+
+        assert VERSION_SLOWDOWN.read(view).value == pytest.approx(3.0)
+        assert VERSION_BEFORE.read(view).value == 0
+
+
+class TestFleets:
+    def fleet(self, *each: Did) -> object:
+        config = {"m": {"name": "m", "instance_group": [{"kind": "KIND_CPU", "count": 1}]}}
+        scrapes = []
+        for number, did in enumerate(each):
+            scrapes += scrapes_told({KEY: [did] * 10}, server=f"triton-{number}", configs=config)
+        return window_of(scrapes)
+
+    def test_shares_and_queues_are_set_against_the_others(self) -> None:
+        window = self.fleet(Did(requests=80, queue=0.3), Did(requests=20, queue=0.01), Did(requests=20, queue=0.01))
+        view = view_of(window, "m", None)  # type: ignore[arg-type]
+
+        assert REPLICAS.read(view).value == 3
+        assert TRAFFIC_RATIO.read(view).value == pytest.approx(2.0)
+        assert QUEUE_AHEAD.read(view).value == pytest.approx(0.29)
+        # 800 of 1200 where 400 are due, ± the square root of 1200 · 1/3 · 2/3.
+        assert TRAFFIC_CERTAINTY.read(view).value == pytest.approx(400 / (1200 * 2 / 9) ** 0.5)
+
+    def test_executions_are_set_against_the_others(self) -> None:
+        window = self.fleet(Did(requests=20, infer=0.09), Did(requests=20, infer=0.03), Did(requests=20, infer=0.03))
+        view = view_of(window, "m", None)  # type: ignore[arg-type]
+
+        assert EXECUTION_RATIO.read(view).value == pytest.approx(3.0)
+        assert EXECUTION_EXCESS.read(view).value == pytest.approx(0.06)
+
+    def test_larger_batches_are_not_compared(self) -> None:
+        window = self.fleet(Did(requests=20, infer=0.09, size=8), Did(requests=20, infer=0.03))
+
+        assert EXECUTION_RATIO.read(view_of(window, "m", None)).missing is Missing.IDLE  # type: ignore[arg-type]
+
+    def test_one_server_has_no_peers(self) -> None:
+        view = view_of(self.fleet(Did(requests=20)), "m", None)  # type: ignore[arg-type]
+
+        assert REPLICAS.read(view).value == 1
+        assert TRAFFIC_RATIO.read(view).missing is Missing.IDLE
+
+
+class TestShifts:
+    def test_a_rate_that_rises_for_good_is_a_shift_with_its_latencies(self) -> None:
+        view = view_of(told({KEY: [Did(requests=40)] * 8 + [Did(requests=120, seconds=0.25)] * 8}), "m", None)
+
+        assert RATE_SHIFT.read(view).value == pytest.approx(3.0)
+        assert RATE_SHIFT_SECONDS.read(view).value == pytest.approx(0.15)
+        assert (RATE_SHIFT_CERTAINTY.read(view).value or 0) > 4.75
+
+    def test_a_rate_that_rises_and_falls_again_is_none(self) -> None:
+        story = [Did(requests=40)] * 6 + [Did(requests=120)] * 4 + [Did(requests=40)] * 6
+
+        assert RATE_SHIFT.read(view_of(told({KEY: story}), "m", None)).value == 1.0
+
+    def test_requests_that_grow_are_a_shift(self) -> None:
+        view = view_of(told({KEY: [Did(requests=40)] * 8 + [Did(requests=40, size=4)] * 8}), "m", None)
+
+        assert SIZE_SHIFT.read(view).value == pytest.approx(4.0)
+
+
+class TestAvailability:
+    def test_the_newest_index_counts(self) -> None:
+        scrapes = scrapes_told({KEY: [BUSY] * 4})
+        index = indexed(6.0, ("m", "1", "READY", ""), ("m", "2", "UNAVAILABLE", "no such file"))
+        view = view_of(window_of([*scrapes, index]), "m", None)
+
+        assert (FAILED_VERSIONS.read(view).value, READY_VERSIONS.read(view).value) == (1, 1)
+        assert MODEL_WANTED.read(view).value == 1
+
+    def test_an_unloaded_version_did_not_fail(self) -> None:
+        index = indexed(6.0, ("m", "1", "UNAVAILABLE", "unloaded"))
+        view = view_of(window_of([*scrapes_told({KEY: [BUSY] * 4}), index]), "m", None)
+
+        assert FAILED_VERSIONS.read(view).value == 0
+
+    def test_without_an_index_nothing_is_known(self) -> None:
+        assert FAILED_VERSIONS.read(view_of(told({KEY: [BUSY] * 4}), "m", None)).missing is Missing.NOT_EXPORTED
+
+
+class TestPlausibility:
+    def test_a_duration_below_zero_is_an_implausible_step(self) -> None:
+        def underflow(read: int, rows: dict) -> dict:  # type: ignore[type-arg]
+            return {key: replace(row, queue=1.8e13) if read == 4 else row for key, row in rows.items()}
+
+        window = SyntheticTriton(models=(Stage("m", rate=10, execution=0.01),), alter=underflow).window(10)
+
+        assert (IMPLAUSIBLE_STEPS.read(view_of(window, "m")).value or 0) >= 1
+
+    def test_a_member_that_counts_half_of_its_ensembles_requests_stands_out(self) -> None:
+        stages = (
+            Stage("chat", rate=20, config=chain("chat", "a", "b")),
+            Stage("a", rate=20, execution=0.01),
+            Stage("b", rate=10, execution=0.01),
+        )
+        window = SyntheticTriton(models=stages).window(10)
+
+        assert COUNTED_SHARE.read(view_of(window, "b")).value == pytest.approx(0.5, rel=0.05)
+        assert COUNTED_SHARE.read(view_of(window, "a")).value == pytest.approx(1.0, rel=0.05)
+
+
+class TestSchedulers:
+    def window(self, *, high: float = 900_000, middle: float = 20_000, **batching: object) -> object:
+        config = {"name": "m", "dynamic_batching": batching} if batching else {"name": "m", "sequence_batching": {}}
+        triton = SyntheticTriton(
+            models=(Stage("m", rate=10, execution=0.01, config=config),),
+            extra_metrics=lambda _: [SUMMARY.format("0.95", high), SUMMARY.format("0.5", middle)],
+        )
+        return triton.window(8)
+
+    def test_settings_are_read(self) -> None:
+        assert PRIORITY_LEVELS.read(view_of(self.window(priority_levels=3), "m")).value == 3  # type: ignore[arg-type]
+        assert SEQUENCE_BATCHING.read(view_of(self.window(), "m")).value == 1  # type: ignore[arg-type]
+
+    def test_the_spread_of_waits_is_a_ratio_of_quantiles(self) -> None:
+        assert QUEUE_SPREAD.read(view_of(self.window(), "m")).value == 45  # type: ignore[arg-type]
+
+    def test_a_queue_without_waits_has_no_spread(self) -> None:
+        window = self.window(high=900, middle=3)
+
+        assert (QUEUE_SPREAD.read(view_of(window, "m")).value or 0) < 1  # type: ignore[arg-type]

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagnostics.window.client import parse_client
+from diagnostics.window.window import window_of
+from tests.builders_traffic import Did, scrapes_told, sent
+
+
+def test_requests_are_read_in_order_of_sending_with_seconds() -> None:
+    rows = [
+        {"t": 2.0, "model": "chat", "ms": 120.5, "ok": False, "code": 503},
+        {"t": 1.0, "model": "chat", "ms": 80},
+    ]
+    first, second = parse_client("\n".join(map(json.dumps, rows)).encode())
+
+    assert (first.at, first.seconds, first.ok, first.code) == (1.0, 0.08, True, None)
+    assert (second.at, second.seconds, second.ok, second.code) == (2.0, 0.1205, False, 503)
+
+
+def test_a_cut_last_line_costs_one_request() -> None:
+    body = b'{"t": 1, "model": "m", "ms": 5}\n{"t": 2, "mod'
+
+    assert len(parse_client(body)) == 1
+
+
+def test_a_window_holds_what_clients_saw() -> None:
+    window = window_of([*scrapes_told({("m", "1"): [Did(requests=4)]}), sent([0.1, 0.2])])
+
+    assert [request.model for request in window.clients] == ["m", "m"]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_without_fault(body: bytes) -> None:
+    assert isinstance(parse_client(body), tuple)
+
+
+KEYS = st.sampled_from(["t", "ms", "model", "ok", "code"])
+
+
+@given(st.lists(st.dictionaries(KEYS, st.none() | st.text() | st.floats())))
+def test_odd_values_never_become_a_request_that_is_not_finite(rows: list[dict[str, object]]) -> None:
+    found = parse_client("\n".join(map(json.dumps, rows)).encode())
+
+    assert all(abs(r.at) < float("inf") and 0 <= r.seconds < float("inf") for r in found)
