@@ -6,7 +6,7 @@ import json
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -30,8 +30,8 @@ SETTLING_SECONDS = 5.0
 INTERVAL_SECONDS = 2.0
 TRIAL_SECONDS = 18.0
 TRACE_RATE = 10
-# The other change must be clearly worse before the better one alone is the label.
-CLEARLY_BETTER = 0.9
+# A change that takes less off a request than this share of what the best one takes is not the cause.
+AS_GOOD = 0.9
 _STANDIN = ("service_", "first_execution_ms", "fail_every", "standin_")
 
 
@@ -44,7 +44,7 @@ def record(drawn: Drawn, name: str, folder: Path, environment: TritonEnvironment
             scrapes, clients = _observe(drawn, server, repository)
             server.check()
         _write(folder / f"{name}.tar.xz", name, [*scrapes, *spans.scrapes()], clients)
-    return _label(drawn, environment)
+    return _label(drawn, environment, _mean_ms(clients))
 
 
 def _tracing(url: str) -> tuple[str, ...]:
@@ -138,13 +138,9 @@ def _without_standin(scrape: Scrape) -> Scrape:
     return scrape
 
 
-def _label(drawn: Drawn, environment: TritonEnvironment) -> dict[str, object]:
-    causes, measured = list(drawn.causes), {}
-    if drawn.repairs:
-        for check, repaired in drawn.repairs.items():
-            measured[check] = _trial(repaired, drawn.load, environment)
-        best = min(measured.values())
-        causes = sorted(check for check, ms in measured.items() if ms * CLEARLY_BETTER <= best)
+def _label(drawn: Drawn, environment: TritonEnvironment, before_ms: float) -> dict[str, object]:
+    measured = {check: _trial(repaired, drawn.load, environment) for check, repaired in (drawn.repairs or {}).items()}
+    causes = helped_most(before_ms, measured) if measured else list(drawn.causes)
     label: dict[str, object] = {"cause": causes or "healthy", "kind": drawn.kind}
     if drawn.target:
         label["model"] = drawn.target
@@ -153,8 +149,15 @@ def _label(drawn: Drawn, environment: TritonEnvironment) -> dict[str, object]:
     if drawn.also:
         label["also"] = sorted({*drawn.also, *drawn.causes})
     if measured:
+        label["mean_ms"] = round(before_ms, 1)
         label["mean_ms_after"] = {check: round(ms, 1) for check, ms in sorted(measured.items())}
     return label
+
+
+def helped_most(before_ms: float, after_ms: Mapping[str, float]) -> list[str]:
+    """Return the changes that took about as much off the mean latency as the best of them did."""
+    best = before_ms - min(after_ms.values())
+    return sorted(check for check, ms in after_ms.items() if before_ms - ms >= AS_GOOD * best)
 
 
 def _trial(deployment: Deployment, load: LoadProfile, environment: TritonEnvironment) -> float:
@@ -163,6 +166,10 @@ def _trial(deployment: Deployment, load: LoadProfile, environment: TritonEnviron
         repository = write(deployment, Path(scratch) / "repository")
         with TritonLauncher(environment, repository) as server:
             records = run_load(server.http_url, replace(load, duration=TRIAL_SECONDS))
+    return _mean_ms(records)
+
+
+def _mean_ms(records: Sequence[ClientRecord]) -> float:
     warm = [record for record in records if record.t - records[0].t >= SETTLING_SECONDS]
     mean = summarise(warm).mean_ms
     return float("inf") if mean is None else mean
