@@ -85,6 +85,9 @@ REJECTED = "REJECTED"
 ENGINE_BACKENDS = frozenset({"tensorrtllm", "vllm", "fastertransformer"})
 # The one among them whose compute_infer holds the engine's whole time (reference: TensorRT-LLM C++ backend).
 ENGINE_BACKENDS_WITH_TIME = frozenset({"tensorrtllm", "fastertransformer"})
+PYTHON_BACKEND = "python"
+# The kernel keeps 15 characters of a process's name (triton_python_backend_stub).
+PYTHON_STUB = "triton_python_b"
 ENSEMBLE_PLATFORM = "ensemble"
 KIND_GPU = "KIND_GPU"
 KIND_CPU = "KIND_CPU"

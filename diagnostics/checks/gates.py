@@ -71,6 +71,11 @@ def batching_is_left_unused(see: Ledger, on: Subject) -> bool:
     return see.compare("batch_fill", batch_fill(see, on), BATCH_FILLED, at_least=False)
 
 
+def is_idle(see: Ledger, on: Subject) -> bool:
+    """Return whether the model had no requests in the window: then nothing can be said of it, and nothing is wrong."""
+    return see.evidence.read(QUEUE_SECONDS, on).missing is Missing.IDLE
+
+
 def host_is_full(see: Ledger, on: Subject) -> bool:
     """Return whether the host's processors are the limit; not measured counts as no and costs confidence."""
     return see.ruled_out(HOST_CPU_BUSY, on, HOST_FULL, above=True)

@@ -28,7 +28,7 @@ from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
-from diagnostics.checks.gates import BUSY, DEVICE_FULL, QUEUE, device_is_full
+from diagnostics.checks.gates import BUSY, DEVICE_FULL, QUEUE, device_is_full, is_idle
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.load import stage_load
@@ -51,6 +51,8 @@ _MOST_GPUS = 16
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
+    if is_idle(see, on):
+        return Quiet(because="the model is idle")
     if not see.at_least(QUEUE_SECONDS, on, QUEUE):
         return Quiet(because="requests hardly wait for an instance")
     if not see.is_set(ON_GPU, on):

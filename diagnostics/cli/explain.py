@@ -113,6 +113,7 @@ def _ask(
 def _ask_servers(
     sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
 ) -> tuple[Explanation, bool]:
+    from exporters.sources.dcgm import dcgm_page
     from exporters.sources.machine import Machine
     from exporters.sources.schedule import Source, collect
     from exporters.sources.triton import discover_all
@@ -130,7 +131,7 @@ def _ask_servers(
         stack.callback(machine.close)
         for server in servers:
             stack.callback(server.close)
-        read_from: list[Source] = [*servers, *([machine] if machine.local else [])]
+        read_from: list[Source] = [*servers, *([machine] if machine.local else []), *dcgm_page(options)]
         scrapes = collect(read_from, min(INTERVAL_SECONDS, seconds / 4), seconds=seconds)
         explanation = until_sure(scrapes, question, names, gaps, aloud, fixed=window is not None)
     return explanation, bool(unfound)

@@ -50,6 +50,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 _OPTIONS = (
     click.option("--metrics-url", metavar="URL", help="The metrics page, where it is not two ports above HTTP."),
     click.option("--grpc-url", metavar="URL", help="The gRPC endpoint, where it is not one port above HTTP."),
+    click.option("--dcgm-url", metavar="URL", help="A dcgm-exporter's page, for GPUs of another machine."),
     click.option("--timeout", type=DURATION, default=f"{DEFAULT_TIMEOUT:g}s", show_default=True, help="For one read."),
     click.option("--bearer-token-file", type=_FILE, help=f"File with a bearer token (or ${BEARER_VARIABLE})."),
     click.option("--basic-auth-file", type=_FILE, help=f"File with user:password (or ${BASIC_VARIABLE})."),
@@ -63,6 +64,7 @@ _NAMES = frozenset(
     {
         "metrics_url",
         "grpc_url",
+        "dcgm_url",
         "timeout",
         "bearer_token_file",
         "basic_auth_file",

@@ -22,6 +22,7 @@ from diagnostics.wire.capture import CaptureWriter
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.redact import Anonymizer, redact
 from exporters.sources.access import SourceOptions
+from exporters.sources.dcgm import dcgm_page
 from exporters.sources.machine import Machine
 from exporters.sources.repository import repository_scrapes
 from exporters.sources.schedule import Source, collect
@@ -83,7 +84,7 @@ def command(
     if not servers:
         ctx.exit(EXIT_COLLECT)
     changes = (redact, Anonymizer(secrets.token_bytes(16)).apply) if anonymize else (redact,)
-    recording = _Recording(output, servers, seconds, interval, changes, force)
+    recording = _Recording(output, servers, seconds, interval, changes, force, dcgm_page(options))
     recording.run(repository)
     recording.report()
     ctx.exit(recording.exit_code if recording.exit_code or not unfound else EXIT_COLLECT)
@@ -140,9 +141,10 @@ class _Recording:
         interval: float,
         changes: Sequence[Change],
         force: bool,
+        beside: Sequence[Source] = (),
     ) -> None:
         self.output, self.servers, self.seconds, self.interval = output, servers, seconds, interval
-        self.changes, self.force = changes, force
+        self.changes, self.force, self.beside = changes, force, beside
         self.tally = _Tally()
         self.stopped = threading.Event()
         self.first: float | None = None
@@ -160,7 +162,7 @@ class _Recording:
             if repository:
                 for scrape in repository_scrapes(repository, [server.name for server in self.servers]):
                     writer.add(self._changed(scrape))
-            sources: list[Source] = [*self.servers, *([machine] if machine.local else [])]
+            sources: list[Source] = [*self.servers, *([machine] if machine.local else []), *self.beside]
             show = stack.enter_context(self._progress())
             for scrape in collect(sources, self.interval, seconds=self.seconds, stop=self.stopped.is_set):
                 self._keep(scrape, writer)

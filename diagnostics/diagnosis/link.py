@@ -21,6 +21,7 @@ CAUSED_BY: Mapping[str, tuple[str, ...]] = {
         "model-reload-stall",
         "execution-hung",
         "bursty-arrivals",
+        "host-cpu-starved",
     ),
     "capacity-exceeded": (
         "gpu-saturated",
@@ -29,6 +30,10 @@ CAUSED_BY: Mapping[str, tuple[str, ...]] = {
         "replica-imbalance",
         "replica-outlier",
     ),
+    "gpu-saturated": ("gpu-contended-by-other-process", "gpu-contended-by-colocated-model", "gpu-fault"),
+    "gpu-throttled": ("gpu-saturated", "gpu-contended-by-other-process", "gpu-fault"),
+    "over-instanced": ("gpu-contended-by-other-process",),
+    "model-unavailable": ("gpu-memory-pressure", "gpu-fault"),
     "single-instance-serialization": (
         "cold-start",
         "version-regression",
@@ -52,6 +57,8 @@ def cause_of(check: str, model: str | None, others: Mapping[tuple[str, str | Non
     """
     for cause in CAUSED_BY.get(check, ()):
         found = others.get((cause, model)) or others.get((cause, None))
+        if found is None and model is None:  # what befalls a card or a server may be some model's doing
+            found = next((one for (check_id, _), one in others.items() if check_id == cause), None)
         if found is not None:
             return found
     return None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from diagnostics import names
+from diagnostics.signals.host import limit_used
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
@@ -125,6 +126,8 @@ def _host_busy(view: View) -> Reading:
     share = _busy_between(samples[0], samples[-1])
     if share is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+    # A container's quota is full long before its host is.
+    share = max(share, limit_used(view) or 0.0)
     span = _increase(samples[0].at, samples[-1].at)
     return Reading.of(share, Unit.RATIO, _HOST, events=len(samples), span=span)
 
@@ -190,7 +193,8 @@ GPU_AT_LIMIT = Signal(
 )
 HOST_CPU_BUSY = _signal(
     "host_cpu_busy",
-    "Share of the host's processor time in use, mean; Triton's own gauge describes the host, not its container.",
+    "Share of processor time in use, mean: of the host, or of the server's own limit where that is fuller. Triton's "
+    "own gauge describes the host, not its container.",
     _host_busy,
     _exported_busy,
     fix="start Triton with --allow-cpu-metrics=true, or record on the server's machine",

@@ -34,3 +34,18 @@ def latency_quantile(quantile: float) -> Signal:
         readers=(read,),
         fix="start Triton with --metrics-config summary_latencies=true",
     )
+
+
+def _summaries(view: View) -> Reading:
+    if not view.server.snapshots:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
+    return Reading.of(float(view.server.exports(f"{names.REQUEST_SUMMARY}_count")), Unit.COUNT, METRICS)
+
+
+SUMMARIES = Signal(
+    name="summary_latencies",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="1 when the server keeps latency summaries, else 0.",
+    readers=(_summaries,),
+)

@@ -19,6 +19,7 @@ _LABELS = frozenset(
         "quantile",
         "le",
         "gpu",
+        "GPU_I_ID",
         "engine",
         "request_type",
         "runtime_memory_type",

@@ -30,6 +30,7 @@ class SourceOptions:
         insecure: whether a server's certificate goes unverified.
         metrics_url: the metrics endpoint, where it is not at the usual offset from the port given.
         grpc_url: the gRPC endpoint, likewise.
+        dcgm_url: the page of a dcgm-exporter for the servers' GPUs, if there is one.
 
     """
 
@@ -43,6 +44,7 @@ class SourceOptions:
     insecure: bool = False
     metrics_url: str | None = field(default=None, repr=False)
     grpc_url: str | None = field(default=None, repr=False)
+    dcgm_url: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.bearer_token and self.basic:

@@ -1,0 +1,116 @@
+"""Another model on the same GPU takes the time that this one's executions need.
+
+## Looks for
+A model whose executions and queue grow in those stretches of the window in which models of other ensembles work on its
+cards, at the same load of its own, and a card without time left.
+
+## Means
+Models of one server share a card as processes do: each is slower while the other works. Neither is at fault; the sum of
+what they need is more than the card has at those times.
+
+## Rules out
+- Stages of the same ensemble: their load rises together, and that is the ensemble's own (`gpu-saturated`).
+- Another process (`gpu-contended-by-other-process`).
+- More requests of its own at those times: then nothing is said.
+- Two models that each are a little slower than alone: under 15 % of a request's time it is physics, not a finding.
+
+## Do
+1. Give the model that must be fast a card of its own (`instance_group.gpus`), or move the other to another server.
+2. Share with a rule: rate limiter with priorities, or MIG.
+3. Shift the neighbour's batch work to quiet hours.
+
+## Sources
+Triton user guide, "Rate limiter". server#2698, server#4603, server#3755 (two models on one card, each slower
+than alone).
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.device import ON_GPU
+from diagnostics.signals.gpu import GPU_TIME_FULL
+from diagnostics.signals.neighbours import NEIGHBOUR_EXCESS_COMPUTE, NEIGHBOUR_EXCESS_QUEUE, NEIGHBOUR_LANES
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import REQUEST_SECONDS
+from diagnostics.units import Unit
+
+WORK = Limit(
+    value=0.1,
+    unit=Unit.COUNT,
+    because="neighbours that execute under a tenth of the time take under a tenth of the card",
+)
+FULL = Limit(
+    value=0.1,
+    unit=Unit.RATIO,
+    because="a card that is out of time in under a tenth of the samples has turns to give to both",
+)
+CHECK = Check(layer=Layer.GPU, scope=Scope.MODEL, limits={"neighbour_lanes": WORK, "gpu_time_full": FULL})
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if not see.at_least(NEIGHBOUR_LANES, on, WORK):
+        return Quiet(because="no other ensemble's model works on its cards")
+    if not see.at_least(GPU_TIME_FULL, on, FULL):
+        return Quiet(because="the card has time left")
+    see.need(NEIGHBOUR_EXCESS_COMPUTE, on)
+    compute = _grown(see, NEIGHBOUR_EXCESS_COMPUTE, on)
+    queue = _grown(see, NEIGHBOUR_EXCESS_QUEUE, on)
+    if not see.worthwhile("taken_by_neighbours", on, compute + queue):
+        return Quiet(because="requests hardly take longer while the neighbours work")
+    total = (compute + queue).value or 0.0
+    return Fires(
+        summary=f"requests take {Unit.SECONDS.show(total)} longer in {on.model} on average because of models of other "
+        "ensembles on the same GPU",
+        claims=(
+            Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=compute.value or 0.0),
+            Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),
+        ),
+        saved_seconds=total,
+        suggestion=Suggestion(
+            text=f"give {on.model} or its neighbours a card of their own (instance_group.gpus), or share by the rate "
+            "limiter's priorities"
+        ),
+    )
+
+
+def _grown(see: Ledger, signal: Signal, on: Subject) -> Reading:
+    reading = see.read(signal, on)
+    return Reading.of(max(reading.value or 0.0, 0.0), Unit.SECONDS, reading.source)
+
+
+_SHARED = {
+    NEIGHBOUR_LANES: 0.5,
+    GPU_TIME_FULL: 0.5,
+    NEIGHBOUR_EXCESS_COMPUTE: 0.02,
+    NEIGHBOUR_EXCESS_QUEUE: 0.01,
+    ON_GPU: 1,
+    REQUEST_SECONDS: 0.08,
+}
+CASES = (
+    Case(title="fires when it is slower while neighbours work", expect=Expected.FIRES, readings=_SHARED),
+    Case(
+        title="is quiet when nobody else works on the card",
+        expect=Expected.QUIET,
+        readings={**_SHARED, NEIGHBOUR_LANES: 0.0},
+    ),
+    Case(
+        title="is quiet when the card has time for both",
+        expect=Expected.QUIET,
+        readings={**_SHARED, GPU_TIME_FULL: 0.0},
+    ),
+    Case(
+        title="is quiet when it is as fast as without them",
+        expect=Expected.QUIET,
+        readings={**_SHARED, NEIGHBOUR_EXCESS_COMPUTE: 0.001, NEIGHBOUR_EXCESS_QUEUE: 0.0},
+    ),
+    Case(
+        title="is unknown when neighbours never rest",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _SHARED.items() if k is not NEIGHBOUR_EXCESS_COMPUTE},
+    ),
+)

@@ -1,0 +1,161 @@
+"""A process that is not Triton's works on the GPU, and requests wait for their turn.
+
+## Looks for
+A process on the card outside of the server's process tree that takes SM time, on a card without time left, and requests
+that take longer while it works than while it does not. Where it worked all the time: the share it takes.
+
+## Means
+Without MPS the kernels of several processes never overlap: they take turns, and each turn of the stranger is time that
+Triton's executions wait. Nothing in Triton shows it but longer executions at the same load and batch.
+
+## Rules out
+- More work of its own (`gpu-saturated`): the time goes to another process, and the load was the same before.
+- Another model of this server (`gpu-contended-by-colocated-model`): its process is in the tree.
+- A model that was just loaded: its new processes are in the tree too.
+- Another process namespace, or MPS in between: then processes cannot be told apart, and it is said to be unknown.
+
+## Do
+1. Find the process by its id on the GPU's machine; stop it, or move it to another card.
+2. Keep others off: exclusive compute mode, a device plugin without time-slicing, a dedicated node.
+3. If both must share: MIG gives each a part of its own; MPS lets kernels overlap.
+
+## Sources
+NVIDIA, "Multi-Process Service" (time-sliced scheduling); NVML, `nvmlDeviceGetProcessUtilization`. bottlerocket#4673
+(time-slicing ruins latency). Measured on an H200: a batch job for half the time, p50 45 ms to 91 ms.
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.cards import compute_on, entry_on, name_of, stages_on
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.device import ON_GPU
+from diagnostics.signals.gpu import GPU_TIME_FULL
+from diagnostics.signals.neighbours import (
+    FOREIGN_EXCESS_COMPUTE,
+    FOREIGN_EXCESS_QUEUE,
+    FOREIGN_EXCESS_REQUEST,
+    FOREIGN_PROCESS,
+    FOREIGN_SHARE,
+)
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+FULL = Limit(
+    value=0.1,
+    unit=Unit.RATIO,
+    because="a card that is out of time in under a tenth of the samples has turns to give to both",
+)
+SHARE = Limit(
+    value=0.1,
+    unit=Unit.RATIO,
+    because="who takes a tenth of the turns lengthens the others by about a ninth, less than what is worth a change",
+)
+CHECK = Check(layer=Layer.GPU, scope=Scope.GPU, limits={"gpu_time_full": FULL, "foreign_gpu_share": SHARE})
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one GPU."""
+    if not see.at_least(GPU_TIME_FULL, on, FULL):
+        return Quiet(because="the card has time left")
+    if not see.at_least(FOREIGN_SHARE, on, SHARE):
+        return Quiet(because="only the server's own processes work on the card")
+    excess = see.read(FOREIGN_EXCESS_REQUEST, entry_on(see, on))
+    if excess.missing is Missing.IDLE:
+        return Quiet(because="no requests pass the card")
+    measured = excess.value is not None
+    saved = excess if measured else _estimated(see, on)
+    if not see.worthwhile("taken_by_others", on, saved):
+        return Quiet(because="requests hardly take longer while the other process works")
+    return Fires(
+        summary=_summary(see, on, saved, measured),
+        claims=_claims(see, on, saved.value or 0.0),
+        saved_seconds=saved.value or 0.0,
+        suggestion=Suggestion(
+            text=f"stop process {_process(see, on)} or move it off {name_of(on)}, and keep the card for Triton "
+            "(exclusive compute mode, no time-slicing); where both must share it, give each a MIG part or run MPS"
+        ),
+    )
+
+
+def _estimated(see: Ledger, on: Subject) -> Reading:
+    """Return what turns of the other process take out of each execution where nothing shows it without them."""
+    share = see.evidence.read(FOREIGN_SHARE, on)
+    seconds = compute_on(see, on) * share
+    if seconds.value is None:
+        return seconds
+    return Reading.of(seconds.value, Unit.SECONDS, seconds.source, low=0.0, high=seconds.high, estimated=True)
+
+
+def _claims(see: Ledger, on: Subject, total: float) -> tuple[Claim, ...]:
+    """Claim what each stage on the card lost; what no stage shows is an engine's, which hides its time."""
+    claims, left = [], total
+    for stage in stages_on(see, on):
+        for phase, signal in ((Phase.COMPUTE, FOREIGN_EXCESS_COMPUTE), (Phase.QUEUE, FOREIGN_EXCESS_QUEUE)):
+            seconds = min(max(see.evidence.read(signal, stage).value or 0.0, 0.0), left)
+            left -= seconds
+            claims.append(Claim(stage=stage.model or "", phase=phase, seconds=seconds))
+        if see.evidence.is_engine(stage):
+            shown = see.evidence.shows_engine_time(stage)
+            claims.append(Claim(stage=stage.model or "", phase=Phase.COMPUTE if shown else Phase.ENGINE, seconds=left))
+            left = 0.0
+    return tuple(claim for claim in claims if claim.seconds > 0)
+
+
+def _summary(see: Ledger, on: Subject, saved: Reading, measured: bool) -> str:
+    taken = Unit.RATIO.show(see.evidence.read(FOREIGN_SHARE, on).value)
+    cost = Unit.SECONDS.show(saved.value)
+    what = f"requests took {cost} longer for it on average" if measured else f"up to {cost} of each request"
+    return f"process {_process(see, on)}, which is not Triton's, takes {taken} of {name_of(on)}'s SM time: {what}"
+
+
+def _process(see: Ledger, on: Subject) -> str:
+    return f"{see.read(FOREIGN_PROCESS, on).value or 0:.0f}"
+
+
+_STRANGER = {
+    GPU_TIME_FULL: 0.6,
+    FOREIGN_SHARE: 0.45,
+    FOREIGN_PROCESS: 3445,
+    FOREIGN_EXCESS_REQUEST: 0.028,
+    FOREIGN_EXCESS_COMPUTE: 0.028,
+    ON_GPU: 1,
+    REQUESTS: 500,
+    COMPUTE_SECONDS: 0.07,
+    REQUEST_SECONDS: 0.081,
+}
+CASES = (
+    Case(
+        title="fires when requests take longer while a stranger works",
+        expect=Expected.FIRES,
+        readings=_STRANGER,
+    ),
+    Case(
+        title="fires on its share when the stranger was there all the time",
+        expect=Expected.FIRES,
+        readings={k: v for k, v in _STRANGER.items() if k is not FOREIGN_EXCESS_REQUEST},
+    ),
+    Case(
+        title="is quiet when the card has time for both",
+        expect=Expected.QUIET,
+        readings={**_STRANGER, GPU_TIME_FULL: 0.02},
+    ),
+    Case(
+        title="is quiet when all the work is the server's",
+        expect=Expected.QUIET,
+        readings={**_STRANGER, FOREIGN_SHARE: 0.0},
+    ),
+    Case(
+        title="is quiet when requests take as long as without it",
+        expect=Expected.QUIET,
+        readings={**_STRANGER, FOREIGN_EXCESS_REQUEST: 0.001},
+    ),
+    Case(
+        title="is unknown when processes cannot be told apart",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _STRANGER.items() if k is not FOREIGN_SHARE},
+    ),
+)

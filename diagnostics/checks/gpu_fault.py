@@ -1,0 +1,94 @@
+"""The driver reports that the GPU itself is in trouble.
+
+## Looks for
+Xid errors of this window that speak of the card or its driver, new uncorrected memory errors, a memory row that could
+not be replaced, and a driver that calls the card lost or in need of a reset.
+
+## Means
+Work on this card fails, hangs or runs slower, whatever the models do, until the card is reset or exchanged. Its server
+may look healthy to a load balancer.
+
+## Rules out
+- Errors of the program on the card (Xid 13, 31, 43, 45 and the like): a faulty kernel, or a process that was killed.
+- An old error: DCGM keeps the last code for ever; it counts only when it changed in the window.
+- Corrected memory errors: the card has mended them.
+
+## Do
+1. Take the node out of service (cordon, drain); keep `nvidia-bug-report.sh` and the kernel's log (`NVRM: Xid`).
+2. Reset the card, or reboot. A row that waits for a remap needs just that.
+3. A remap that failed, errors that come back, or a lost card: have it exchanged.
+
+## Sources
+NVIDIA, "XID Errors" (catalogue), "GPU Memory Error Management" (row remapping). NVML, `nvmlEventTypeXidCriticalError`.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.cards import name_of
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.gpu import FAULT_CODE, GPU_LOST, MEMORY_ERRORS, REMAP_FAILED
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.units import Unit
+
+ANY = Limit(value=1, unit=Unit.COUNT, because="a healthy card has none, and one is what the driver calls critical")
+LOST = Limit(
+    value=0.1,
+    unit=Unit.RATIO,
+    because="a card that is lost stays so until it is reset; a single refused sample is none",
+)
+CHECK = Check(
+    layer=Layer.GPU,
+    scope=Scope.GPU,
+    limits={"gpu_fault_code": ANY, "gpu_memory_errors": ANY, "gpu_remap_failed": ANY, "gpu_lost": LOST},
+    symptom="changes(DCGM_FI_DEV_XID_ERRORS[15m]) > 0 and DCGM_FI_DEV_XID_ERRORS > 0",
+)
+_SIGNS = (
+    (FAULT_CODE, "the driver reported Xid {}"),
+    (MEMORY_ERRORS, "{} uncorrected memory errors came up"),
+    (REMAP_FAILED, "a bad row of memory could not be replaced"),
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one GPU."""
+    said = []
+    lost = see.read(GPU_LOST, on)
+    if lost.value is not None and see.compare(GPU_LOST.name, lost, LOST):
+        said.append("the driver calls it lost or in need of a reset")
+    told = 0
+    for signal, words in _SIGNS:
+        reading = see.read(signal, on)
+        if reading.value is None:
+            continue
+        told += 1
+        if see.compare(signal.name, reading, ANY):
+            said.append(words.format(f"{reading.value:.0f}"))
+    if not said and not told and lost.value is None:
+        see.need(FAULT_CODE, on)
+    if not said:
+        return Quiet(because="the driver reports no fault of the card")
+    return Fires(
+        summary=f"{name_of(on)} has a fault: {', '.join(said)}",
+        severity=Severity.CRITICAL if lost.value else Severity.WARNING,
+        suggestion=Suggestion(
+            text="take the node out of service, keep nvidia-bug-report.sh and the kernel's log, reset the card; if it "
+            "comes back, have the card exchanged",
+            remedy=Remedy.MITIGATE,
+        ),
+    )
+
+
+_SOUND = {FAULT_CODE: 0, MEMORY_ERRORS: 0, REMAP_FAILED: 0, GPU_LOST: 0.0}
+CASES = (
+    Case(title="fires on an Xid of the card", expect=Expected.FIRES, readings={**_SOUND, FAULT_CODE: 79}),
+    Case(title="fires on uncorrected memory errors", expect=Expected.FIRES, readings={**_SOUND, MEMORY_ERRORS: 2}),
+    Case(title="fires on a lost card", expect=Expected.FIRES, readings={GPU_LOST: 0.9}),
+    Case(title="is quiet on a sound card", expect=Expected.QUIET, readings=_SOUND),
+    Case(
+        title="is quiet on the part that is told",
+        expect=Expected.QUIET,
+        readings={GPU_LOST: 0.0, MEMORY_ERRORS: 0},
+    ),
+    Case(title="is unknown when no driver was asked", expect=Expected.UNKNOWN, readings={}),
+)

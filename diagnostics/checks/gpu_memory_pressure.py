@@ -1,0 +1,91 @@
+"""The GPU's memory is full.
+
+## Looks for
+Models that could not be loaded for want of memory, by the reason in the repository index, and a card whose memory was
+in use to the last few per cent while no engine with a pool of its own lives on it.
+
+## Means
+The next load, reload, instance or larger batch may fail. A full reload needs the old and the new copy at once. Requests
+that already run are not slower for it.
+
+## Rules out
+- An engine's KV pool (TensorRT-LLM, vLLM): it takes what is left by design, so a full card is its normal state.
+- Memory that stays in use after a load: frameworks keep their pools; it is no leak (`memory-growth` is about growth).
+- A fault of the card (`gpu-fault`).
+
+## Do
+1. Unload what is not used; fewer instances of models that hold their weights once per instance.
+2. Lower `kv_cache_free_gpu_mem_fraction` of an engine that was loaded first: it leaves nothing to those after it.
+3. Bound what may be loaded (`--model-load-gpu-limit`), or move a model to another card.
+
+## Sources
+server#6928 (each instance loads its own weights), server#7594, onnxruntime_backend#198 (pools that stay),
+tensorrtllm_backend#274 (a second engine does not fit). Triton user guide, "Model management" (both copies resident).
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.cards import name_of
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.gpu import GPU_MEMORY_FREE, GPU_MEMORY_USED, OUT_OF_MEMORY
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.units import Unit
+
+REFUSED = Limit(value=1, unit=Unit.COUNT, because="one model that found no memory is one that nobody can call")
+FULL = Limit(
+    value=0.97,
+    unit=Unit.RATIO,
+    because="the last 3 % of a card, some GiB at most, hold neither a second copy of a model nor a larger batch",
+)
+CHECK = Check(
+    layer=Layer.GPU,
+    scope=Scope.GPU,
+    limits={"loads_out_of_memory": REFUSED, "gpu_memory_used_share": FULL},
+    symptom="nv_gpu_memory_used_bytes / nv_gpu_memory_total_bytes > 0.97",
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one GPU."""
+    used, refused = see.read(GPU_MEMORY_USED, on), see.read(OUT_OF_MEMORY, on)
+    if refused.value is not None and see.compare(OUT_OF_MEMORY.name, refused, REFUSED) and _fullest(see, on):
+        full = "" if used.value is None else f"; the card was {Unit.RATIO.show(used.value)} full"
+        return _fires(f"{refused.value:.0f} models could not be loaded for want of GPU memory{full}", Severity.WARNING)
+    if not see.at_least(GPU_MEMORY_USED, on, FULL):
+        return Quiet(because="the card has memory left")
+    models = [model for model in see.evidence.subjects(Scope.MODEL) if model.server == on.server]
+    if any(see.evidence.is_engine(model) for model in models):
+        return Quiet(because="an engine's pool takes what is left, by design")
+    left = Unit.BYTES.show(see.read(GPU_MEMORY_FREE, on).value)
+    return _fires(
+        f"{Unit.RATIO.show(used.value)} of {name_of(on)}'s memory is in use, {left} left: "
+        "the next load or reload may fail",
+        Severity.INFO,
+    )
+
+
+def _fullest(see: Ledger, on: Subject) -> bool:
+    """Return whether no other card of the server was fuller: the index does not say which one had no memory."""
+    cards = [card for card in see.evidence.subjects(Scope.GPU) if card.server == on.server]
+    return on == max(cards, key=lambda card: see.evidence.read(GPU_MEMORY_USED, card).value or 0.0, default=on)
+
+
+def _fires(summary: str, severity: Severity) -> Fires:
+    return Fires(
+        summary=summary,
+        severity=severity,
+        suggestion=Suggestion(
+            text="unload what is not used, run fewer instances of large models, or lower an engine's "
+            "kv_cache_free_gpu_mem_fraction; bound loads with --model-load-gpu-limit"
+        ),
+    )
+
+
+_FULL = {GPU_MEMORY_USED: 0.985, GPU_MEMORY_FREE: 1.2e9, OUT_OF_MEMORY: 0}
+CASES = (
+    Case(title="fires when a load found no memory", expect=Expected.FIRES, readings={**_FULL, OUT_OF_MEMORY: 1}),
+    Case(title="fires for information when the card is full", expect=Expected.FIRES, readings=_FULL),
+    Case(title="is quiet when memory is left", expect=Expected.QUIET, readings={**_FULL, GPU_MEMORY_USED: 0.6}),
+    Case(title="is unknown when memory was not measured", expect=Expected.UNKNOWN, readings={OUT_OF_MEMORY: 0}),
+)

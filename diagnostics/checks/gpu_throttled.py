@@ -1,0 +1,174 @@
+"""Something holds the GPU's clock down while it works.
+
+## Looks for
+NVML's clock event reasons at each sample, and how far below its highest the clock was then: heat and the power supply
+(hardware and thermal slowdown, power brake), or the power cap.
+
+## Means
+Executions take longer in proportion, at most: work that waits for memory is held up less. Heat and power brake are
+faults of cooling or supply. The power cap is how a full card works; it is a fault only where somebody lowered it.
+
+## Rules out
+- A card that is idle: its clock is down because nothing runs (`idle-clocks`).
+- A power cap at the card's own limit: then it is said for information, as a consequence of the load (`gpu-saturated`).
+- A clock limit that was set on purpose (application clocks): it is no slowdown.
+
+## Do
+1. Heat, hardware slowdown: look at fans, airflow and inlet temperature; move the load off this node meanwhile.
+2. Power brake: the chassis or rack is out of power; ask who runs it.
+3. A lowered cap: back to the card's default (`sudo nvidia-smi -pl`), if the supply allows it.
+4. At its own cap: a card does no more; another card, a smaller or quantised model.
+
+## Sources
+NVML, "Clocks event reasons" (`nvmlClocksEventReason…`). Measured on an H200 and an H100 under full load: reason 4
+(power cap), 679 to 700 of 700 W, clocks at 1,275 to 1,560 of 1,980 MHz.
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.cards import compute_on, name_of, stages_on
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.device import ON_GPU
+from diagnostics.signals.gpu import (
+    CLOCK_LOST_TO_HARDWARE,
+    CLOCK_LOST_TO_POWER_CAP,
+    HELD_BACK_BY_HARDWARE,
+    HELD_BACK_BY_POWER_CAP,
+    POWER_CAP_SHARE,
+)
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+OFTEN = Limit(
+    value=0.1,
+    unit=Unit.RATIO,
+    because="a card that is held back in under a tenth of the samples loses less than its requests vary by",
+)
+LOST = Limit(
+    value=0.05,
+    unit=Unit.RATIO,
+    because="a boost clock moves by a few per cent with temperature alone",
+)
+LOWERED = Limit(
+    value=0.9,
+    unit=Unit.RATIO,
+    because="a limit a tenth below the card's own was set by somebody; smaller differences are rounding of vendors",
+)
+CHECK = Check(
+    layer=Layer.GPU,
+    scope=Scope.GPU,
+    limits={
+        "clock_held_back_by_hardware": OFTEN,
+        "clock_held_back_by_power_cap": OFTEN,
+        "clock_lost": LOST,
+        "power_cap_share": LOWERED,
+    },
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one GPU."""
+    if see.at_least(HELD_BACK_BY_HARDWARE, on, OFTEN):
+        return _judge(see, on, CLOCK_LOST_TO_HARDWARE, "heat or its power supply", Severity.WARNING)
+    if not see.at_least(HELD_BACK_BY_POWER_CAP, on, OFTEN):
+        return Quiet(because="nothing holds the clock down")
+    lowered = see.read(POWER_CAP_SHARE, on)
+    if lowered.value is not None and see.compare(POWER_CAP_SHARE.name, lowered, LOWERED, at_least=False):
+        return _judge(see, on, CLOCK_LOST_TO_POWER_CAP, "a lowered power cap", None)
+    return _judge(see, on, CLOCK_LOST_TO_POWER_CAP, "its power cap", Severity.INFO)
+
+
+def _judge(see: Ledger, on: Subject, lost: Signal, what: str, severity: Severity | None) -> Fires | Quiet:
+    if not see.at_least(lost, on, LOST):
+        return Quiet(because="the clock is hardly lower for it")
+    saved = _saved(see, on, lost)
+    if severity is not Severity.INFO and not see.worthwhile("predicted_saving", on, saved):
+        return Quiet(because="requests spend too little time on the card to notice")
+    share = Unit.RATIO.show(see.evidence.read(lost, on).value)
+    card = name_of(on)
+    return Fires(
+        summary=f"{what} holds {card}'s clock down by {share} on average: executions take up to "
+        f"{Unit.SECONDS.show(saved.value or 0.0)} of a request longer for it",
+        claims=_claims(see, on, lost),
+        saved_seconds=saved.value or 0.0,
+        severity=severity,
+        suggestion=_suggestion(what),
+    )
+
+
+def _saved(see: Ledger, on: Subject, lost: Signal) -> Reading:
+    """Return what full clocks would save at most: memory-bound work gains less."""
+    return compute_on(see, on) * see.evidence.read(lost, on)
+
+
+def _claims(see: Ledger, on: Subject, lost: Signal) -> tuple[Claim, ...]:
+    share = see.evidence.read(lost, on)
+    seconds = ((stage, (see.evidence.read(COMPUTE_SECONDS, stage) * share).value) for stage in stages_on(see, on))
+    return tuple(
+        Claim(stage=stage.model or "", phase=Phase.COMPUTE, seconds=value) for stage, value in seconds if value
+    )
+
+
+def _suggestion(what: str) -> Suggestion:
+    if "cap" not in what:
+        return Suggestion(
+            text="move the load off this card and have its cooling and power supply looked at", remedy=Remedy.MITIGATE
+        )
+    if "lowered" in what:
+        return Suggestion(text="raise the power limit to the card's default (nvidia-smi -pl), if the supply allows it")
+    return Suggestion(
+        text="the card works at its own power limit: only another card, or cheaper requests, give more",
+        remedy=Remedy.MITIGATE,
+    )
+
+
+_HOT = {
+    HELD_BACK_BY_HARDWARE: 0.8,
+    CLOCK_LOST_TO_HARDWARE: 0.4,
+    HELD_BACK_BY_POWER_CAP: 0.0,
+    CLOCK_LOST_TO_POWER_CAP: 0.0,
+    POWER_CAP_SHARE: 1.0,
+    ON_GPU: 1,
+    REQUESTS: 1000,
+    COMPUTE_SECONDS: 0.08,
+    REQUEST_SECONDS: 0.1,
+}
+CASES = (
+    Case(title="fires when heat holds the clock down", expect=Expected.FIRES, readings=_HOT),
+    Case(
+        title="fires when somebody lowered the power cap",
+        expect=Expected.FIRES,
+        readings={
+            **_HOT,
+            HELD_BACK_BY_HARDWARE: 0.0,
+            HELD_BACK_BY_POWER_CAP: 0.9,
+            CLOCK_LOST_TO_POWER_CAP: 0.3,
+            POWER_CAP_SHARE: 0.6,
+        },
+    ),
+    Case(
+        title="is quiet when nothing holds the clock down",
+        expect=Expected.QUIET,
+        readings={**_HOT, HELD_BACK_BY_HARDWARE: 0.0},
+    ),
+    Case(
+        title="is quiet when the clock is hardly lower",
+        expect=Expected.QUIET,
+        readings={**_HOT, CLOCK_LOST_TO_HARDWARE: 0.01},
+    ),
+    Case(
+        title="is quiet when requests spend little time on the card",
+        expect=Expected.QUIET,
+        readings={**_HOT, COMPUTE_SECONDS: 0.003},
+    ),
+    Case(
+        title="is unknown without the driver's reasons",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _HOT.items() if k is not HELD_BACK_BY_HARDWARE},
+    ),
+)

@@ -1,0 +1,169 @@
+"""The processors are full, so executions wait for a core and their instances with them.
+
+## Looks for
+A model on processors whose requests wait for busy instances, on a host, or within a quota, without processor time left,
+and server processes that do use it: per executing instance, a fair part of a core.
+
+## Means
+More threads want to run than there are cores. Every execution is stretched by its wait for a core; instances look busy
+and are not working. One more instance is one more thread in the same line.
+
+## Rules out
+- Instances that wait for something else, such as a sleep, a network call or a GPU, on a host that others fill: their
+  processes use hardly any processor time.
+- A busy host on which no request waits: it does its work.
+- Too few instances on a host with room (`single-instance-serialization`).
+- Too many kernels on one card (`gpu-saturated`, `over-instanced`).
+
+## Do
+1. Give the server more cores, or a quota that is not full: `cpu_throttled_share` tells which of the two it is.
+2. Take work off: other processes of the machine, busy polling, thread pools wider than cores ÷ instances
+   (`intra_op_thread_count`, OMP_NUM_THREADS).
+3. Move the stage to a faster implementation, or to the GPU. Fewer instances than cores lose nothing.
+
+## Sources
+Linux, `Documentation/accounting/psi.rst` and `cgroup-v2.rst`. server#7213 (four CPU instances slower than one),
+server#3386 (idle neighbours that burn CPU), onnxruntime_backend#34 (thread pools).
+"""
+
+from __future__ import annotations
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, is_idle
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.device import HOST_CPU_BUSY, ON_GPU
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.host import CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED, SERVER_CORES
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS
+from diagnostics.units import Unit
+
+THROTTLED = Limit(
+    value=0.25,
+    unit=Unit.RATIO,
+    because="a server that is held back in every fourth period of 100 ms meets it in most of its requests",
+)
+WORKING = Limit(
+    value=0.1,
+    unit=Unit.RATIO,
+    because="an instance that uses under a tenth of a core while it executes waits for something else than a core, "
+    "unless ten and more share each",
+)
+WAITING = Limit(
+    value=0.2,
+    unit=Unit.RATIO,
+    because="where tasks wait for a processor in under a fifth of the time, it is busy and nobody is starved",
+)
+CHECK = Check(
+    layer=Layer.HOST,
+    scope=Scope.MODEL,
+    limits={
+        "queue": QUEUE,
+        "busy": BUSY,
+        "host_cpu_busy": HOST_FULL,
+        "cpu_throttled_share": THROTTLED,
+        "cpu_per_lane": WORKING,
+        "cpu_pressure": WAITING,
+    },
+    symptom="nv_cpu_utilization > 0.9",
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if is_idle(see, on):
+        return Quiet(because="the model is idle")
+    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+        return Quiet(because="requests hardly wait for an instance")
+    if see.evidence.is_engine(on):
+        return Quiet(because="an engine's row says nothing of processors")
+    full, held = see.at_least(HOST_CPU_BUSY, on, HOST_FULL), _is_held_back(see, on)
+    if not (full or held):
+        return Quiet(because="the processors have time left")
+    if see.is_set(ON_GPU, on):
+        return Quiet(because="the model executes on a GPU")
+    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+        return Quiet(because="instances are idle while requests wait")
+    if not see.at_least(CPU_PER_LANE, on, WORKING):
+        return Quiet(because="instances wait for something else than a processor")
+    if not held and see.ruled_out(CPU_PRESSURE, on, WAITING, above=False):
+        return Quiet(because="no task waits for a processor")
+    return _judge(see, on, held)
+
+
+def _is_held_back(see: Ledger, on: Subject) -> bool:
+    share = see.read(CPU_THROTTLED, on)
+    return share.value is not None and see.compare(CPU_THROTTLED.name, share, THROTTLED)
+
+
+def _judge(see: Ledger, on: Subject, held: bool) -> Fires | Quiet:
+    queue = see.evidence.read(QUEUE_SECONDS, on)
+    if not see.worthwhile("queue_seconds", on, queue):
+        return Quiet(because="the queue is a small part of the request")
+    per_lane = min(see.need(CPU_PER_LANE, on), 1.0)
+    # Of an execution's time, what its instance did not get a core for.
+    waited = see.need(EXECUTION_SECONDS, on) * (1.0 - per_lane)
+    seconds = queue.value or 0.0
+    where = "its cgroup's quota holds the server back" if held else "the processors are full"
+    return Fires(
+        summary=f"{where}: an executing instance of {on.model} gets about {Unit.RATIO.show(per_lane)} of a core, and "
+        f"requests wait {Unit.SECONDS.show(seconds)} for one",
+        claims=(
+            Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),
+            Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=waited),
+        ),
+        saved_seconds=seconds + waited,
+        suggestion=Suggestion(text=_advice(see, on, held)),
+    )
+
+
+def _advice(see: Ledger, on: Subject, held: bool) -> str:
+    cores = see.read(SERVER_CORES, on).value
+    has = f" (it has {Unit.COUNT.show(cores)})" if cores else ""
+    first = (
+        "raise the container's CPU limit" if held else f"give the server more cores{has} or take other work off them"
+    )
+    return f"{first}; no more instances of {on.model} until then, and no more threads than cores ÷ instances"
+
+
+_STARVED = {
+    QUEUE_SECONDS: 6.7,
+    INSTANCE_BUSY_SHARE: 0.98,
+    EXECUTION_SECONDS: 0.113,
+    HOST_CPU_BUSY: 0.99,
+    CPU_THROTTLED: 0.0,
+    CPU_PER_LANE: 0.3,
+    CPU_PRESSURE: 0.97,
+    SERVER_CORES: 2,
+    ON_GPU: 0,
+    REQUEST_SECONDS: 7.0,
+}
+CASES = (
+    Case(title="fires when instances share too few cores", expect=Expected.FIRES, readings=_STARVED),
+    Case(
+        title="fires when the quota is full on an idle host",
+        expect=Expected.FIRES,
+        readings={**_STARVED, HOST_CPU_BUSY: 0.3, CPU_THROTTLED: 0.8},
+    ),
+    Case(
+        title="is quiet when others fill the host and instances sleep",
+        expect=Expected.QUIET,
+        readings={**_STARVED, CPU_PER_LANE: 0.02},
+    ),
+    Case(
+        title="is quiet when no request waits on a busy host",
+        expect=Expected.QUIET,
+        readings={**_STARVED, QUEUE_SECONDS: 0.0005},
+    ),
+    Case(
+        title="is quiet when the processors have time left",
+        expect=Expected.QUIET,
+        readings={**_STARVED, HOST_CPU_BUSY: 0.5},
+    ),
+    Case(
+        title="is unknown when the server's processes were not seen",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _STARVED.items() if k not in (CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED)},
+    ),
+)

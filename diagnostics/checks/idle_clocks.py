@@ -1,0 +1,110 @@
+"""The GPU lowers its clock between sparse requests, and each one meets it low.
+
+## Looks for
+A card that is little used, whose SM clock is far below its highest while it executes, without any reason but idleness,
+and executions long enough for that to matter.
+
+## Means
+With too little work the driver lets the clock fall, and it takes some milliseconds to rise. The same model is faster
+under more load. Usually benign: it costs latency only where nobody waits for anybody.
+
+## Rules out
+- Heat, power supply or power cap (`gpu-throttled`): they give other reasons.
+- A regression (`version-regression`): executions get faster as the rate rises.
+- Network time counted as compute: the model's own execution is what is longer.
+
+## Do
+1. Nothing, if objectives hold under real load.
+2. Else keep the clock up: persistence mode, and clocks locked with `sudo nvidia-smi -lgc` at the price of idle power.
+
+## Sources
+server#3599 (13.3 ms at a low rate, 7.3 ms at a higher one; maintainer: the GPU lowers its clock between requests),
+server#4875 (the same of a processor's governor). Measured on an H100: 345 of 1,980 MHz when idle, reason 1.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.cards import compute_on, name_of
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.device import ON_GPU
+from diagnostics.signals.gpu import GPU_TIME_USED, IDLE_CLOCK_SHARE
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+
+SPARSE = Limit(
+    value=0.3,
+    unit=Unit.RATIO,
+    because="a card that works a third of the time has no pauses long enough to lower its clock in",
+)
+LOW = Limit(
+    value=0.7,
+    unit=Unit.RATIO,
+    because="boost clocks settle within a fifth of the highest; below 70 % an execution takes 40 % longer",
+)
+CHECK = Check(
+    layer=Layer.GPU,
+    scope=Scope.GPU,
+    limits={"gpu_time_used": SPARSE, "idle_clock_share": LOW},
+    severity=Severity.INFO,
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one GPU."""
+    if not see.at_most(GPU_TIME_USED, on, SPARSE):
+        return Quiet(because="the card works too much to lower its clock")
+    compute = compute_on(see, on)
+    if compute.missing is Missing.IDLE:
+        return Quiet(because="no request executes on the card")
+    if not see.at_most(IDLE_CLOCK_SHARE, on, LOW):
+        return Quiet(because="the clock is up while the card works")
+    share = see.evidence.read(IDLE_CLOCK_SHARE, on)
+    lost = compute * (Reading.of(1.0, Unit.RATIO, "") - share)
+    if not see.worthwhile("predicted_saving", on, lost):
+        return Quiet(because="executions are short even so")
+    return Fires(
+        summary=f"the clock of {name_of(on)} is at {Unit.RATIO.show(share.value)} of its "
+        f"highest between sparse requests: up to {Unit.SECONDS.show(lost.value)} of each one",
+        saved_seconds=lost.value or 0.0,
+        suggestion=Suggestion(
+            text="leave it if objectives hold under real load; else persistence mode, and clocks locked with "
+            "nvidia-smi -lgc",
+            remedy=Remedy.MITIGATE,
+        ),
+    )
+
+
+_SPARSE = {
+    GPU_TIME_USED: 0.04,
+    IDLE_CLOCK_SHARE: 0.3,
+    ON_GPU: 1,
+    REQUESTS: 60,
+    COMPUTE_SECONDS: 0.0133,
+    REQUEST_SECONDS: 0.015,
+}
+CASES = (
+    Case(title="fires when sparse requests meet a low clock", expect=Expected.FIRES, readings=_SPARSE),
+    Case(
+        title="is quiet when the clock stays up",
+        expect=Expected.QUIET,
+        readings={**_SPARSE, IDLE_CLOCK_SHARE: 1.0},
+    ),
+    Case(
+        title="is quiet on a card at work",
+        expect=Expected.QUIET,
+        readings={**_SPARSE, GPU_TIME_USED: 0.8},
+    ),
+    Case(
+        title="is quiet when executions are short",
+        expect=Expected.QUIET,
+        readings={**_SPARSE, COMPUTE_SECONDS: 0.001},
+    ),
+    Case(
+        title="is unknown without clocks",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _SPARSE.items() if k is not IDLE_CLOCK_SHARE},
+    ),
+)

@@ -1,0 +1,90 @@
+"""The server's memory goes on growing after it should have settled.
+
+## Looks for
+Memory of the server's processes that grows through every sixth of the window after its first third, in a window of ten
+minutes or more, fast enough to fill the machine within days.
+
+## Means
+Something keeps what it is given: connections that clients leave behind, raw tensors that pile up in front of a slow
+stage, a leak in a backend or in a Python model. When the machine runs out, the kernel ends the server.
+
+## Rules out
+- Settling: allocators, caches and pools grow at first and stop. Only what goes on growing counts.
+- GPU memory that stays in use after a load: frameworks keep their pools.
+- More models: what a load takes is a step, not a slope.
+
+## Do
+1. Look at which process grows: the server itself, or the stub of one Python model (`ps -o pid,rss,args`).
+2. The server: bound what waits between stages (`max_inflight_requests`), reuse client connections, try
+   `LD_PRELOAD` with jemalloc or tcmalloc.
+3. A stub: look for what its `execute` keeps.
+4. Until it is mended, restart replicas in turn before the date that is named.
+
+## Sources
+server#6781 (7.5 to 16.3 GB in six days, clients that reconnect), server#8597 (raw frames in front of a slow stage).
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.memory import MEMORY_GROWTH, MEMORY_LEFT, SERVER_MEMORY
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.units import Unit
+
+DAY = 86_400.0
+SLOW = Limit(
+    value=0.01 / 3600,
+    unit=Unit.RATIO,
+    because="under 1 % of its size in an hour is within what a settled allocator still moves by",
+)
+SOON = Limit(
+    value=7 * DAY,
+    unit=Unit.SECONDS,
+    because="servers are redeployed within a week or so; what would take longer never comes to it",
+)
+CHECK = Check(layer=Layer.HOST, scope=Scope.SERVER, limits={"growth_per_second": SLOW, "time_left": SOON})
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one server."""
+    growth = see.read(MEMORY_GROWTH, on)
+    if growth.missing is Missing.TOO_FEW_EVENTS:
+        return Quiet(because="the window is too short to tell growth from settling")
+    rate, size = see.need(MEMORY_GROWTH, on), see.need(SERVER_MEMORY, on)
+    share = Reading.of(rate / size if size > 0 else 0.0, Unit.RATIO, growth.source, estimated=growth.estimated)
+    if not see.compare("growth_per_second", share, SLOW):
+        return Quiet(because="memory does not go on growing")
+    left = Reading.of(see.need(MEMORY_LEFT, on) / rate, Unit.SECONDS, growth.source, estimated=growth.estimated)
+    if not see.compare("time_left", left, SOON, at_least=False):
+        return Quiet(because="at this pace memory lasts longer than a server does")
+    hour = Unit.BYTES.show(rate * 3600)
+    return Fires(
+        summary=f"the server's memory grows by {hour} an hour and has not settled; what is left lasts about "
+        f"{(left.value or 0.0) / 3600:.0f} hours",
+        # The gauge that Triton exports is the whole machine's: it may be somebody else who grows.
+        severity=Severity.INFO if growth.estimated or (left.value or 0.0) > DAY else Severity.WARNING,
+        suggestion=Suggestion(
+            text="find the process that grows (the server or one model's stub); bound what waits between stages, reuse "
+            "client connections; restart replicas in turn until it is mended",
+            remedy=Remedy.MITIGATE,
+        ),
+    )
+
+
+_GROWS = {MEMORY_GROWTH: 200_000.0, SERVER_MEMORY: 8e9, MEMORY_LEFT: 8e9}
+CASES = (
+    Case(title="fires when the machine is full within the day", expect=Expected.FIRES, readings=_GROWS),
+    Case(title="is quiet when memory has settled", expect=Expected.QUIET, readings={**_GROWS, MEMORY_GROWTH: 0.0}),
+    Case(
+        title="is quiet when it would take months",
+        expect=Expected.QUIET,
+        readings={**_GROWS, MEMORY_GROWTH: 30_000.0, MEMORY_LEFT: 1e12},
+    ),
+    Case(
+        title="is unknown when memory was not seen",
+        expect=Expected.UNKNOWN,
+        readings={MEMORY_LEFT: 8e9},
+    ),
+)

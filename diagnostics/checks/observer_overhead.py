@@ -1,0 +1,100 @@
+"""Monitoring may take a part of what it watches.
+
+## Looks for
+Latency summaries that are switched on while a model answers hundreds of requests a second with executions of a
+millisecond or two, and traces of nearly every request at such a rate.
+
+## Means
+Each summary keeps a sliding window per model and quantile under a lock, and each traced request writes a dozen
+timestamps and an export. On small hot models that is a share of the work, up to a third in one report.
+
+## Rules out
+- Slow models: their requests take so long that bookkeeping is no part of it.
+- Counters and gauges: they cost next to nothing.
+
+## Do
+1. Leave summaries off (`--metrics-config summary_latencies=false`, the default) and take averages from the counters and
+   tails from sampled traces.
+2. Trace one request in a hundred (`--trace-config rate=100`).
+3. Compare throughput before and after: this is a suspicion, not a measurement.
+
+## Sources
+server#8561 (summaries cost a third of ResNet50's throughput). Measured: a 24.10 server with `rate=1` at about 2,000
+requests/s on two cores ended with signal 11.
+"""
+
+from __future__ import annotations
+
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.executions import EXECUTION_SECONDS
+from diagnostics.signals.latency import SUMMARIES
+from diagnostics.signals.reading import Missing
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.traces import TRACED_SHARE
+from diagnostics.signals.triton import REQUEST_RATE
+from diagnostics.units import Unit
+
+HOT = Limit(
+    value=500.0,
+    unit=Unit.PER_SECOND,
+    because="below 500 requests a second even 100 µs of bookkeeping each are a twentieth of one core",
+)
+SMALL = Limit(
+    value=0.005,
+    unit=Unit.SECONDS,
+    because="of an execution of more than 5 ms (ResNet50 took about that) 100 µs are under 2 %",
+)
+NEARLY_ALL = Limit(value=0.5, unit=Unit.RATIO, because="half of all requests is no sample but the traffic itself")
+CHECK = Check(
+    layer=Layer.TELEMETRY,
+    scope=Scope.MODEL,
+    limits={"request_rate": HOT, "execution_seconds": SMALL, "traced_share": NEARLY_ALL},
+    severity=Severity.INFO,
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    rate = see.read(REQUEST_RATE, on)
+    if rate.missing is Missing.IDLE:
+        return Quiet(because="the model is idle")
+    if not see.at_least(REQUEST_RATE, on, HOT):
+        return Quiet(because="too few requests for bookkeeping to matter")
+    if not see.at_most(EXECUTION_SECONDS, on, SMALL):
+        return Quiet(because="executions are long beside any bookkeeping")
+    summaries = bool(see.read(SUMMARIES, on).value)
+    traced = see.read(TRACED_SHARE, on)
+    often = traced.value is not None and see.compare(TRACED_SHARE.name, traced, NEARLY_ALL)
+    if not summaries and not often:
+        return Quiet(because="neither summaries nor most traces are on")
+    what = " and ".join(
+        word for word, on_ in (("latency summaries", summaries), ("traces of most requests", often)) if on_
+    )
+    return Fires(
+        summary=f"{what} are kept of {on.model} at {Unit.PER_SECOND.show(rate.value)}: they may take a part of its "
+        "throughput",
+        suggestion=Suggestion(
+            text="switch summaries off (--metrics-config summary_latencies=false) and trace one request in a hundred "
+            "(--trace-config rate=100), then compare throughput"
+        ),
+    )
+
+
+_HOT = {REQUEST_RATE: 3000, EXECUTION_SECONDS: 0.001, SUMMARIES: 1}
+CASES = (
+    Case(title="fires on summaries of a small hot model", expect=Expected.FIRES, readings=_HOT),
+    Case(
+        title="fires on traces of nearly all requests",
+        expect=Expected.FIRES,
+        readings={**_HOT, SUMMARIES: 0, TRACED_SHARE: 1.0},
+    ),
+    Case(title="is quiet when summaries are off", expect=Expected.QUIET, readings={**_HOT, SUMMARIES: 0}),
+    Case(title="is quiet at a low rate", expect=Expected.QUIET, readings={**_HOT, REQUEST_RATE: 20}),
+    Case(title="is quiet on long executions", expect=Expected.QUIET, readings={**_HOT, EXECUTION_SECONDS: 0.05}),
+    Case(
+        title="is unknown when execution times were not read",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _HOT.items() if k is not EXECUTION_SECONDS},
+    ),
+)

@@ -1,0 +1,178 @@
+"""More instances of a model share the GPU than it can serve at once.
+
+## Looks for
+A GPU that is full, several busy instances of the model on it, and a number of instances half as large or less that
+would serve about as much by the model of a shared device: executions take longer in proportion to how many share it.
+
+## Means
+Each instance beyond what fills the card only lengthens the others' executions. The queue moves from Triton, where it is
+seen and batched, into the card, where it is not. It costs memory, and context switches that can lower throughput.
+
+## Rules out
+- A card with room, where instances do overlap (`single-instance-serialization` is their lack).
+- Processors that are full: then executions wait for a core, not for the card (`host-cpu-starved`).
+- Too much work for the card at any count (`gpu-saturated`): that may hold besides, and is then what costs latency.
+- An engine: it batches inside, and a second instance takes memory that its cache needs.
+
+## Do
+1. Lower `instance_group.count` as the patch says: two instances overlap copies with execution, and more add little.
+2. Let requests be batched instead (`dynamic_batching`), if a batch costs less than its items apart.
+3. Compare throughput before and after: it should not fall.
+
+## Sources
+Public course lab: 4+4 instances had queue 0.5 ms, executions twice as long and 38 % less throughput than 2+2.
+server#7075, server#3066, fastertransformer_backend#72. Measured on an H200: twelve instances, executions of 134 ms of
+which the card needs 11. Schweitzer's approximation of mean value analysis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.gates import BUSY, DEVICE_FULL, device_is_full, is_idle
+from diagnostics.checks.predictions import prediction, queue_of
+from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.device import DEVICE_HEADROOM, ON_GPU
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.tuning.queueing import StageForecast, StageLoad, headroom_limited, predict
+from diagnostics.units import Unit
+
+SEVERAL = Limit(
+    value=4,
+    unit=Unit.COUNT,
+    because="two instances overlap copies with execution, as Triton's guide recommends; of four and more, half may be "
+    "too many",
+)
+HALF = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="the device model is good to about a fifth: only a count of half and less is surely enough",
+)
+# Throughput that a smaller count may lose and still count as about the same: the device model is no better than that.
+_AS_MUCH = 0.9
+_FEWEST = 2
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={"instances": SEVERAL, "busy": BUSY, "device_headroom": DEVICE_FULL, "enough_instances_share": HALF},
+)
+
+
+def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide for one model version."""
+    if is_idle(see, on):
+        return Quiet(because="the model is idle")
+    if see.evidence.is_engine(on):
+        return Quiet(because="an engine batches inside; its instances are not lanes")
+    if not see.at_least(INSTANCES, on, SEVERAL):
+        return Quiet(because="there are few instances")
+    if not see.is_set(ON_GPU, on):
+        return Quiet(because="the model does not run on a GPU")
+    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+        return Quiet(because="instances are idle: they do not crowd the card")
+    if not device_is_full(see, on):
+        return Quiet(because="the GPU has room for them")
+    return _with_fewer(see, on)
+
+
+def _with_fewer(see: Ledger, on: Subject) -> Fires | Quiet:
+    load, headroom = stage_load(see, on), see.evidence.read(DEVICE_HEADROOM, on)
+    room = (headroom.low or 0.0, headroom.high or 0.0)
+    count, forecast = _enough(headroom_limited(load, room))
+    share = Reading.of(count / load.instances, Unit.RATIO, headroom.source)
+    if not see.compare("enough_instances_share", share, HALF, at_least=False):
+        return Quiet(because="fewer instances would serve less")
+    now, show = see.need(EXECUTION_SECONDS, on), Unit.SECONDS.show
+    saved = _saved(see, on, forecast, max(now - forecast.compute_seconds, 0.0))
+    return Fires(
+        summary=f"{load.instances} instances of {on.model} share a full GPU: an execution takes {show(now)}, with "
+        f"{count} instances about {show(forecast.compute_seconds)} at about the same throughput",
+        claims=(Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=saved),),
+        saved_seconds=saved,
+        severity=None if saved else Severity.INFO,
+        suggestion=_suggestion(see, on, load, count, forecast),
+    )
+
+
+def _enough(load: StageLoad) -> tuple[int, StageForecast]:
+    """Return the smallest number of instances that serves as much as all of them do, two at least."""
+    most = min(predict(load).capacity_per_second, load.arrival_rate)
+    for count in range(_FEWEST, load.instances):
+        forecast = predict(replace(load, instances=count))
+        if forecast.capacity_per_second >= _AS_MUCH * most:
+            return count, forecast
+    return load.instances, predict(load)
+
+
+def _saved(see: Ledger, on: Subject, forecast: StageForecast, shorter: float) -> float:
+    """Return what a request gains: what executions get shorter by, less what the queue in Triton grows by.
+
+    Nothing where the smaller count only just keeps up: then the wait moves out of the card and stays as long.
+    """
+    queue = queue_of(forecast)
+    if queue.value is None or queue.high is None:
+        return 0.0
+    longer = queue.value - (see.evidence.read(QUEUE_SECONDS, on).value or 0.0)
+    gain = max(shorter - max(longer, 0.0), 0.0)
+    return gain if see.worthwhile("predicted_saving", on, Reading.of(gain, Unit.SECONDS, queue.source)) else 0.0
+
+
+def _suggestion(see: Ledger, on: Subject, load: StageLoad, count: int, forecast: StageForecast) -> Suggestion:
+    config = see.evidence.config(on)
+    listed = sum(group.count for group in config.instance_groups if not group.passive) if config else load.instances
+    # A count is per listed GPU: only on one card is it the number of instances.
+    setting = Setting(path="instance_group.count", value=count)
+    change = ConfigChange(model=on.model or "", settings=(setting,)) if listed == load.instances else None
+    queue = queue_of(forecast)
+    return Suggestion(
+        text=f"lower instance_group count of {on.model} from {load.instances} to {count} and compare throughput; batch "
+        "instead where a batch is cheaper than its items",
+        change=change,
+        prediction=prediction(Phase.QUEUE, see.need(QUEUE_SECONDS, on), queue, forecast.assumptions)
+        if queue.value is not None
+        else None,
+    )
+
+
+_CROWD = {
+    QUEUE_SECONDS: 0.133,
+    INSTANCE_BUSY_SHARE: 0.999,
+    INSTANCES: 12,
+    ON_GPU: 1,
+    DEVICE_HEADROOM: 0.002,
+    MAX_BATCH_SIZE: 1,
+    DYNAMIC_BATCHING: 0,
+    BATCH_DELAY: 0,
+    CLIENT_BATCH_SIZE: 1,
+    ARRIVAL_RATE: 90,
+    EXECUTION_SECONDS: 0.133,
+    REQUEST_SECONDS: 0.267,
+}
+CASES = (
+    Case(title="fires when twelve instances crowd a full card", expect=Expected.FIRES, readings=_CROWD),
+    Case(
+        title="is quiet when the card has room",
+        expect=Expected.QUIET,
+        readings={**_CROWD, DEVICE_HEADROOM: 0.5},
+    ),
+    Case(title="is quiet at two instances", expect=Expected.QUIET, readings={**_CROWD, INSTANCES: 2}),
+    Case(title="is quiet on processors", expect=Expected.QUIET, readings={**_CROWD, ON_GPU: 0}),
+    Case(
+        title="is quiet when instances idle",
+        expect=Expected.QUIET,
+        readings={**_CROWD, INSTANCE_BUSY_SHARE: 0.2},
+    ),
+    Case(
+        title="is unknown when the GPU was not measured",
+        expect=Expected.UNKNOWN,
+        readings={k: v for k, v in _CROWD.items() if k is not DEVICE_HEADROOM},
+    ),
+)

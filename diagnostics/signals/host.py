@@ -1,0 +1,196 @@
+"""The processors that the server may use, and what its own processes get of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from diagnostics import names
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.settings import INSTANCES
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.units import Unit
+from diagnostics.window.graph import graph_of
+from diagnostics.window.view import STATISTICS, View
+from diagnostics.wire.host import HostSample
+
+_HOST = "host"
+_FIX = "run on the server's machine, so that its processes and cgroup can be read"
+
+
+def _ends(view: View) -> tuple[HostSample, HostSample, float] | None:
+    """Return the first and the last sample and the seconds between them; None with fewer than two."""
+    samples = view.hosts()
+    if len(samples) < 2 or samples[0].at is None or samples[-1].at is None or samples[-1].at <= samples[0].at:
+        return None
+    return samples[0], samples[-1], samples[-1].at - samples[0].at
+
+
+def cores_used(view: View) -> float | None:
+    """Return how many processors the server's tree used on average; None when that was not recorded.
+
+    Only processes that were there at both ends count: one that came or went in between is left out.
+    """
+    found = _ends(view)
+    if found is None:
+        return None
+    first, last, seconds = found
+    before = {process.pid: process.cpu_seconds for process in first.processes}
+    used = [
+        process.cpu_seconds - earlier
+        for process in last.processes
+        if process.cpu_seconds is not None and (earlier := before.get(process.pid)) is not None
+    ]
+    return max(sum(used), 0.0) / seconds if used else None
+
+
+def _allowed(view: View) -> float | None:
+    """Return the processors that the server may use at most: its quota or its cpuset, if that is the smaller one."""
+    found = _ends(view)
+    if found is None:
+        return None
+    last = found[1]
+    limits = [limit for limit in (last.quota_cores, last.server_cores, last.cores) if limit]
+    return float(min(limits)) if limits else None
+
+
+def limit_used(view: View) -> float | None:
+    """Return the share of the server's own limit that is used; None where no limit is below the machine's cores."""
+    found, allowed = _ends(view), _allowed(view)
+    if found is None or allowed is None or allowed >= (found[1].cores or 0):
+        return None
+    first, last, seconds = found
+    if last.quota_cores == allowed and first.cgroup_seconds is not None and last.cgroup_seconds is not None:
+        return min((last.cgroup_seconds - first.cgroup_seconds) / seconds / allowed, 1.0)
+    used = cores_used(view)
+    return None if used is None else min(used / allowed, 1.0)
+
+
+def _throttled(view: View) -> Reading:
+    found = _ends(view)
+    if found is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+    first, last, seconds = found
+    periods = (last.periods or 0.0) - (first.periods or 0.0)
+    if periods <= 0:
+        return Reading.of(0.0, Unit.RATIO, _HOST, span=seconds)
+    held = (last.throttled_periods or 0.0) - (first.throttled_periods or 0.0)
+    return Reading.of(min(max(held / periods, 0.0), 1.0), Unit.RATIO, _HOST, events=periods, span=seconds)
+
+
+def _pressure(view: View) -> Reading:
+    found = _ends(view)
+    if found is None or found[0].pressure_seconds is None or found[1].pressure_seconds is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+    share = (found[1].pressure_seconds - found[0].pressure_seconds) / found[2]
+    return Reading.of(min(max(share, 0.0), 1.0), Unit.RATIO, _HOST, span=found[2])
+
+
+def _busy_lanes(view: View) -> float | None:
+    """Return how many instances of all models execute at a time, ensembles left out; None without statistics."""
+    ensembles = graph_of(view.server.configs).ensembles
+    lanes, seen = 0.0, False
+    for model in sorted({model for model, _ in view.server.keys_seen()} - set(ensembles)):
+        one = View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
+        delta = one.delta(STATISTICS)
+        if delta is not None and delta.batches:
+            lanes, seen = lanes + sum(batch.seconds for batch in delta.batches.values()) / delta.seconds, True
+    return lanes if seen else None
+
+
+def _stubs(view: View) -> list[float]:
+    """Return the processors that each of the server's Python stubs used on average, most first."""
+    found = _ends(view)
+    if found is None:
+        return []
+    first, last, seconds = found
+    before = {process.pid: process.cpu_seconds for process in first.processes}
+    used = [
+        (process.cpu_seconds - earlier) / seconds
+        for process in last.processes
+        if process.command.startswith(names.PYTHON_STUB)
+        and process.cpu_seconds is not None
+        and (earlier := before.get(process.pid)) is not None
+    ]
+    return sorted(used, reverse=True)
+
+
+def _cpu_per_stub(view: View) -> Reading:
+    """Return the processors of the busiest stubs, as many as the model has instances, ÷ the time these execute.
+
+    Nothing says which stub is whose: no instance of the model can have used more than this.
+    """
+    instances = INSTANCES.read(view).value
+    delta = view.delta(STATISTICS)
+    stubs = _stubs(view)[: round(instances or 0)]
+    if view.config is None or view.config.backend != names.PYTHON_BACKEND or not stubs or delta is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+    lanes = sum(batch.seconds for batch in delta.batches.values()) / delta.seconds
+    if lanes <= 0:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, STATISTICS)
+    return Reading.of(min(sum(stubs) / lanes, 1.0), Unit.RATIO, f"{_HOST} and {STATISTICS}", estimated=True)
+
+
+def _cpu_per_lane(view: View) -> Reading:
+    """Return processors used ÷ instances executing: 1 is work on a processor, 0 is waiting for something else."""
+    used, lanes = cores_used(view), _busy_lanes(view)
+    if used is None or lanes is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+    if lanes <= 0:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, STATISTICS)
+    return Reading.of(used / lanes, Unit.RATIO, f"{_HOST} and {STATISTICS}", estimated=True)
+
+
+def _server_share(view: View) -> Reading:
+    """Return processors used by the server's tree ÷ those it may use."""
+    used, allowed = cores_used(view), _allowed(view)
+    if used is None or not allowed:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+    return Reading.of(min(used / allowed, 1.0), Unit.RATIO, _HOST)
+
+
+def _allowed_cores(view: View) -> Reading:
+    allowed = _allowed(view)
+    if allowed is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, _HOST)
+    return Reading.of(allowed, Unit.COUNT, _HOST)
+
+
+def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading], fix: str = "") -> Signal:
+    return Signal(name=name, unit=unit, scope=Scope.SERVER, doc=doc, readers=readers, fix=fix)
+
+
+CPU_THROTTLED = _signal(
+    "cpu_throttled_share",
+    Unit.RATIO,
+    "Share of the scheduling periods in which the server's cgroup was held back by its quota.",
+    _throttled,
+)
+CPU_PRESSURE = _signal(
+    "cpu_pressure",
+    Unit.RATIO,
+    "Share of the time in which some task of the machine waited for a processor (PSI).",
+    _pressure,
+)
+CPU_PER_LANE = _signal(
+    "cpu_per_lane",
+    Unit.RATIO,
+    "Processors that an executing instance uses: of the busiest stubs for a Python model, else of all the server's "
+    "processes ÷ executing instances; near 0, executions wait for something else than a processor.",
+    _cpu_per_stub,
+    _cpu_per_lane,
+    fix=_FIX,
+)
+SERVER_CPU_SHARE = _signal(
+    "server_cpu_share",
+    Unit.RATIO,
+    "Processors that the server's processes use ÷ those that they may use.",
+    _server_share,
+    fix=_FIX,
+)
+SERVER_CORES = _signal(
+    "server_cores",
+    Unit.COUNT,
+    "Processors that the server may use: the machine's, its cpuset's or its quota's.",
+    _allowed_cores,
+)

@@ -1,0 +1,249 @@
+"""Who else works on the GPUs under a model, and by how much requests take longer while they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from diagnostics.signals.gpu import samples
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.units import Unit
+from diagnostics.window.graph import graph_of
+from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+from diagnostics.wire.gpu import NVML, Gpu
+
+_HOST_AND_NVML = "host and nvml"
+_FIX = "run on the server's machine, as a user who sees its processes, with the extra `gpu`"
+# Under MPS the driver shows one server process in place of its clients (NVIDIA, "Multi-Process Service").
+_MPS = "nvidia-cuda-mps"
+# A process that holds memory and runs nothing slows nobody; NVML counts SM time in whole percent of a sample.
+_WORKS = 0.05
+# A process seen less often may be one of the server's that came and went between two looks at its tree.
+_SEEN_OFTEN = 3
+# Neighbours are told apart by stretches in which they work and stretches in which they hardly do.
+_BUSY_LANES, _IDLE_LANES = 0.5, 0.1
+_FEWEST_REQUESTS = 30
+# Requests come at about the same rate in both stretches, or the difference may be their own doing.
+_SAME_LOAD = 1.3
+
+
+def _own(view: View) -> set[int]:
+    """Return every process that was in the server's tree at any time in the window."""
+    known: set[int] = set()
+    for host in view.server.hosts:
+        known |= {process.pid for process in host.processes} | ({host.server_pid} if host.server_pid else set())
+    return known
+
+
+def strangers(view: View) -> set[int] | Missing:
+    """Return the processes on the card that are not the server's, or why that cannot be told.
+
+    They cannot when the server's processes are not known, when none of them is among the card's although there are
+    some (another process namespace), or when MPS stands in front of them.
+    """
+    found, own = [gpu for gpu in samples(view) if gpu.source == NVML], _own(view)
+    if not own or not found:
+        return Missing.NOT_EXPORTED
+    listed = [set(gpu.process_memory) | set(gpu.process_sm or ()) for gpu in found]
+    everybody = set().union(*listed)
+    if everybody and not everybody & own:
+        return Missing.CONFLICTING
+    if any(name.startswith(_MPS) for gpu in found for name in gpu.process_names.values()):
+        return Missing.CONFLICTING
+    often = min(_SEEN_OFTEN, len(found))
+    return {pid for pid in everybody - own if sum(pid in pids for pids in listed) >= often}
+
+
+def _sm_share(gpu: Gpu, pids: set[int]) -> float:
+    return min(sum(share for pid, share in (gpu.process_sm or {}).items() if pid in pids), 1.0)
+
+
+def _foreign_share(view: View) -> Reading:
+    found = strangers(view)
+    if isinstance(found, Missing):
+        return Reading.unknown(found, Unit.RATIO, _HOST_AND_NVML)
+    shares = [_sm_share(gpu, found) for gpu in samples(view) if gpu.process_sm is not None]
+    if not shares:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST_AND_NVML)
+    return Reading.of(sum(shares) / len(shares), Unit.RATIO, _HOST_AND_NVML, events=len(shares))
+
+
+def _foreign_process(view: View) -> Reading:
+    found = strangers(view)
+    if isinstance(found, Missing):
+        return Reading.unknown(found, Unit.COUNT, _HOST_AND_NVML)
+    work = {pid: sum(_sm_share(gpu, {pid}) for gpu in samples(view)) for pid in sorted(found)}
+    if not any(work.values()):
+        return Reading.of(0.0, Unit.COUNT, _HOST_AND_NVML)
+    return Reading.of(float(max(work, key=lambda pid: work[pid])), Unit.COUNT, _HOST_AND_NVML)
+
+
+def _stay(view: View) -> tuple[float, float] | None:
+    """Return Unix seconds between which a stranger worked on one of the cards; None when none did."""
+    found = strangers(view)
+    if isinstance(found, Missing):
+        return None
+    cards = view.gpu_series()
+    times = [
+        sample.at
+        for sample in view.window.gpus
+        for gpu in sample.gpus
+        if sample.at is not None and gpu.uuid in cards and _sm_share(gpu, found) >= _WORKS
+    ]
+    return (min(times), max(times)) if times else None
+
+
+When = Callable[[Step], bool | None]
+
+
+def _during_stay(view: View) -> When | None:
+    stay = _stay(view)
+    if stay is None:
+        return None
+
+    def when(step: Step) -> bool | None:
+        # Counters move on completion: a step at the edge holds requests of both kinds.
+        if step.start >= stay[0] and step.end <= stay[1] + 1.0:
+            return True
+        return False if step.end <= stay[0] or step.start >= stay[1] + 1.0 else None
+
+    return when
+
+
+def _excess(view: View, counter: Counter, when: When) -> Reading:
+    """Return seconds per request of the window that `counter` is higher by in the stretches that `when` picks."""
+    for source in (STATISTICS, METRICS):
+        steps = [step for step in view.steps(source) if counter in step.values and Counter.SUCCESS in step.values]
+        if steps:
+            return _compared(steps, counter, when, source)
+    return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, STATISTICS)
+
+
+def _compared(steps: Sequence[Step], counter: Counter, when: When, source: str) -> Reading:
+    inside = [step for step in steps if when(step) is True]
+    outside = [step for step in steps if when(step) is False]
+    requests = [sum(step.values[Counter.SUCCESS] for step in side) for side in (inside, outside)]
+    if min(requests) < _FEWEST_REQUESTS:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.SECONDS, source)
+    rates = [n / sum(step.seconds for step in side) for n, side in zip(requests, (inside, outside), strict=True)]
+    if rates[0] > _SAME_LOAD * rates[1]:
+        return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, source)
+    means = [sum(s.values[counter] for s in side) / n for n, side in zip(requests, (inside, outside), strict=True)]
+    everything = sum(step.values[Counter.SUCCESS] for step in steps)
+    value = (means[0] - means[1]) * requests[0] / everything
+    return Reading.of(value, Unit.SECONDS, source, events=min(requests), span=sum(step.seconds for step in steps))
+
+
+def _foreign_excess(counter: Counter) -> Callable[[View], Reading]:
+    def read(view: View) -> Reading:
+        when = _during_stay(view)
+        if when is None:
+            return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, _HOST_AND_NVML)
+        return _excess(view, counter, when)
+
+    return read
+
+
+def _others(view: View) -> list[View]:
+    """Return the models on the same cards that no ensemble shares with this one: they work for other requests."""
+    graph, cards = graph_of(view.server.configs), set(view.gpu_series())
+    mates = {model for one in graph.callers(view.model or "") for model in one.models()} | {view.model}
+    models = sorted({model for model, _ in view.server.keys_seen()} - mates - set(graph.ensembles))
+    views = (
+        View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
+        for model in models
+    )
+    return [other for other in views if other.on_gpu and cards & set(other.gpu_series())]
+
+
+def _lanes(steps: Sequence[Step], start: float, end: float) -> float:
+    """Return how many instances executed on average between two times, from steps that lie inside."""
+    inside = [step for step in steps if step.start >= start - 0.5 and step.end <= end + 0.5]
+    seconds = sum(batch.seconds for step in inside for batch in step.batches.values())
+    return seconds / (end - start) if end > start else 0.0
+
+
+def _neighbour_lanes(view: View) -> Reading:
+    if not view.on_gpu:
+        return Reading.of(0.0, Unit.COUNT, "configuration")
+    steps = [step for other in _others(view) for step in other.steps(STATISTICS)]
+    return Reading.of(_lanes(steps, view.start, view.end), Unit.COUNT, STATISTICS, events=len(steps))
+
+
+def _while_neighbours_work(view: View) -> When:
+    steps = [step for other in _others(view) for step in other.steps(STATISTICS)]
+
+    def when(step: Step) -> bool | None:
+        lanes = _lanes(steps, step.start, step.end)
+        return True if lanes >= _BUSY_LANES else False if lanes <= _IDLE_LANES else None
+
+    return when
+
+
+def _neighbour_excess(counter: Counter) -> Callable[[View], Reading]:
+    return lambda view: _excess(view, counter, _while_neighbours_work(view))
+
+
+def _busiest_neighbour(view: View) -> str:
+    lanes = {other.model or "": _lanes(other.steps(STATISTICS), view.start, view.end) for other in _others(view)}
+    return max(lanes, key=lambda model: lanes[model], default="")
+
+
+def _signal(
+    name: str, unit: Unit, doc: str, read: Callable[[View], Reading], scope: Scope = Scope.MODEL, fix: str = ""
+) -> Signal:
+    return Signal(name=name, unit=unit, scope=scope, doc=doc, readers=(read,), fix=fix)
+
+
+FOREIGN_SHARE = _signal(
+    "foreign_gpu_share",
+    Unit.RATIO,
+    "Share of the card's SM time that processes outside of the server's tree take, mean over the samples.",
+    _foreign_share,
+    Scope.GPU,
+    _FIX,
+)
+FOREIGN_PROCESS = _signal(
+    "foreign_gpu_process",
+    Unit.COUNT,
+    "Process id of the one outside of the server's tree that takes most of the card; 0 is none.",
+    _foreign_process,
+    Scope.GPU,
+)
+FOREIGN_EXCESS_REQUEST = _signal(
+    "foreign_excess_request",
+    Unit.SECONDS,
+    "Seconds per request that requests take longer while a foreign process works, over the whole window.",
+    _foreign_excess(Counter.REQUEST_SECONDS),
+)
+FOREIGN_EXCESS_COMPUTE = _signal(
+    "foreign_excess_compute",
+    Unit.SECONDS,
+    "Seconds per request that a stage executes longer while a foreign process works, over the whole window.",
+    _foreign_excess(Counter.INFER_SECONDS),
+)
+FOREIGN_EXCESS_QUEUE = _signal(
+    "foreign_excess_queue",
+    Unit.SECONDS,
+    "Seconds per request that a stage's queue is longer while a foreign process works, over the whole window.",
+    _foreign_excess(Counter.QUEUE_SECONDS),
+)
+NEIGHBOUR_LANES = _signal(
+    "neighbour_lanes",
+    Unit.COUNT,
+    "Instances of other ensembles' models that execute on the model's cards, on average.",
+    _neighbour_lanes,
+)
+NEIGHBOUR_EXCESS_COMPUTE = _signal(
+    "neighbour_excess_compute",
+    Unit.SECONDS,
+    "Seconds per request that the model executes longer while its neighbours work, over the whole window.",
+    _neighbour_excess(Counter.INFER_SECONDS),
+)
+NEIGHBOUR_EXCESS_QUEUE = _signal(
+    "neighbour_excess_queue",
+    Unit.SECONDS,
+    "Seconds per request that the model's queue is longer while its neighbours work, over the whole window.",
+    _neighbour_excess(Counter.QUEUE_SECONDS),
+)
