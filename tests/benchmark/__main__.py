@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from diagnostics.demo.environment import ensure_environment
-from tests.benchmark.draw import draw
+from tests.benchmark.draw import draw, draw_gpu
 from tests.benchmark.record import record
 from tests.benchmark.score import score
 
@@ -26,6 +26,8 @@ def main() -> int:
     one = verbs.add_parser("record-one")
     one.add_argument("--seed", type=int, required=True)
     one.add_argument("--out", type=Path, required=True)
+    for verb in (recording, one):
+        verb.add_argument("--gpu", action="store_true", help="incidents of a GPU; needs one, and torch")
     scoring = verbs.add_parser("score", help="diagnose recorded incidents and compare with their labels")
     scoring.add_argument("folder", type=Path)
     scoring.add_argument("--every", action="store_true", help="a line for each incident, not only the wrong ones")
@@ -33,7 +35,7 @@ def main() -> int:
     if arguments.verb == "record":
         return _record(arguments)
     if arguments.verb == "record-one":
-        return _record_one(arguments.seed, arguments.out)
+        return _record_one(arguments.seed, arguments.out, gpu=arguments.gpu)
     return score(arguments.folder, every=arguments.every)
 
 
@@ -44,8 +46,9 @@ def _record(arguments: argparse.Namespace) -> int:
 
     def one(seed: int) -> int:
         command = [sys.executable, "-m", "tests.benchmark", "record-one", "--seed", str(seed), "--out"]
-        done = subprocess.run([*command, str(arguments.out)], capture_output=True, text=True, check=False)
-        print(f"{_name(seed)}: {done.stdout.strip() or done.stderr.strip()[-300:]}", flush=True)
+        command += [str(arguments.out), *(["--gpu"] if arguments.gpu else [])]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        print(f"{_name(seed, arguments.gpu)}: {done.stdout.strip() or done.stderr.strip()[-300:]}", flush=True)
         return done.returncode
 
     with ThreadPoolExecutor(max_workers=arguments.jobs) as pool:
@@ -58,15 +61,16 @@ def _record(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _record_one(seed: int, folder: Path) -> int:
-    label = record(draw(seed), _name(seed), folder, ensure_environment())
-    (folder / f"{_name(seed)}.label.json").write_text(json.dumps(label), "utf-8")
+def _record_one(seed: int, folder: Path, *, gpu: bool) -> int:
+    name = _name(seed, gpu)
+    label = record(draw_gpu(seed) if gpu else draw(seed), name, folder, ensure_environment())
+    (folder / f"{name}.label.json").write_text(json.dumps(label), "utf-8")
     print(json.dumps(label))
     return 0
 
 
-def _name(seed: int) -> str:
-    return f"drawn-{seed:04}"
+def _name(seed: int, gpu: bool) -> str:
+    return f"drawn-{'gpu-' if gpu else ''}{seed:04}"
 
 
 if __name__ == "__main__":

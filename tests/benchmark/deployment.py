@@ -27,6 +27,7 @@ class StageSpec:
     first_ms: float = 0.0
     fail_every: int = 0
     mode: str = "sleep"
+    gpu_size: int = 0
 
     def seconds(self, items: float = 1.0) -> float:
         """Return the time of an execution of `items` items."""
@@ -119,7 +120,8 @@ def _parameters(values: Mapping[str, object]) -> str:
 
 def _stage_config(spec: StageSpec) -> str:
     text = f'name: "{spec.name}"\nbackend: "python"\n{_tensors(spec.max_batch)}'
-    text += f"instance_group [ {{ count: {spec.instances} kind: KIND_CPU }} ]\n"
+    kind = "KIND_GPU gpus: [ 0 ]" if spec.mode == "gpu" else "KIND_CPU"
+    text += f"instance_group [ {{ count: {spec.instances} kind: {kind} }} ]\n"
     if spec.delay_us is not None or spec.queue_limit:
         policy = f" default_queue_policy {{ max_queue_size: {spec.queue_limit} }}" if spec.queue_limit else ""
         text += f"dynamic_batching {{ max_queue_delay_microseconds: {spec.delay_us or 0}{policy} }}\n"
@@ -130,6 +132,7 @@ def _stage_config(spec: StageSpec) -> str:
         "service_mode": spec.mode,
         "first_execution_ms": spec.first_ms,
         "fail_every": spec.fail_every,
+        "gpu_size": spec.gpu_size or 1024,
     }
     return text + _parameters(values)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -32,7 +34,7 @@ TRIAL_SECONDS = 18.0
 TRACE_RATE = 10
 # A change that takes less off a request than this share of what the best one takes is not the cause.
 AS_GOOD = 0.9
-_STANDIN = ("service_", "first_execution_ms", "fail_every", "standin_")
+_STANDIN = ("service_", "first_execution_ms", "fail_every", "gpu_size", "standin_")
 
 
 def record(drawn: Drawn, name: str, folder: Path, environment: TritonEnvironment) -> dict[str, object]:
@@ -59,12 +61,27 @@ def _observe(drawn: Drawn, server: TritonLauncher, repository: Path) -> tuple[li
         stack.callback(target.close)
         stack.callback(machine.close)
         load = pool.submit(_send, drawn, server, repository)
+        stack.enter_context(_neighbour(drawn.neighbour))
         time.sleep(SETTLING_SECONDS)
         sources: list[Source] = [target, *([machine] if machine.local else [])]
         seconds = drawn.load.duration - SETTLING_SECONDS - 1.0
         scrapes = list(collect(sources, INTERVAL_SECONDS, seconds=seconds))
         scrapes += repository_scrapes(repository, [target.name])
         return [_without_standin(scrape) for scrape in scrapes], load.result()
+
+
+@contextmanager
+def _neighbour(share: float) -> Iterator[None]:
+    """Run another process on the first GPU for a share of the time."""
+    if not share:
+        yield
+        return
+    process = subprocess.Popen([sys.executable, Path(__file__).with_name("neighbour.py"), str(share)])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _send(drawn: Drawn, server: TritonLauncher, repository: Path) -> list[ClientRecord]:
