@@ -20,7 +20,7 @@ PYTEST := $(BIN)/pytest -q
 export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
-.PHONY: help venv tools triton demo test check bench accuracy generate format clean
+.PHONY: help venv tools browser triton demo test check bench accuracy generate format clean
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules
 
 help: ## list what can be made
@@ -29,7 +29,7 @@ help: ## list what can be made
 demo: venv triton ## diagnose a slow, real Triton and repair it, in two minutes
 	@$(BIN)/diag demo
 
-test: venv tools triton ## run all tests: the quick ones, then those with real servers
+test: venv tools triton browser ## run all tests: the quick ones, then those with real servers
 	@echo '--- tests without servers'
 	@$(PYTEST) -m 'not live' --ignore=tests/bench
 	@echo '--- tests with real servers'
@@ -78,6 +78,8 @@ check-rules: tools
 
 venv: .venv/installed ## make .venv with the product and its tools
 tools: $(UNPACKED) ## unpack the Debian programs that tests start
+browser: ## find a Chromium for the tests of pages, or install Debian's as root
+	@.ci/chromium
 triton: venv ## make the environment of the real server
 	@$(BIN)/python .ci/triton-environment
 

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from situations import situations
 
 from diagnostics.diagnosis.explanation import Explanation
+from tests.render.situations import situations
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

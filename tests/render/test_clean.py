@@ -6,12 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diagnostics.render.clean import clean, code_lines, fitted
+from tests.render.widths import columns
 
 ANY = st.text(st.characters(exclude_categories=[]))
-
-
-def columns(text: str) -> int:
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 @given(ANY)

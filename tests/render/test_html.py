@@ -6,11 +6,11 @@ import re
 from xml.etree.ElementTree import Element
 
 import html5lib
-from situations import HOSTILE, situations
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.clean import clean
 from diagnostics.render.html import html
+from tests.render.situations import HOSTILE, situations
 
 OWN_SCRIPTS = 1
 # Situations live as long as the tests, and parsing a page takes longer than making it.

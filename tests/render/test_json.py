@@ -3,10 +3,10 @@ from __future__ import annotations
 import json
 
 import jsonschema
-from situations import as_json, situations
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.json_report import report, schema
+from tests.render.situations import as_json, situations
 
 
 def test_every_report_meets_the_schema(situation: Explanation) -> None:

@@ -4,11 +4,11 @@ from itertools import pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from situations import HOSTILE, situations
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.clean import clean
 from diagnostics.render.markdown import markdown
+from tests.render.situations import HOSTILE, situations
 
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from situations import situations
-from test_clean import columns
-
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.clean import code_lines
 from diagnostics.render.text import WIDTH, text
+from tests.render.situations import situations
+from tests.render.widths import columns
 
 
 def patches(explanation: Explanation) -> set[str]:
