@@ -71,19 +71,44 @@ def graph_of(configs: Mapping[str, ModelConfig]) -> DeploymentGraph:
 
 def _ordered(steps: Sequence[EnsembleStep]) -> tuple[tuple[EnsembleStep, ...], tuple[tuple[int, ...], ...]]:
     """Return steps sorted so that producers come first, with their edges; input maps name tensors as values."""
-    feeds = [
-        [j for j, other in enumerate(steps) if set(step.output_map.values()) & set(other.input_map.values())]
-        for step in steps
-    ]
+    feeds = _feeds(steps)
+    awaited = [0] * len(steps)
+    for i, followers in enumerate(feeds):
+        for j in followers:
+            awaited[j] += i != j
     order: list[int] = []
-    waiting = list(range(len(steps)))
-    while waiting:
-        free = [i for i in waiting if not any(i in feeds[j] for j in waiting if j != i)]
-        ready = free or waiting  # a cycle cannot load in Triton; a damaged configuration is taken as written
+    placed = [False] * len(steps)
+    ready = [i for i, count in enumerate(awaited) if not count]
+    while ready:
         order.extend(ready)
-        waiting = [i for i in waiting if i not in ready]
+        for i in ready:
+            placed[i] = True
+        ready = _freed_by(ready, feeds, awaited)
+    # A cycle cannot load in Triton; a damaged configuration is taken as written.
+    order.extend(i for i, done in enumerate(placed) if not done)
     position = {old: new for new, old in enumerate(order)}
     return (
         tuple(steps[i] for i in order),
         tuple(tuple(sorted(position[j] for j in feeds[i] if position[j] > position[i])) for i in order),
     )
+
+
+def _feeds(steps: Sequence[EnsembleStep]) -> list[list[int]]:
+    """Return for each step the positions of those that consume one of its outputs, ascending."""
+    consumers: dict[str, list[int]] = {}
+    for j, step in enumerate(steps):
+        for tensor in set(step.input_map.values()):
+            consumers.setdefault(tensor, []).append(j)
+    return [sorted({j for tensor in step.output_map.values() for j in consumers.get(tensor, ())}) for step in steps]
+
+
+def _freed_by(ready: Iterable[int], feeds: Sequence[Sequence[int]], awaited: list[int]) -> list[int]:
+    """Count the steps in `ready` as done; return the steps that wait for nothing any more, ascending."""
+    freed = []
+    for i in ready:
+        for j in feeds[i]:
+            if j != i:
+                awaited[j] -= 1
+                if not awaited[j]:
+                    freed.append(j)
+    return sorted(freed)
