@@ -86,7 +86,7 @@ def _counter_bins(view: View) -> list[Bin] | Missing:
     ensemble = graph_of(view.server.configs).ensembles.get(view.model or "")
     firsts = [name for name in ensemble.models() if not ensemble.before(name)] if ensemble else [view.model or ""]
     taken = [_taken_in(_other(view, model)) for model in firsts]
-    if not all(taken):
+    if not taken or not all(taken):  # an ensemble that calls one model again and again has no first stage
         return Missing.NOT_EXPORTED
     latency = _latencies(view)
     spans = sorted(set.intersection(*(set(each) for each in taken)))

@@ -96,8 +96,8 @@ def _lockstep(view: View) -> Reading:
 
 
 def _parting(counts: Sequence[Mapping[tuple[float, float], float]], source: str) -> Reading:
-    if len(counts) < 2:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, source)
+    if len(counts) < 2:  # a single member is in step with nobody
+        return Reading.of(1.0, Unit.RATIO, source)
     shared = sorted(set.intersection(*(set(steps) for steps in counts)))
     totals, apart = [0.0] * len(counts), 0.0
     for key in shared:

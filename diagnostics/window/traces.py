@@ -72,11 +72,11 @@ class SpanStore:
         self._held = 0
         self._halvings = 0
 
-    def add(self, body: bytes) -> None:
-        """Take one export body; one that cannot be read is counted, with the reason."""
+    def add(self, body: bytes, at: float | None = None) -> None:
+        """Take one export body, read at Unix second `at`; one that cannot be read is counted, with the reason."""
         self.counts.bodies += 1
         try:
-            corrupt = read_spans(body, self._take)
+            corrupt = read_spans(body, self._take, at)
         except MalformedBody as error:
             self.counts.unreadable += 1
             self.counts.reason = error.what

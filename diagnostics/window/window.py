@@ -199,7 +199,7 @@ class WindowBuilder:
         elif scrape.kind is Kind.CLIENT and scrape.body is not None:
             self.clients += parse_client(scrape.body)
         elif scrape.kind is Kind.TRACES and scrape.body is not None:
-            self.spans.add(scrape.body)
+            self.spans.add(scrape.body, scrape.at)
         elif scrape.server:
             self.servers.setdefault(scrape.server, ServerWindow(scrape.server)).take(scrape)
         if scrape.kind in (Kind.METRICS, Kind.STATISTICS) and scrape.body is not None:

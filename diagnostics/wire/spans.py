@@ -98,8 +98,11 @@ def decode_spans(body: bytes) -> SpanBatch:
     return batch
 
 
-def read_spans(body: bytes, take: Take) -> int:
+def read_spans(body: bytes, take: Take, until: float | None = None) -> int:
     """Give each span of one export body or trace file to `take`; return how many could not be read.
+
+    `until` is when the body was read, Unix seconds: Triton's own files count from the host's boot, so their newest
+    instant is taken to be then.
 
     Told apart by content: gzip, JSON (`{` an OTLP request in either spelling of its keys, `[` Triton's own file),
     protobuf.
@@ -117,7 +120,7 @@ def read_spans(body: bytes, take: Take) -> int:
     if first == b"{":
         return read_json(plain.removeprefix(_BOM), take)
     if first == b"[":
-        return read_triton(plain.removeprefix(_BOM), take)
+        return read_triton(plain.removeprefix(_BOM), take, until)
     if first == b"<":
         raise MalformedBody(f"the trace export is a page of HTML or XML: {excerpt(plain)}")
     return read_protobuf(plain, take)

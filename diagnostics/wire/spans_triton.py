@@ -13,6 +13,8 @@ from diagnostics.wire.spans import MARKS, Span, Take, first_marks, valid_times
 SERVICE = "triton-inference-server"
 _SEPARATORS = ", \t\r\n["
 _SERVER_KIND = 2
+# September 2001 in Unix nanoseconds, and 31 years of uptime.
+_UNIX_NS = 10**18
 
 
 @dataclass(slots=True)
@@ -25,7 +27,7 @@ class _Trace:
     events: list[tuple[str, int]] = field(default_factory=list)
 
 
-def read_triton(body: bytes, take: Take) -> int:
+def read_triton(body: bytes, take: Take, until: float | None = None) -> int:
     """Give a span per traced request of a model; its marks hold the computation's events too.
 
     Returns how many objects could not be read: they are passed over up to the next one. Ids are Triton's numbers, of
@@ -37,6 +39,7 @@ def read_triton(body: bytes, take: Take) -> int:
             _take(item, traces)
         except (ValueError, TypeError, AttributeError):
             corrupt += 1
+    _set_clock(traces, until)
     for identity, trace in traces.items():
         span = _span(identity, trace, traces)
         if span is None:
@@ -44,6 +47,16 @@ def read_triton(body: bytes, take: Take) -> int:
         else:
             take(span)
     return corrupt
+
+
+def _set_clock(traces: Mapping[int, _Trace], until: float | None) -> None:
+    """Move instants that count from the host's boot so that the newest is `until`; durations stay exact."""
+    newest = max((at for trace in traces.values() for _, at in trace.events), default=0)
+    if until is None or newest >= _UNIX_NS:
+        return
+    shift = round(until * 1e9) - newest
+    for trace in traces.values():
+        trace.events = [(name, at + shift) for name, at in trace.events]
 
 
 def _objects(text: str) -> Iterator[Mapping[str, Any] | None]:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.wire.spans import decode_spans
+from diagnostics.wire.spans import Span, decode_spans, read_spans
 
 START = 1_795_818_299_000_000_000
 LEAF = {
@@ -40,6 +42,17 @@ def test_a_trace_file_becomes_a_span_per_model_with_its_parent() -> None:
     assert safety.marks["COMPUTE_START"] == START + 5_000
     assert (chat.start, chat.end) == (START, START + 11_000)
     assert batch.corrupt == 0
+
+
+def test_instants_since_the_hosts_boot_end_when_the_file_was_read() -> None:
+    booted = re.sub(rb"\d{19}", lambda found: b"%d" % (int(found[0]) - START + 10**12), FILE)
+    spans = list[Span]()
+
+    assert read_spans(booted, spans.append, until=1_795_818_400.0) == 0
+    assert max(found.end for found in spans) == pytest.approx(1_795_818_400 * 10**9, abs=2000)
+    assert [found.end - found.start for found in spans] == [
+        found.end - found.start for found in decode_spans(FILE).spans
+    ]
 
 
 def test_a_file_that_its_server_left_open_is_read() -> None:
