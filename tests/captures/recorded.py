@@ -18,6 +18,7 @@ from diagnostics.window import window as window_module
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Scrape
+from diagnostics.wire.spans import Span, Take, read_spans
 
 FOLDER = Path(__file__).parents[2] / "fixtures/captures"
 HEALTHY = "healthy"
@@ -95,7 +96,6 @@ def explanation_of(scrapes: Sequence[Scrape]) -> Explanation:
 
 _PARSERS = {
     window_module: ("parse_statistics", "parse_model_config", "parse_client", "parse_log", "parse_nvml", "parse_host"),
-    traces_module: ("decode_spans",),
 }
 _REMEMBERED = [
     (module, name, lru_cache(maxsize=16_384)(getattr(module, name)))
@@ -104,10 +104,24 @@ _REMEMBERED = [
 ]
 
 
+@lru_cache(maxsize=16_384)
+def _spans_of(body: bytes, until: float | None) -> tuple[list[Span], int]:
+    spans: list[Span] = []
+    return spans, read_spans(body, spans.append, until)
+
+
+def _remembered_spans(body: bytes, take: Take, until: float | None = None) -> int:
+    spans, corrupt = _spans_of(body, until)
+    for span in spans:
+        take(span)
+    return corrupt
+
+
 @contextmanager
 def _bodies_parsed_once() -> Iterator[None]:
     """Remember what a body parsed to: each capture is replayed some twenty times and most of its bodies stay."""
     with ExitStack() as patches:
+        patches.enter_context(patch.object(traces_module, "read_spans", _remembered_spans))
         for module, name, remembered in _REMEMBERED:
             patches.enter_context(patch.object(module, name, remembered))
         yield
