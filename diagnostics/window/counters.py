@@ -125,6 +125,8 @@ class CounterTable:
         self.source = source
         self._steps: list[Step] = []
         self._dropped_at: list[float] = []
+        # A dozen signals ask for the same span; it is summed once, until another read comes.
+        self._deltas: dict[tuple[float, float], Delta | None] = {}
         self._reads = self._jumps = 0
         self._first: Point | None = None
         self._last: Point | None = None
@@ -161,6 +163,7 @@ class CounterTable:
                 not list this version if there is no earlier point; None at the first read of all.
 
         """
+        self._deltas.clear()
         before, earlier = self._last, self._earlier
         self._last, self._earlier = point, before
         self._first, self._reads = self._first or point, self._reads + 1
@@ -184,9 +187,11 @@ class CounterTable:
 
     def delta(self, start: float, end: float) -> Delta | None:
         """Return the sum over the steps inside [start, end] (wall seconds); None when there are none."""
-        inside = [step for step in self.steps if step.start >= start - 1e-6 and step.end <= end + 1e-6]
-        dropped = sum(1 for at in self._dropped_at if start <= at <= end)
-        return sum_steps(inside, dropped) if inside else None
+        if (start, end) not in self._deltas:
+            inside = [step for step in self.steps if step.start >= start - 1e-6 and step.end <= end + 1e-6]
+            dropped = sum(1 for at in self._dropped_at if start <= at <= end)
+            self._deltas[start, end] = sum_steps(inside, dropped) if inside else None
+        return self._deltas[start, end]
 
     def _clock_set_back(self, openings: Sequence[Step]) -> bool:
         """Return whether the one reset is where the end of the recording was filed before its beginning.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from diagnostics import names
 from diagnostics.window.counters import Batches, Counter
-from diagnostics.wire.exposition import Series, Snapshot
+from diagnostics.wire.exposition import Layout, Series, Snapshot
 from diagnostics.wire.gpu import METRICS, Gpu
 from diagnostics.wire.statistics import ModelStatistics
 
@@ -55,6 +55,15 @@ def series_named(snapshot: Snapshot, name: str) -> Iterator[tuple[Series, float]
         value = snapshot.values[position]
         if not math.isnan(value):
             yield snapshot.layout.series[position], value
+
+
+def positions_of(layout: Layout, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
+    """Return where the series of a family that carry these labels stand on a page of this layout."""
+    return tuple(
+        position
+        for position in layout.by_name.get(name, ())
+        if all(layout.series[position].labels.get(key) == wanted for key, wanted in labels.items())
+    )
 
 
 def counters_from_metrics(snapshot: Snapshot) -> dict[ModelKey, dict[Counter, float]]:

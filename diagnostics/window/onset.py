@@ -48,7 +48,7 @@ def rise(values: Sequence[float]) -> Stretch | None:
     The values are per-step means in any unit, at most `MOST_STEPS` of them.
     """
     count = len(values)
-    if not FEWEST_STEPS + FEWEST_OUTSIDE <= count <= MOST_STEPS:
+    if not FEWEST_STEPS + FEWEST_OUTSIDE <= count <= MOST_STEPS or max(values) < CHANGE_FACTOR * min(values):
         return None
     sums = list(accumulate(values, initial=0.0))
     squares = sum(value * value for value in values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isnan
 
 from diagnostics.errors import MalformedBody
 from diagnostics.window.client import ClientRequest, parse_client
@@ -15,7 +16,7 @@ from diagnostics.window.normalize import (
     counters_from_metrics,
     counters_from_statistics,
     gpus_from_metrics,
-    series_named,
+    positions_of,
 )
 from diagnostics.window.traces import SpanStore, Traces
 from diagnostics.wire.dcgm import parse_dcgm
@@ -67,13 +68,12 @@ class ServerWindow:
 
     def gauge(self, name: str, labels: Mapping[str, str]) -> Gauge:
         """Return (Unix seconds, value) of the series of `name` that carry `labels`, summed per read, in time order."""
-        points = []
+        points: list[tuple[float, float]] = []
+        layout, positions = None, tuple[int, ...]()
         for at, _, snapshot in self.snapshots:
-            matching = [
-                value
-                for series, value in series_named(snapshot, name)
-                if all(series.labels.get(key) == wanted for key, wanted in labels.items())
-            ]
+            if snapshot.layout is not layout:  # pages of the same series share it: labels are compared once
+                layout, positions = snapshot.layout, positions_of(snapshot.layout, name, labels)
+            matching = [value for position in positions if not isnan(value := snapshot.values[position])]
             if matching:
                 points.append((at, sum(matching)))
         return points

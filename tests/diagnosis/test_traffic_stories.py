@@ -1,0 +1,228 @@
+"""Whole windows of traffic, lifecycle and fleet faults, and of what looks like them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from diagnostics.checks.check import Severity
+from diagnostics.diagnosis.explanation import Explanation, Verdict
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.window.window import window_of
+from diagnostics.wire.records import Kind, Scrape
+from tests.builders import START, Stage, SyntheticTriton, explained, host_body, model_config
+from tests.builders_traffic import Did, indexed, logged, scrapes_told, sent
+
+KEY = ("m", "1")
+BUSY = Did(requests=40, seconds=0.03, infer=0.02)
+ABSENT = Did(absent=True)
+QUICK = {"m": model_config("m", groups=({"kind": "KIND_CPU", "count": 4},))}
+
+
+def loud(scrapes: Sequence[Scrape]) -> dict[str, Finding]:
+    return {finding.check: finding for finding in explanation(scrapes).loud}
+
+
+def explanation(scrapes: Sequence[Scrape]) -> Explanation:
+    return explained(window_of(scrapes))
+
+
+def story(steps: Sequence[Did], **more: object) -> list[Scrape]:
+    return scrapes_told({KEY: steps}, configs=QUICK, **more)  # type: ignore[arg-type]
+
+
+def machine(steps: int, busy: float = 0.2, server: str = "triton-0") -> list[Scrape]:
+    return [
+        Scrape(
+            server=server,
+            kind=Kind.HOST,
+            at=START + 2.0 * i,
+            mono=START + 2.0 * i,
+            body=json.dumps(host_body(START + 2.0 * i, busy)).encode(),
+        )
+        for i in range(steps + 1)
+    ]
+
+
+def in_groups(size: int, every: float, seconds: float, cost: float, seed: int = 1) -> tuple[list[float], list[float]]:
+    """Return when groups of requests are sent at random times, and how long each takes: so much per request nearby."""
+    draw, at, moments = random.Random(seed), 0.5, []
+    while at < seconds - 1:
+        moments += [at + k * 1e-3 for k in range(size)]
+        at += draw.expovariate(1 / every)
+    near = [sum(abs(other - moment) < 0.5 for other in moments) for moment in moments]
+    return moments, [0.02 + cost * count for count in near]
+
+
+class TestBursts:
+    def scrapes(self, size: int, every: float, cost: float) -> list[Scrape]:
+        moments, took = in_groups(size, every, 60, cost)
+        steps = []
+        for i in range(30):
+            mine = [t for at, t in zip(moments, took, strict=True) if 2 * i <= at < 2 * i + 2]
+            mean = sum(mine) / len(mine) if mine else 0.0
+            steps.append(Did(requests=len(mine), seconds=mean, infer=0.015, queue=max(mean - 0.02, 0.0) / 4))
+        return [*story(steps), *machine(30), sent(moments, took)]
+
+    @pytest.mark.parametrize(("size", "every"), [(12, 2.0), (25, 3.0), (60, 5.0)])
+    def test_groups_that_wait_for_each_other_are_named(self, size: int, every: float) -> None:
+        found = explanation(self.scrapes(size, every, cost=0.004))
+
+        assert found.loud[0].check == "bursty-arrivals"
+
+    @pytest.mark.parametrize(("size", "every"), [(12, 2.0), (25, 3.0), (60, 5.0)])
+    def test_groups_that_nobody_waits_for_are_not(self, size: int, every: float) -> None:
+        assert not loud(self.scrapes(size, every, cost=0.0))
+
+    def test_without_the_clients_record_it_is_the_same_or_nothing(self) -> None:
+        scrapes = [s for s in self.scrapes(25, 3.0, cost=0.004) if s.kind is not Kind.CLIENT]
+
+        assert set(loud(scrapes)) <= {"bursty-arrivals"}
+
+
+class TestLoads:
+    def test_requests_that_wait_for_a_reload_are_named_with_the_time_of_it(self) -> None:
+        waited = Did(requests=40, seconds=1.53, queue=1.5, infer=0.02, anew=True)
+        found = loud([*story([BUSY] * 8 + [waited] + [BUSY] * 9), *machine(18)])
+
+        finding = found["model-reload-stall"]
+        assert list(found) == ["model-reload-stall"]
+        assert finding.onset is not None
+        assert finding.onset.at == START + 16
+        assert str(finding.onset.change) == "m version 1 loaded"
+
+    def test_a_reload_that_nobody_notices_is_nothing(self) -> None:
+        quiet = Did(requests=40, seconds=0.03, infer=0.02, anew=True)
+
+        assert not loud([*story([BUSY] * 8 + [quiet] + [BUSY] * 9), *machine(18)])
+
+    def test_a_new_version_that_executes_slower_is_named_and_pinned(self) -> None:
+        slow = Did(requests=40, seconds=0.1, infer=0.09)
+        steps = {KEY: [BUSY] * 8 + [Did()] * 8, ("m", "2"): [ABSENT] * 8 + [slow] * 8}
+        found = loud([*scrapes_told(steps, configs=QUICK), *machine(16)])
+
+        finding = found["version-regression"]
+        assert finding.subject.version == "2"
+        assert finding.suggestion is not None
+        assert finding.suggestion.change is not None
+        assert finding.suggestion.change.settings[0].value == "specific:1"
+
+    def test_a_new_version_that_is_as_fast_is_nothing(self) -> None:
+        steps = {KEY: [BUSY] * 8 + [Did()] * 8, ("m", "2"): [ABSENT] * 8 + [BUSY] * 8}
+
+        assert not loud([*scrapes_told(steps, configs=QUICK), *machine(16)])
+
+
+class TestUnavailable:
+    BROKEN = "Internal: failed to load model 'm': no such file"
+
+    def test_a_model_that_no_version_serves_is_critical(self) -> None:
+        index = indexed(8.0, ("m", "1", "READY", ""), ("other", "1", "UNAVAILABLE", self.BROKEN))
+        asked = sent([1.0, 2.0], model="other")
+        found = loud([*story([BUSY] * 8), *machine(8), index, asked])
+
+        assert found["model-unavailable"].subject.model == "other"
+        assert found["model-unavailable"].severity is Severity.CRITICAL
+        assert self.BROKEN in found["model-unavailable"].summary
+
+    def test_a_new_version_that_failed_beside_one_that_serves_is_a_warning(self) -> None:
+        log = logged("E0112 13:46:45.5 1 model_lifecycle.cc:642] \"failed to load 'm' version 2: Internal: bad plan\"")
+        index = indexed(8.0, ("m", "1", "READY", ""))
+        found = loud([*story([BUSY] * 8), *machine(8), index, log])
+
+        assert found["model-unavailable"].severity is Severity.WARNING
+        assert "bad plan" in found["model-unavailable"].summary
+
+    def test_an_ensemble_whose_member_is_missing_is_not_named(self) -> None:
+        reason = "Invalid argument: ensemble chat contains models that are not available or ambiguous: m;"
+        index = indexed(8.0, ("chat", "1", "UNAVAILABLE", reason), ("m", "1", "UNAVAILABLE", self.BROKEN))
+        found = [f for f in explanation([*story([BUSY] * 8), index]).loud if f.check == "model-unavailable"]
+
+        assert [finding.subject.model for finding in found] == ["m"]
+
+    def test_a_model_that_was_unloaded_as_asked_is_nothing(self) -> None:
+        index = indexed(8.0, ("m", "1", "READY", ""), ("old", "1", "UNAVAILABLE", "unloaded"))
+
+        assert not loud([*story([BUSY] * 8), *machine(8), index])
+
+
+class TestHung:
+    def test_requests_that_wait_while_nothing_ends_are_critical(self) -> None:
+        stuck = [Did(pending=40.0 * (i + 1)) for i in range(8)]
+        found = loud([*story([BUSY] * 10 + stuck), *machine(18)])
+
+        assert found["execution-hung"].severity is Severity.CRITICAL
+        assert found["execution-hung"].impact.share_of_requests_failed == pytest.approx(320 / 720)
+
+    def test_a_pause_that_ended_is_not_a_hung_execution(self) -> None:
+        pause = [Did(pending=40.0 * (i + 1)) for i in range(8)]
+        steps = [*[BUSY] * 6, *pause, Did(requests=360, seconds=8.0, queue=8.0, infer=0.02), *[BUSY] * 4]
+
+        assert "execution-hung" not in loud([*story(steps), *machine(19)])
+
+    def test_traffic_that_ended_is_not_a_hung_execution(self) -> None:
+        assert not loud([*story([BUSY] * 10 + [Did()] * 8), *machine(18)])
+
+
+class TestShifts:
+    def test_more_traffic_that_makes_requests_slower_is_told(self) -> None:
+        more = Did(requests=100, seconds=0.08, infer=0.02, queue=0.05)
+        found = explanation([*story([BUSY] * 9 + [more] * 9), *machine(18)])
+        shift = next(finding for finding in found.findings if finding.check == "workload-shift")
+
+        assert shift.onset is not None
+        assert shift.onset.at == START + 18
+
+    def test_more_traffic_that_nobody_notices_is_nothing(self) -> None:
+        more = Did(requests=100, seconds=0.03, infer=0.02)
+
+        assert explanation([*story([BUSY] * 9 + [more] * 9), *machine(18)]).verdict is Verdict.HEALTHY
+
+
+class TestFleets:
+    def fleet(self, *each: Did) -> dict[str, Finding]:
+        scrapes: list[Scrape] = []
+        for number, did in enumerate(each):
+            server = f"triton-{number}"
+            scrapes += [*story([did] * 12, server=server), *machine(12, server=server)]
+        return loud(scrapes)
+
+    def test_the_server_that_gets_most_of_the_traffic_is_named(self) -> None:
+        much = Did(requests=110, seconds=0.12, queue=0.09, infer=0.02)
+        found = self.fleet(much, Did(requests=20, seconds=0.03, infer=0.02), Did(requests=20, seconds=0.03, infer=0.02))
+
+        assert found["replica-imbalance"].subject.server == "triton-0"
+        assert "replica-outlier" not in found
+
+    def test_the_server_that_executes_slower_is_named(self) -> None:
+        slow = Did(requests=40, seconds=0.09, infer=0.08)
+        found = self.fleet(slow, BUSY, BUSY)
+
+        assert found["replica-outlier"].subject.server == "triton-0"
+        assert "replica-imbalance" not in found
+
+    def test_servers_that_are_alike_are_nothing(self) -> None:
+        assert not self.fleet(BUSY, BUSY, BUSY)
+
+    def test_traffic_that_is_uneven_and_waits_nowhere_is_nothing(self) -> None:
+        assert not self.fleet(Did(requests=90, seconds=0.03, infer=0.02), BUSY, BUSY)
+
+
+class TestCopies:
+    def test_a_stage_that_mostly_moves_tensors_is_named(self) -> None:
+        config = model_config("m", groups=({"kind": "KIND_CPU", "count": 8},))
+        stage = Stage("m", rate=20, execution=0.005, input=0.03, output=0.01, config=config)
+
+        assert SyntheticTriton(models=(stage,)).explain().loud[0].check == "input-output-cost"
+
+
+class TestSequences:
+    def test_sequences_that_wait_for_slots_are_named(self) -> None:
+        config = model_config("m", sequence_batching={})
+        stage = Stage("m", rate=10, execution=0.01, queue=0.4, config=config)
+        found = SyntheticTriton(models=(stage,)).explain()
+
+        assert found.loud[0].check == "sequence-batcher-starved"
