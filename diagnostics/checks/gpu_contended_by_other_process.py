@@ -38,8 +38,9 @@ from diagnostics.signals.neighbours import (
     FOREIGN_EXCESS_REQUEST,
     FOREIGN_PROCESS,
     FOREIGN_SHARE,
+    FOREIGN_STAY,
 )
-from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
@@ -54,7 +55,16 @@ SHARE = Limit(
     unit=Unit.RATIO,
     because="who takes a tenth of the turns lengthens the others by about a ninth, less than what is worth a change",
 )
-CHECK = Check(layer=Layer.GPU, scope=Scope.GPU, limits={"gpu_time_full": FULL, "foreign_gpu_share": SHARE})
+ALWAYS = Limit(
+    value=0.9,
+    unit=Unit.RATIO,
+    because="with under a tenth of the window without it there is nothing to compare with: then its share must do",
+)
+CHECK = Check(
+    layer=Layer.GPU,
+    scope=Scope.GPU,
+    limits={"gpu_time_full": FULL, "foreign_gpu_share": SHARE, "foreign_gpu_stay": ALWAYS},
+)
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
@@ -63,11 +73,12 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the card has time left")
     if not see.at_least(FOREIGN_SHARE, on, SHARE):
         return Quiet(because="only the server's own processes work on the card")
-    excess = see.read(FOREIGN_EXCESS_REQUEST, entry_on(see, on))
-    if excess.missing is Missing.IDLE:
+    if not stages_on(see, on):
         return Quiet(because="no requests pass the card")
-    measured = excess.value is not None
-    saved = excess if measured else _estimated(see, on)
+    measured = not see.at_least(FOREIGN_STAY, on, ALWAYS)
+    if measured:
+        see.need(FOREIGN_EXCESS_REQUEST, entry_on(see, on))
+    saved = see.evidence.read(FOREIGN_EXCESS_REQUEST, entry_on(see, on)) if measured else _estimated(see, on)
     if not see.worthwhile("taken_by_others", on, saved):
         return Quiet(because="requests hardly take longer while the other process works")
     return Fires(
@@ -120,6 +131,7 @@ _STRANGER = {
     GPU_TIME_FULL: 0.6,
     FOREIGN_SHARE: 0.45,
     FOREIGN_PROCESS: 3445,
+    FOREIGN_STAY: 0.5,
     FOREIGN_EXCESS_REQUEST: 0.028,
     FOREIGN_EXCESS_COMPUTE: 0.028,
     ON_GPU: 1,
@@ -136,7 +148,7 @@ CASES = (
     Case(
         title="fires on its share when the stranger was there all the time",
         expect=Expected.FIRES,
-        readings={k: v for k, v in _STRANGER.items() if k is not FOREIGN_EXCESS_REQUEST},
+        readings={**_STRANGER, FOREIGN_STAY: 1.0, FOREIGN_EXCESS_REQUEST: 0.0},
     ),
     Case(
         title="is quiet when the card has time for both",

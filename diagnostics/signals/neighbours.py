@@ -94,6 +94,14 @@ def _stay(view: View) -> tuple[float, float] | None:
     return (min(times), max(times)) if times else None
 
 
+def _stay_share(view: View) -> Reading:
+    if isinstance(found := strangers(view), Missing):
+        return Reading.unknown(found, Unit.RATIO, _HOST_AND_NVML)
+    stay = _stay(view)
+    share = (stay[1] - stay[0]) / view.seconds if stay and view.seconds > 0 else 0.0
+    return Reading.of(min(share, 1.0), Unit.RATIO, _HOST_AND_NVML)
+
+
 When = Callable[[Step], bool | None]
 
 
@@ -147,14 +155,20 @@ def _foreign_excess(counter: Counter) -> Callable[[View], Reading]:
 
 def _others(view: View) -> list[View]:
     """Return the models on the same cards that no ensemble shares with this one: they work for other requests."""
-    graph, cards = graph_of(view.server.configs), set(view.gpu_series())
+    graph = graph_of(view.server.configs)
     mates = {model for one in graph.callers(view.model or "") for model in one.models()} | {view.model}
     models = sorted({model for model, _ in view.server.keys_seen()} - mates - set(graph.ensembles))
     views = (
         View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
         for model in models
     )
-    return [other for other in views if other.on_gpu and cards & set(other.gpu_series())]
+    return [other for other in views if other.on_gpu and _share_a_card(view, other)]
+
+
+def _share_a_card(one: View, other: View) -> bool:
+    """Return whether two models may execute on the same card: a group that lists none is on all of them."""
+    listed = [{index for group in view.groups for index in group.gpus} for view in (one, other)]
+    return not all(listed) or bool(listed[0] & listed[1])
 
 
 def _lanes(steps: Sequence[Step], start: float, end: float) -> float:
@@ -209,6 +223,13 @@ FOREIGN_PROCESS = _signal(
     Unit.COUNT,
     "Process id of the one outside of the server's tree that takes most of the card; 0 is none.",
     _foreign_process,
+    Scope.GPU,
+)
+FOREIGN_STAY = _signal(
+    "foreign_gpu_stay",
+    Unit.RATIO,
+    "Share of the window between the first and the last time that a foreign process worked on the card.",
+    _stay_share,
     Scope.GPU,
 )
 FOREIGN_EXCESS_REQUEST = _signal(
