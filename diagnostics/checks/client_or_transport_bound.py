@@ -1,8 +1,8 @@
 """Clients wait long beyond the time that the server takes.
 
 ## Looks for
-What clients record, or their spans in traces, against the server's own request time for the same requests; and a
-frontend that answers at once.
+What clients record, or their spans and those of a service in front in traces, against the server's own request time
+for the same requests; and a frontend that answers at once.
 
 ## Means
 The time passes before the request reaches the server or after its answer left: network distance, payload size, JSON
@@ -13,6 +13,7 @@ Triton shortens it.
 - The server's frontend (`frontend-limited`): what it holds in traces is taken off, and reads of its port succeed.
 - A host without processors to spare, when clients share it (`host-cpu-starved`).
 - A frontend that is near its limit unseen: above 1,000 requests per second traces must show that it holds none.
+- A client that calls an ensemble's members one by one (`external-orchestration`).
 - Other callers: where clients and server count different requests, nothing is said.
 
 ## Do
@@ -28,11 +29,18 @@ serve 3,000/s and more (server#7650, server#7706, server#4812).
 
 from __future__ import annotations
 
+from diagnostics.anatomy.from_outside import is_orchestrated
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import ENOUGH_REQUESTS
 from diagnostics.checks.gates import HOST_FULL
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger, Limit, Undecided
-from diagnostics.signals.callers import HANDLING_SECONDS, MISSED_READS, OUTSIDE_SECONDS
+from diagnostics.signals.callers import (
+    CALLER_SECONDS,
+    HANDLING_SECONDS,
+    MISSED_READS,
+    OUTSIDE_SECONDS,
+    TRANSFER_SECONDS,
+)
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Scope, Subject
@@ -67,7 +75,9 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one entry."""
     if not see.at_least(REQUESTS, on, ENOUGH_REQUESTS):
         return Quiet(because="too few requests to judge")
-    outside = see.read(OUTSIDE_SECONDS, on)
+    if _is_part(see, on):
+        return Quiet(because="its callers call it as one stage of an ensemble")
+    outside = _outside(see, on)
     if outside.missing is Missing.NOT_EXPORTED:
         return Quiet(because="no client is seen: the server's own time is judged")
     if not is_long(see, on, outside):
@@ -80,13 +90,20 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the host's processors are full, and clients may share them")
     seconds = outside.value or 0.0
     return Fires(
-        summary=f"clients of {on.ensemble or on.model} wait {Unit.SECONDS.show(seconds)} longer than the server takes",
+        summary=f"clients of {on.ensemble or on.model} wait {Unit.SECONDS.show(seconds)} longer than the server takes"
+        + _where(see, on, seconds),
         saved_seconds=seconds,
         suggestion=Suggestion(
             text="send binary tensors over connections that stay open, from a client near the server, and look at the "
             "client's own processors; no setting of Triton shortens this"
         ),
     )
+
+
+def _where(see: Ledger, on: Subject, seconds: float) -> str:
+    """Return which part of it is seen at the server: bytes on their way, if they are most of it."""
+    transfer = see.evidence.read(TRANSFER_SECONDS, on).value or 0.0
+    return f"; {Unit.SECONDS.show(transfer)} of it moves bytes in and out" if transfer >= seconds / 2 else ""
 
 
 def _frontend_holds(see: Ledger, on: Subject, outside: Reading) -> bool:
@@ -96,6 +113,17 @@ def _frontend_holds(see: Ledger, on: Subject, outside: Reading) -> bool:
             raise Undecided(HANDLING_SECONDS.name, held.missing or Missing.NOT_EXPORTED)
         return False
     return outside.value is not None and held.value >= outside.value / 2
+
+
+def _is_part(see: Ledger, on: Subject) -> bool:
+    callers = see.evidence.graph(on.server).callers(on.model or "")
+    return any(is_orchestrated(see.evidence, Subject(server=on.server, ensemble=caller.name)) for caller in callers)
+
+
+def _outside(see: Ledger, on: Subject) -> Reading:
+    """Return what clients wait beyond the server's time; where none is seen, what a traced service in front adds."""
+    outside = see.read(OUTSIDE_SECONDS, on)
+    return see.read(CALLER_SECONDS, on) if outside.missing is Missing.NOT_EXPORTED else outside
 
 
 def is_long(see: Ledger, on: Subject, outside: Reading) -> bool:

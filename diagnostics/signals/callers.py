@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
 
 from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.engine import is_engine, shows_its_time
@@ -134,21 +135,14 @@ def _missed(view: View) -> Reading:
     return Reading.of(max(metrics - answered, 0) / metrics, Unit.RATIO, "reads", events=metrics)
 
 
-def caller_service(requests: Sequence[TracedRequest]) -> str:
-    """Return the service whose span is nearest around most of these requests; empty without any."""
-    services = [near.service for request in requests for near in request.outer[:1] if near.service]
-    return max(sorted(set(services)), key=services.count, default="")
-
-
 def _own_time(view: View) -> Reading:
-    """Time of the outermost caller's span in which no call of this trace is at the server: the caller's own work."""
-    found: dict[str, float] = {}
-    inside: dict[str, float] = {}
-    for request in requests_of(view):
-        if request.outer and request.outer[-1].kind != CLIENT_KIND:
-            found[request.trace] = request.outer[-1].seconds
-            inside[request.trace] = inside.get(request.trace, 0.0) + request.server_seconds
-    values = [max(seconds - inside[trace], 0.0) for trace, seconds in found.items()]
+    """A caller's whole span less its call at the server; where it makes several calls it is an orchestration."""
+    calls = Tally(request.trace for request in view.traces().requests)
+    values = [
+        max(request.outer[-1].seconds - request.server_seconds, 0.0)
+        for request in requests_of(view)
+        if calls[request.trace] == 1 and request.outer and request.outer[-1].kind != CLIENT_KIND
+    ]
     if len(values) < FEWEST_EVENTS:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
     return mean_reading(values, Unit.SECONDS, TRACES)
@@ -181,7 +175,7 @@ TRANSFER_SECONDS = _signal(
     _transfer,
 )
 CALLER_SECONDS = _signal(
-    "caller_seconds", Unit.SECONDS, "Mean time of the service in front, outside its calls to the server.", _own_time
+    "caller_seconds", Unit.SECONDS, "Mean time of the service in front, outside its call to the server.", _own_time
 )
 MISSED_READS = Signal(
     name="missed_reads",
