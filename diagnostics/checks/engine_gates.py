@@ -5,6 +5,8 @@ Slots, KV cache and token budget exclude each other: a request that waits is hel
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Quiet
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -18,6 +20,7 @@ from diagnostics.signals.engine import (
     ENGINE_WAITING_SHARE,
 )
 from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED, ENGINE_KV_USED
+from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
 from diagnostics.units import Unit
@@ -25,17 +28,22 @@ from diagnostics.units import Unit
 WAITS = Limit(
     value=1 / 3,
     unit=Unit.RATIO,
-    because="a queue that is there in under a third of the reads comes from bursts; at a limit that costs 15 % of a "
-    "request it is there in half of them (M/M/c)",
+    because="a queue that is there in under a third of the reads comes and goes with bursts; where a limit costs a "
+    "third of a request it is there in half of them (M/M/c with 3 to 32 slots)",
 )
 SLOTS_TAKEN = Limit(
-    value=0.75,
+    value=0.65,
     unit=Unit.RATIO,
-    because="a finished request's slot is free until the next iteration admits another: even two-iteration requests "
-    "leave no more than a quarter of full slots empty while others wait",
+    because="a finished request's slot is free until the next iteration admits another: with short answers up to a "
+    "third of full slots look empty while others wait",
 )
 SLOTS_REACHED = Limit(
     value=1.0, unit=Unit.RATIO, because="a limit that was never reached in any read is not what holds requests back"
+)
+SLOTS_LEFT = Limit(
+    value=0.9,
+    unit=Unit.RATIO,
+    because="with a tenth of the slots free a larger cache lets only a tenth more run: the slots are the next limit",
 )
 KV_BLOCKED = Limit(
     value=0.5, unit=Unit.RATIO, because="what holds requests back is short at most reads at which they wait"
@@ -61,11 +69,22 @@ def nothing_held_back(see: Ledger, on: Subject) -> Quiet | None:
     if not see.at_least(ENGINE_WAITING_SHARE, on, WAITS):
         return Quiet(because="requests seldom wait inside the engine")
     see.need(ENGINE_WAIT_SECONDS, on)
-    if not see.worthwhile("engine_wait_seconds", on, see.evidence.read(ENGINE_WAIT_SECONDS, on)):
+    if not see.worthwhile("engine_wait_seconds", on, _surely_waited(see, on)):
         return Quiet(because="the wait inside the engine is a small part of the request")
     if see.ruled_out(ENGINE_MICRO_BATCHES, on, ONE_MICRO_BATCH, above=True):
         return Quiet(because="requests of other micro batches look as if they waited")
     return None
+
+
+def _surely_waited(see: Ledger, on: Subject) -> Reading:
+    """Return what requests have waited, less one standard error of the reads: they are few, and queues come and go.
+
+    Part of any wait stays when its limit goes, too, since more requests at once make iterations longer.
+    """
+    wait = see.evidence.read(ENGINE_WAIT_SECONDS, on)
+    if wait.value is None or wait.low is None:
+        return wait
+    return replace(wait, value=wait.value - (wait.value - wait.low) / 1.96)
 
 
 def batches_are_static(see: Ledger, on: Subject) -> bool:

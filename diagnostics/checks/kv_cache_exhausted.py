@@ -32,6 +32,7 @@ from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet
 from diagnostics.checks.engine_gates import (
     KV_BLOCKED,
     KV_RESERVED,
+    SLOTS_LEFT,
     SLOTS_REACHED,
     SLOTS_TAKEN,
     WAITS,
@@ -85,6 +86,7 @@ CHECK = Check(
     limits={
         "engine_waiting_share": WAITS,
         "engine_slot_fill": SLOTS_TAKEN,
+        "engine_slots_left": SLOTS_LEFT,
         "engine_peak_slot_fill": SLOTS_REACHED,
         "engine_kv_blocked_share": KV_BLOCKED,
         "engine_kv_used_share": KV_RESERVED,
@@ -106,6 +108,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="batches are static: requests wait for a batch to end")
     if slots_are_taken(see, on):
         return Quiet(because="all slots are taken")
+    if see.at_least(ENGINE_SLOT_FILL, on, SLOTS_LEFT):
+        return Quiet(because="nearly all slots are taken: a larger cache would hardly help")
     if see.ruled_out(ENGINE_PAUSED_SHARE, on, PAUSED, above=True):
         return Quiet(because="requests are paused, so that they were admitted")
     if cache_is_short(see, on):

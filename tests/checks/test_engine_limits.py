@@ -24,12 +24,13 @@ from tests.checks.stated import decided
 # check, which of its firing cases, signal, the values that fire and do not fire, what else is stated.
 LIMITS: tuple[tuple[str, int, Signal, float, float], ...] = (
     ("engine-batch-limit", 0, ENGINE_WAITING_SHARE, 0.36, 0.30),
-    ("engine-batch-limit", 0, ENGINE_SLOT_FILL, 0.80, 0.70),
+    ("engine-batch-limit", 0, ENGINE_SLOT_FILL, 0.70, 0.60),
     ("engine-batch-limit", 0, ENGINE_PEAK_FILL, 1.0, 0.9),
     ("engine-batch-limit", 0, ENGINE_KV_BLOCKED, 0.45, 0.55),
     ("engine-batch-limit", 0, ENGINE_MICRO_BATCHES, 1, 2),
     ("kv-cache-exhausted", 0, ENGINE_WAITING_SHARE, 0.36, 0.30),
     ("kv-cache-exhausted", 0, ENGINE_PAUSED_SHARE, 0.30, 0.36),
+    ("kv-cache-exhausted", 0, ENGINE_SLOT_FILL, 0.85, 0.95),
     ("kv-cache-exhausted", 1, ENGINE_KV_USED, 0.55, 0.45),
     ("kv-cache-exhausted", 1, ENGINE_CONTEXT_SHARE, 0.45, 0.55),
     ("kv-cache-exhausted", 1, ENGINE_PEAK_SCHEDULED, 2, 1),
@@ -66,7 +67,7 @@ def test_a_cache_that_is_short_at_half_of_the_reads_is_short() -> None:
     assert not isinstance(decided(found, {**firing, ENGINE_KV_BLOCKED: 0.45})[0], Fires)
 
 
-@pytest.mark.parametrize(("fill", "fires"), [(0.70, True), (0.80, False)])
+@pytest.mark.parametrize(("fill", "fires"), [(0.60, True), (0.70, False)])
 def test_slots_that_are_taken_are_not_the_caches_fault(fill: float, fires: bool) -> None:
     found = catalogue()["kv-cache-exhausted"]
     readings = {**found.cases[0].readings, ENGINE_PEAK_FILL: 1.0, ENGINE_SLOT_FILL: fill}
