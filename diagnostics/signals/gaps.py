@@ -75,7 +75,7 @@ def _overhead(view: View) -> Reading:
 def _overhead_from_counters(view: View) -> Reading:
     """The ensemble's time less its members', where none of them can hide time and none runs beside another."""
     ensemble = ensemble_of(view)
-    if ensemble is None or any(_may_hide(view, model) for model in ensemble.models()):
+    if ensemble is None or not ensemble.steps or any(_may_hide(view, model) for model in ensemble.models()):
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
     if any(len(ensemble.after(model)) > 1 or len(ensemble.before(model)) > 1 for model in ensemble.models()):
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
