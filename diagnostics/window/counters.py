@@ -15,21 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from diagnostics.window.points import (
+    EPOCH_COUNTERS,
+    Batches,
+    Counter,
+    Point,
+    batch_increase,
+    fell,
+    plausible,
+    stands_out,
+    zero_at,
+)
 
-class Counter(StrEnum):
-    """Canonical cumulative counters; seconds and counts, whatever the wire used."""
-
-    SUCCESS = "success"
-    FAILURE = "failure"
-    REJECTED = "rejected"
-    INFERENCES = "inferences"
-    EXECUTIONS = "executions"
-    REQUEST_SECONDS = "request_seconds"
-    QUEUE_SECONDS = "queue_seconds"
-    INPUT_SECONDS = "input_seconds"
-    INFER_SECONDS = "infer_seconds"
-    OUTPUT_SECONDS = "output_seconds"
-    CACHE_HITS = "cache_hits"
+__all__ = ["Batches", "Counter", "CounterTable", "Delta", "Opened", "Point", "Step", "sum_steps"]
 
 
 class Opened(StrEnum):
@@ -40,44 +38,12 @@ class Opened(StrEnum):
     APPEARED = "appeared"
 
 
-# The counters whose drop means a new epoch. Failures are left out: Triton never removes nor resets that family on
-# reload (core, model reporter), so they disagree with the others after one.
-_EPOCH_COUNTERS = (Counter.SUCCESS, Counter.EXECUTIONS, Counter.INFERENCES)
-_DURATIONS = (
-    Counter.REQUEST_SECONDS,
-    Counter.QUEUE_SECONDS,
-    Counter.INPUT_SECONDS,
-    Counter.INFER_SECONDS,
-    Counter.OUTPUT_SECONDS,
-)
-# No request is served for longer than this: a larger mean per request is an unsigned underflow (1.8e16 µs = 585 years).
-LONGEST_REQUEST_SECONDS = 7 * 86_400.0
 # A server whose counters jump back more often, and at more than one of so many reads, is not told from several servers
 # behind one address: two that are read in turn jump at every second read, at random at every fourth.
 MOST_JUMPS = 2
 READS_PER_JUMP = 8
 # Neighbouring reads of steady traffic differ by less than this factor in what they count.
 _NEIGHBOURS = 3.0
-# No server completes more than this; a larger rate is a corrupted value, not traffic.
-LARGEST_RATE_PER_SECOND = 1e7
-
-
-@dataclass(frozen=True, slots=True)
-class Batches:
-    """Executions of one batch size and the seconds that they occupied an instance (input + infer + output)."""
-
-    executions: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """Cumulative values at one read. `batches` maps batch size to executions; empty where the source has none."""
-
-    at: float
-    mono: float
-    values: Mapping[Counter, float]
-    batches: Mapping[int, Batches]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,17 +137,17 @@ class CounterTable:
             if previous_read is None:
                 return
             self._open(Opened.APPEARED)
-            self._step(_zero_at(*previous_read, point), point)
-        elif earlier is not None and _stands_out(earlier, before, point):
+            self._step(zero_at(*previous_read, point), point)
+        elif earlier is not None and stands_out(earlier, before, point):
             self._take_out(before)
             self._jumps += 1
             self._earlier = earlier
             self._step(earlier, point)
-        elif _dropped(before, point):
+        elif fell(before, point):
             self._open(Opened.RESET)
             self._jumps += 1
             self._earlier = None
-            self._step(_zero_at(before.at, before.mono, point), point)
+            self._step(zero_at(before.at, before.mono, point), point)
         elif point.mono > before.mono:
             self._step(before, point)
 
@@ -189,8 +155,8 @@ class CounterTable:
         """Return the sum over the steps inside [start, end] (wall seconds); None when there are none."""
         if (start, end) not in self._deltas:
             inside = [step for step in self.steps if step.start >= start - 1e-6 and step.end <= end + 1e-6]
-            dropped = sum(1 for at in self._dropped_at if start <= at <= end)
-            self._deltas[start, end] = sum_steps(inside, dropped) if inside else None
+            left_out = sum(1 for at in self._dropped_at if start <= at <= end)
+            self._deltas[start, end] = sum_steps(inside, left_out) if inside else None
         return self._deltas[start, end]
 
     def _clock_set_back(self, openings: Sequence[Step]) -> bool:
@@ -203,7 +169,7 @@ class CounterTable:
         beside = (self._steps[0], self._steps[-1])
         return all(
             _alike(self._first.values[counter] - self._last.values[counter], [step.values[counter] for step in beside])
-            for counter in _EPOCH_COUNTERS
+            for counter in EPOCH_COUNTERS
             if counter in self._first.values and all(counter in step.values for step in (*beside, self._last))
         )
 
@@ -224,8 +190,8 @@ class CounterTable:
         }
         # Triton's failure counters survive a reload that resets the rest, or restart with the server.
         values = {c: max(v, 0.0) if c in (Counter.FAILURE, Counter.REJECTED) else v for c, v in values.items()}
-        batches = _batch_increase(before.batches, after.batches)
-        if seconds <= 0 or not _plausible(values, batches, seconds):
+        batches = batch_increase(before.batches, after.batches)
+        if seconds <= 0 or not plausible(values, batches, seconds):
             self._dropped_at.append(after.at)
             return
         self._steps.append(
@@ -264,44 +230,3 @@ def sum_steps(steps: Iterable[Step], dropped: int = 0) -> Delta:
 
 def _alike(gap: float, steps: Sequence[float]) -> bool:
     return min(steps) / _NEIGHBOURS <= gap <= max(steps) * _NEIGHBOURS and gap > 0
-
-
-def _zero_at(at: float, mono: float, like: Point) -> Point:
-    return Point(at=at, mono=mono, values=dict.fromkeys(like.values, 0.0), batches={})
-
-
-def _dropped(before: Point, after: Point) -> bool:
-    return any(
-        after.values[counter] < before.values[counter]
-        for counter in _EPOCH_COUNTERS
-        if counter in before.values and counter in after.values
-    )
-
-
-def _stands_out(earlier: Point, middle: Point, later: Point) -> bool:
-    """Return whether the middle read is above both its neighbours, which a reset does not look like.
-
-    After a reset counters are below those of all earlier reads, unless the version had hardly begun to count.
-    """
-    begun = all(earlier.values[counter] > 0 for counter in _EPOCH_COUNTERS if counter in earlier.values)
-    return begun and later.mono > earlier.mono and _dropped(middle, later) and not _dropped(earlier, later)
-
-
-def _batch_increase(before: Mapping[int, Batches], after: Mapping[int, Batches]) -> dict[int, Batches]:
-    zero = Batches(0.0, 0.0)
-    increase = {}
-    for size, now in after.items():
-        then = before.get(size, zero)
-        if now.executions != then.executions:
-            increase[size] = Batches(now.executions - then.executions, now.seconds - then.seconds)
-    return increase
-
-
-def _plausible(values: Mapping[Counter, float], batches: Mapping[int, Batches], seconds: float) -> bool:
-    if any(value < 0 for value in values.values()) or any(b.executions < 0 or b.seconds < 0 for b in batches.values()):
-        return False
-    requests = values.get(Counter.SUCCESS, 0.0)
-    if requests > LARGEST_RATE_PER_SECOND * seconds:
-        return False
-    longest = LONGEST_REQUEST_SECONDS * max(requests, 1.0)
-    return all(values.get(duration, 0.0) <= longest for duration in _DURATIONS)

@@ -1,0 +1,102 @@
+"""One read of a model version's cumulative counters, and what can be true of two that follow each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Counter(StrEnum):
+    """Canonical cumulative counters; seconds and counts, whatever the wire used."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    REJECTED = "rejected"
+    INFERENCES = "inferences"
+    EXECUTIONS = "executions"
+    REQUEST_SECONDS = "request_seconds"
+    QUEUE_SECONDS = "queue_seconds"
+    INPUT_SECONDS = "input_seconds"
+    INFER_SECONDS = "infer_seconds"
+    OUTPUT_SECONDS = "output_seconds"
+    CACHE_HITS = "cache_hits"
+
+
+# The counters whose drop means a new epoch. Failures are left out: Triton never removes nor resets that family on
+# reload (core, model reporter), so they disagree with the others after one.
+EPOCH_COUNTERS = (Counter.SUCCESS, Counter.EXECUTIONS, Counter.INFERENCES)
+_DURATIONS = (
+    Counter.REQUEST_SECONDS,
+    Counter.QUEUE_SECONDS,
+    Counter.INPUT_SECONDS,
+    Counter.INFER_SECONDS,
+    Counter.OUTPUT_SECONDS,
+)
+# No request is served for longer than this: a larger mean per request is an unsigned underflow (1.8e16 µs = 585 years).
+LONGEST_REQUEST_SECONDS = 7 * 86_400.0
+# No server completes more than this; a larger rate is a corrupted value, not traffic.
+LARGEST_RATE_PER_SECOND = 1e7
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """Executions of one batch size and the seconds that they occupied an instance (input + infer + output)."""
+
+    executions: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Cumulative values at one read. `batches` maps batch size to executions; empty where the source has none."""
+
+    at: float
+    mono: float
+    values: Mapping[Counter, float]
+    batches: Mapping[int, Batches]
+
+
+def zero_at(at: float, mono: float, like: Point) -> Point:
+    """Return a read of nothing counted yet, of the same counters."""
+    return Point(at=at, mono=mono, values=dict.fromkeys(like.values, 0.0), batches={})
+
+
+def fell(before: Point, after: Point) -> bool:
+    """Return whether a counter that never falls fell."""
+    return any(
+        after.values[counter] < before.values[counter]
+        for counter in EPOCH_COUNTERS
+        if counter in before.values and counter in after.values
+    )
+
+
+def stands_out(earlier: Point, middle: Point, later: Point) -> bool:
+    """Return whether the middle read is above both its neighbours, which a reset does not look like.
+
+    After a reset counters are below those of all earlier reads, unless the version had hardly begun to count.
+    """
+    begun = all(earlier.values[counter] > 0 for counter in EPOCH_COUNTERS if counter in earlier.values)
+    return begun and later.mono > earlier.mono and fell(middle, later) and not fell(earlier, later)
+
+
+def batch_increase(before: Mapping[int, Batches], after: Mapping[int, Batches]) -> dict[int, Batches]:
+    """Return what was executed between two reads, by batch size."""
+    zero = Batches(0.0, 0.0)
+    increase = {}
+    for size, now in after.items():
+        then = before.get(size, zero)
+        if now.executions != then.executions:
+            increase[size] = Batches(now.executions - then.executions, now.seconds - then.seconds)
+    return increase
+
+
+def plausible(values: Mapping[Counter, float], batches: Mapping[int, Batches], seconds: float) -> bool:
+    """Return whether a server can have done this in so many seconds."""
+    if any(value < 0 for value in values.values()) or any(b.executions < 0 or b.seconds < 0 for b in batches.values()):
+        return False
+    requests = values.get(Counter.SUCCESS, 0.0)
+    if requests > LARGEST_RATE_PER_SECOND * seconds:
+        return False
+    longest = LONGEST_REQUEST_SECONDS * max(requests, 1.0)
+    return all(values.get(duration, 0.0) <= longest for duration in _DURATIONS)
