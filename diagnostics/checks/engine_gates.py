@@ -69,7 +69,7 @@ def nothing_held_back(see: Ledger, on: Subject) -> Quiet | None:
     if not see.at_least(ENGINE_WAITING_SHARE, on, WAITS):
         return Quiet(because="requests seldom wait inside the engine")
     see.need(ENGINE_WAIT_SECONDS, on)
-    if not see.worthwhile("engine_wait_seconds", on, _surely_waited(see, on)):
+    if not see.worthwhile("engine_least_wait_seconds", on, _surely_waited(see, on)):
         return Quiet(because="the wait inside the engine is a small part of the request")
     if see.ruled_out(ENGINE_MICRO_BATCHES, on, ONE_MICRO_BATCH, above=True):
         return Quiet(because="requests of other micro batches look as if they waited")
