@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from diagnostics.anatomy.anatomy import Anatomy, entry_of
@@ -11,6 +11,8 @@ from diagnostics.checks.check import Fires, Outcome, Quiet, Unknown
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Entry, Ledger, Undecided
 from diagnostics.signals.subject import Subject
+
+Among = Callable[[Subject], Sequence[Anatomy]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,16 +33,24 @@ class Result:
 
 def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
     """Return a result per check and subject, in the order of the catalogue."""
+    of_model: dict[tuple[str, str], list[Anatomy]] = {}
+    for item in anatomy:
+        for model in dict.fromkeys(stage.model for stage in item.stages):
+            of_model.setdefault((item.server, model), []).append(item)
+
+    def among(on: Subject) -> Sequence[Anatomy]:
+        return anatomy if on.model is None else of_model.get((on.server, on.model), ())
+
     return tuple(
-        _one(registered, evidence, anatomy, subject)
+        _one(registered, evidence, among, subject)
         for registered in catalogue().values()
         for subject in evidence.subjects(registered.check.scope)
     )
 
 
-def _one(registered: Registered, evidence: Evidence, anatomy: Sequence[Anatomy], on: Subject) -> Result:
+def _one(registered: Registered, evidence: Evidence, among: Among, on: Subject) -> Result:
     def entry(subject: Subject) -> Entry | None:
-        return entry_of(anatomy, evidence, subject)
+        return entry_of(among(subject), evidence, subject)
 
     ledger = Ledger(evidence, entry)
     return Result(check=registered, subject=on, outcome=decide(registered, ledger, on), ledger=ledger, entry=entry(on))

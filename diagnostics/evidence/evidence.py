@@ -15,7 +15,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUESTS
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.window.graph import DeploymentGraph, graph_of
+from diagnostics.window.graph import DeploymentGraph
 from diagnostics.window.lifecycle import Change, changes
 from diagnostics.window.paths import Path
 from diagnostics.window.traces import SpanCounts
@@ -88,7 +88,7 @@ class WindowEvidence:
 
     def __init__(self, window: Window) -> None:
         self.window = window
-        self._graphs = {name: graph_of(server.configs) for name, server in window.servers.items()}
+        self._graphs = {name: server.graph for name, server in window.servers.items()}
         self._readings: dict[tuple[str, Subject, Span], Reading] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
 

@@ -18,7 +18,6 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.graph import graph_of
 from diagnostics.window.view import METRICS, Counter, View
 
 CLIENT = "client"
@@ -83,7 +82,7 @@ def _client_bins(view: View) -> list[Bin]:
 def _counter_bins(view: View) -> list[Bin] | Missing:
     if not view.server.reads[METRICS]:
         return Missing.NOT_EXPORTED
-    ensemble = graph_of(view.server.configs).ensembles.get(view.model or "")
+    ensemble = view.server.graph.ensembles.get(view.model or "")
     firsts = [name for name in ensemble.models() if not ensemble.before(name)] if ensemble else [view.model or ""]
     taken = [_taken_in(_other(view, model)) for model in firsts]
     if not taken or not all(taken):  # an ensemble that calls one model again and again has no first stage

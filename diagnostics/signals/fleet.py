@@ -11,7 +11,6 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
-from diagnostics.window.graph import graph_of
 from diagnostics.window.view import View
 
 
@@ -36,7 +35,7 @@ def _holds(view: View, server: str) -> bool:
 
 
 def _stages(view: View) -> Sequence[str]:
-    ensemble = graph_of(view.server.configs).ensembles.get(view.model or "")
+    ensemble = view.server.graph.ensembles.get(view.model or "")
     return ensemble.models() if ensemble else (view.model or "",)
 
 

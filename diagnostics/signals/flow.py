@@ -10,7 +10,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.graph import Ensemble, graph_of
+from diagnostics.window.graph import Ensemble
 from diagnostics.window.view import METRICS, STATISTICS, Counter, View
 
 # One failed ensemble request adds 2 to its failure counter: the error response and the final statistics (core,
@@ -21,7 +21,7 @@ UNSEEN_PART = 0.1
 
 
 def _ensemble(view: View) -> bool:
-    return view.model in graph_of(view.server.configs).ensembles
+    return view.model in view.server.graph.ensembles
 
 
 def _failed(view: View) -> Reading:
@@ -88,7 +88,7 @@ def _own_completed(view: View) -> _Count | None:
 
 
 def _only_ensemble(view: View) -> Ensemble | None:
-    callers = graph_of(view.server.configs).callers(view.model or "")
+    callers = view.server.graph.callers(view.model or "")
     return callers[0] if len(callers) == 1 else None
 
 

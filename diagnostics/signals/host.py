@@ -10,7 +10,6 @@ from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.graph import graph_of
 from diagnostics.window.view import STATISTICS, View
 from diagnostics.wire.host import HostSample
 
@@ -88,7 +87,7 @@ def _pressure(view: View) -> Reading:
 
 def _busy_lanes(view: View) -> float | None:
     """Return how many instances of all models execute at a time, ensembles left out; None without statistics."""
-    ensembles = graph_of(view.server.configs).ensembles
+    ensembles = view.server.graph.ensembles
     lanes, seen = 0.0, False
     for model in sorted({model for model, _ in view.server.keys_seen()} - set(ensembles)):
         one = View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)

@@ -11,7 +11,6 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.graph import graph_of
 from diagnostics.window.onset import FEWEST_OUTSIDE, MOST_STEPS, rise
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
@@ -81,7 +80,7 @@ def _bunching(bins: Sequence[Bin]) -> float:
 
 def size_shift(view: View) -> Shift | Missing | None:
     """Return the rise of items per request at the entry's first stage that lasts to the end, with its latency."""
-    ensemble = graph_of(view.server.configs).ensembles.get(view.model or "")
+    ensemble = view.server.graph.ensembles.get(view.model or "")
     first = ensemble.models()[0] if ensemble and ensemble.models() else view.model
     for source in (STATISTICS, METRICS):
         steps = [step for step in _of(view, first or "").steps(source) if step.values.get(Counter.SUCCESS)]

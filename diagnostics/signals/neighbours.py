@@ -9,7 +9,6 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.graph import graph_of
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 from diagnostics.wire.gpu import NVML, Gpu
 
@@ -155,7 +154,7 @@ def _foreign_excess(counter: Counter) -> Callable[[View], Reading]:
 
 def _others(view: View) -> list[View]:
     """Return the models on the same cards that no ensemble shares with this one: they work for other requests."""
-    graph = graph_of(view.server.configs)
+    graph = view.server.graph
     mates = {model for one in graph.callers(view.model or "") for model in one.models()} | {view.model}
     models = sorted({model for model, _ in view.server.keys_seen()} - mates - set(graph.ensembles))
     views = (

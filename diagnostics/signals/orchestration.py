@@ -14,7 +14,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import TRACES, mean_reading
 from diagnostics.units import Unit
-from diagnostics.window.graph import Ensemble, graph_of
+from diagnostics.window.graph import Ensemble
 from diagnostics.window.view import METRICS, STATISTICS, Counter, View
 from diagnostics.window.visits import NANOSECOND, TracedRequest
 
@@ -28,7 +28,7 @@ def at(view: View, model: str) -> View:
 
 def ensemble_of(view: View) -> Ensemble | None:
     """Return the ensemble that is looked at, None for anything else."""
-    return graph_of(view.server.configs).ensembles.get(view.model or "")
+    return view.server.graph.ensembles.get(view.model or "")
 
 
 def _source(view: View) -> str | None:
@@ -57,7 +57,7 @@ def _steps(view: View, model: str, source: str) -> dict[tuple[float, float], flo
     for step in at(view, model).steps(source):
         key = (step.start, step.end)
         counts[key] = counts.get(key, 0.0) + step.values.get(Counter.SUCCESS, 0.0)
-    for caller in graph_of(view.server.configs).callers(model):
+    for caller in view.server.graph.callers(model):
         times = sum(1 for step in caller.steps if step.model == model)
         for step in at(view, caller.name).steps(source):
             key = (step.start, step.end)
@@ -125,7 +125,7 @@ def _wrapped(view: View) -> Reading:
     ensemble = ensemble_of(view)
     first = next(iter(counts.values()), {})
     members = {*(ensemble.models() if ensemble else ()), view.model or ""}
-    others = {model for model, _ in view.server.keys_seen()} - members - set(graph_of(view.server.configs).ensembles)
+    others = {model for model, _ in view.server.keys_seen()} - members - set(view.server.graph.ensembles)
     for model in sorted(others):
         parting = _parting([first, _steps(view, model, source)], source).value
         if parting is not None and parting <= LOCKSTEP:

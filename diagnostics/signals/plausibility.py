@@ -6,7 +6,6 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.graph import graph_of
 from diagnostics.window.view import METRICS, STATISTICS, Counter, View
 
 
@@ -38,7 +37,7 @@ def _counted(view: View, model: str) -> float | None:
 
 def _share_of_callers(view: View) -> Reading:
     """Requests of a member ÷ those that its ensembles completed; each completed one has called every member."""
-    callers = graph_of(view.server.configs).callers(view.model or "")
+    callers = view.server.graph.callers(view.model or "")
     cached = any(config.response_cache for config in view.server.configs.values())
     completed = [_counted(view, caller.name) for caller in callers]
     expected = sum(value for value in completed if value is not None)

@@ -53,7 +53,7 @@ def _sides(view: View, source: str) -> tuple[Sequence[Step], Sequence[Step], str
 
 def _version_before(view: View) -> str | None:
     """Return the highest version below this one that was seen; None when there is none or versions are no numbers."""
-    seen = {version for model, version in view.server.keys_seen() if model == view.model and version.isdecimal()}
+    seen = {version for _, version in view.server.keys_of(view.model or "") if version.isdecimal()}
     if view.version not in seen:
         return None
     return max((version for version in seen if int(version) < int(view.version or 0)), key=int, default=None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from diagnostics import names
 from diagnostics.window.counters import Batches, Counter
@@ -59,11 +60,22 @@ def series_named(snapshot: Snapshot, name: str) -> Iterator[tuple[Series, float]
 
 def positions_of(layout: Layout, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
     """Return where the series of a family that carry these labels stand on a page of this layout."""
+    model = labels.get(names.MODEL)
+    near = layout.by_name.get(name, ()) if model is None else _positions_by_model(layout, name).get(model, ())
     return tuple(
         position
-        for position in layout.by_name.get(name, ())
+        for position in near
         if all(layout.series[position].labels.get(key) == wanted for key, wanted in labels.items())
     )
+
+
+@lru_cache(maxsize=256)  # the families of a few pages: else each model would look at every other's series
+def _positions_by_model(layout: Layout, name: str) -> Mapping[str, Sequence[int]]:
+    found: dict[str, list[int]] = {}
+    for position in layout.by_name.get(name, ()):
+        if (model := layout.series[position].labels.get(names.MODEL)) is not None:
+            found.setdefault(model, []).append(position)
+    return found
 
 
 def counters_from_metrics(snapshot: Snapshot) -> dict[ModelKey, dict[Counter, float]]:

@@ -53,7 +53,7 @@ class View:
 
     def keys(self) -> list[tuple[str, str]]:
         """Return the (model, version) pairs looked at."""
-        return [key for key in self.server.keys_seen() if key[0] == self.model and self.version in (None, key[1])]
+        return [key for key in self.server.keys_of(self.model or "") if self.version in (None, key[1])]
 
     def tables(self, source: str) -> list[CounterTable]:
         """Return the counters of the versions looked at."""

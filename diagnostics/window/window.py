@@ -9,6 +9,7 @@ from math import isnan
 from diagnostics.errors import MalformedBody
 from diagnostics.window.client import ClientRequest, parse_client
 from diagnostics.window.counters import CounterTable, Point
+from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent, parse_log
 from diagnostics.window.normalize import (
     ModelKey,
@@ -61,10 +62,33 @@ class ServerWindow:
         self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
         self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
         self._exposition = ExpositionReader()
+        self._keys: dict[str, list[ModelKey]] = {}
+        self._keys_of: tuple[int, int] = (0, 0)
+        self._graph: DeploymentGraph | None = None
+
+    @property
+    def graph(self) -> DeploymentGraph:
+        """Which ensemble calls which models; made once for the configurations read so far."""
+        if self._graph is None:
+            self._graph = graph_of(self.configs)
+        return self._graph
 
     def keys_seen(self) -> list[ModelKey]:
         """Return every (model, version) seen in counters, sorted."""
-        return sorted(set(self.tables[STATISTICS]) | set(self.tables[METRICS]))
+        return [key for keys in self._keys_by_model().values() for key in keys]
+
+    def keys_of(self, model: str) -> Sequence[ModelKey]:
+        """Return the (model, version) pairs of one model, sorted."""
+        return self._keys_by_model().get(model, ())
+
+    def _keys_by_model(self) -> Mapping[str, list[ModelKey]]:
+        # Every reading of every model asks; a table that is there stays, so that their numbers tell of new ones.
+        have = (len(self.tables[STATISTICS]), len(self.tables[METRICS]))
+        if have != self._keys_of:
+            self._keys, self._keys_of = {}, have
+            for key in sorted(set(self.tables[STATISTICS]) | set(self.tables[METRICS])):
+                self._keys.setdefault(key[0], []).append(key)
+        return self._keys
 
     def gauge(self, name: str, labels: Mapping[str, str]) -> Gauge:
         """Return (Unix seconds, value) of the series of `name` that carry `labels`, summed per read, in time order."""
@@ -117,6 +141,7 @@ class ServerWindow:
         config = parse_model_config(body)
         name = config.name or scrape.name
         self.configs[name] = config
+        self._graph = None
         self.configured.setdefault(name, []).append((scrape.at, config))
 
     def _take_metrics(self, scrape: Scrape, body: bytes) -> None:
