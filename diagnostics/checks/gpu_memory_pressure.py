@@ -84,7 +84,11 @@ def _fires(summary: str, severity: Severity) -> Fires:
 
 _FULL = {GPU_MEMORY_USED: 0.985, GPU_MEMORY_FREE: 1.2e9, OUT_OF_MEMORY: 0}
 CASES = (
-    Case(title="fires when a load found no memory", expect=Expected.FIRES, readings={**_FULL, OUT_OF_MEMORY: 1}),
+    Case(
+        title="fires when a load found no memory",
+        expect=Expected.FIRES,
+        readings={**_FULL, GPU_MEMORY_USED: 0.8, OUT_OF_MEMORY: 1},
+    ),
     Case(title="fires for information when the card is full", expect=Expected.FIRES, readings=_FULL),
     Case(title="is quiet when memory is left", expect=Expected.QUIET, readings={**_FULL, GPU_MEMORY_USED: 0.6}),
     Case(title="is unknown when memory was not measured", expect=Expected.UNKNOWN, readings={OUT_OF_MEMORY: 0}),

@@ -103,3 +103,26 @@ def test_an_energy_counter_past_32_bits_is_not_taken_for_blank():
 def test_a_sample_without_a_list_of_gpus_is_malformed():
     with pytest.raises(MalformedBody, match="lists no GPUs"):
         parse_nvml(b'{"t": 1}')
+
+
+def test_faults_caps_names_and_refusals_are_read():
+    body = sample_with(
+        power_default_limit_mw=700_000,
+        ecc_uncorrected=2,
+        remapped_rows={"uncorrected": 1, "pending": True, "failure": False},
+        xids=[79, 0, None],
+        processes=[{"pid": 7, "used_memory_bytes": 1, "name": "python3"}],
+        process_utilization=None,
+        errors={"power_mw": "Not Supported"},
+    )
+    (gpu,) = parse_nvml(body).gpus
+
+    assert (gpu.power_default_limit_watts, gpu.ecc_uncorrected) == (700.0, 2.0)
+    assert (gpu.remap_pending, gpu.remap_failed, gpu.xids) == (True, False, (79,))
+    assert (gpu.process_names, gpu.process_sm) == ({7: "python3"}, None)
+    assert gpu.withheld == {"power_mw": "Not Supported"}
+
+
+def test_an_answered_list_without_processes_is_not_the_same_as_no_answer():
+    assert parse_nvml(sample_with(process_utilization=[])).gpus[0].process_sm == {}
+    assert parse_nvml(sample_with(process_utilization=None)).gpus[0].process_sm is None
