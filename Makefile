@@ -43,6 +43,9 @@ bench: venv ## run the benchmarks, which compare times within one run
 accuracy: venv ## replay the recorded incidents and print what was found
 	@$(BIN)/python -m tests.captures.accuracy
 
+benchmark: venv ## diagnose the incidents that were drawn at random, and print how often it was right
+	@$(BIN)/python -m tests.benchmark score fixtures/benchmark
+
 generate: venv ## write rules/ from the checks
 	@$(BIN)/diag gen --output rules
 
