@@ -30,13 +30,14 @@ class Scored:
 def score(folder: Path, *, every: bool = False) -> int:
     """Print the table of a folder of recorded incidents; return 1 if any cause was wrong or any alarm false."""
     labels = json.loads((folder / "labels.json").read_text("utf-8"))
-    results = [_one(folder / f"{name}.tar.xz", name, label) for name, label in sorted(labels.items())]
+    results = [diagnose(folder / f"{name}.tar.xz", name, label) for name, label in sorted(labels.items())]
     for line in _lines(results, every=every):
         print(line)
     return 1 if any(scored.result in ("wrong", "alarm", "extra") for scored in results) else 0
 
 
-def _one(path: Path, name: str, label: Mapping[str, object]) -> Scored:
+def diagnose(path: Path, name: str, label: Mapping[str, object]) -> Scored:
+    """Return what the tool says of one recorded incident, judged by its label."""
     window = window_of(open_capture(path).scrapes())
     facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
     explanation = explain(WindowEvidence(window), facts)
