@@ -3,13 +3,17 @@
 title, source, status          what was seen, where it is told, and how sure the cause is:
                                S a maintainer or a fix says so, R the reporter confirmed it,
                                I inferred from figures, U unresolved
-[server]                       cpu_busy, gpu (an NVML sample's fields), closed (kinds of bodies), interval, metrics
+[server]                       cpu_busy, gpu (an NVML sample's fields), closed (kinds), interval, reads, host, metrics
+                               (lines of the page; `$read` is the read's number)
 [[model]]                      what `tests.builders.Stage` takes, and instances, gpus, backend, max_batch, batching,
-                               decoupled, warmups; or steps = [[requests, execution, queue], …], one per read from
-                               the third on, for a version that is loaded then; broken = true for durations below zero
-[[ensemble]]                   name, members (called one after another), rate, seconds, failing
-[expect]                       cause and model (S and R only), never (ids, or "any"), verdict, never_verdict
+                               sequences, parameters, decoupled, warmups; or steps = [[requests, execution, queue], …],
+                               one per read from the third on, for a version that is loaded then; ends = the read from
+                               which the version is no longer listed; broken = true for durations below zero
+[[ensemble]]                   name, members (called one after another, or at once: parallel), rate, seconds, failing
+[expect]                       cause and model (S and R only), never (ids, or "any"), verdict, never_verdict, and noted:
+                               findings that are there and not loud
 [[expect.reading]]             signal, model, value
+Engines, machines, clients, traces, the index and siblings: `tests.incidents.scene`.
 """
 
 from __future__ import annotations
@@ -21,21 +25,25 @@ from pathlib import Path
 from typing import Any
 
 from diagnostics.wire.records import Kind
-from tests.builders import Alter, Counts, Rows, Stage, SyntheticTriton, chain, model_config
+from tests.builders import Alter, Counts, Rows, Stage, SyntheticTriton, chain, ensemble_config, model_config
+from tests.incidents.scene import Scene, engine_lines
 
 FOLDER = Path(__file__).parent
 CERTAIN = ("S", "R")
 STATUSES = (*CERTAIN, "I", "U")
 LOADED_AT, BROKEN_AT = 2, 6
-_TOP = {"title", "source", "status", "server", "model", "ensemble", "expect"}
-_EXPECT = {"cause", "model", "never", "verdict", "never_verdict", "reading"}
+_AROUND = {"index", "client", "trace", "replica"}
+_TOP = {"title", "source", "status", "server", "model", "ensemble", "expect", *_AROUND}
+_EXPECT = {"cause", "model", "never", "verdict", "never_verdict", "noted", "reading"}
 _TRAFFIC = {
     *("name", "version", "rate", "execution", "queue", "input", "output", "overhead"),
     *("batches", "client_batch", "failing", "pending", "pending_growth"),
 }
-_CONFIG = {"instances", "gpus", "backend", "max_batch", "batching", "decoupled", "warmups"}
-_SPECIAL = {"steps", "broken"}
-_SERVER = {"cpu_busy", "gpu", "closed", "interval", "metrics"}
+_CONFIG = {
+    *("instances", "gpus", "backend", "max_batch", "batching", "decoupled", "warmups", "sequences", "parameters"),
+}
+_SPECIAL = {"steps", "ends", "broken", "engine"}
+_SERVER = {"cpu_busy", "gpu", "closed", "interval", "reads", "metrics", "host"}
 # 2^64 microseconds in seconds: what an unsigned difference below zero becomes.
 UNDERFLOW_SECONDS = 2.0**64 * 1e-6
 
@@ -48,12 +56,13 @@ class Story:
     title: str
     source: str
     status: str
-    triton: SyntheticTriton
+    scene: Scene
     cause: tuple[str, ...]
     model: str | None
     never: tuple[str, ...]
     verdicts: tuple[str, ...]
     never_verdicts: tuple[str, ...]
+    noted: tuple[str, ...]
     readings: tuple[tuple[str, str, float], ...]
 
 
@@ -72,12 +81,13 @@ def story_of(name: str, told: Mapping[str, Any]) -> Story:
         title=told["title"],
         source=told["source"],
         status=told["status"],
-        triton=_triton(told, name),
+        scene=_scene(told, name),
         cause=_listed(expect, "cause"),
         model=expect.get("model"),
         never=_listed(expect, "never"),
         verdicts=_listed(expect, "verdict"),
         never_verdicts=_listed(expect, "never_verdict"),
+        noted=_listed(expect, "noted"),
         readings=tuple((one["signal"], one["model"], one["value"]) for one in expect.get("reading", ())),
     )
 
@@ -92,18 +102,39 @@ def _listed(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _triton(told: Mapping[str, Any], name: str) -> SyntheticTriton:
+def _scene(told: Mapping[str, Any], name: str) -> Scene:
     server = told.get("server", {})
     _only(server, _SERVER, f"{name} [server]")
+    return Scene(
+        triton=_triton(told, name),
+        reads=server.get("reads", 13),
+        siblings={replica["name"]: _triton(_differing(told, replica), name) for replica in told.get("replica", ())},
+        host=server.get("host", {}),
+        index=told.get("index", ()),
+        clients=told.get("client", ()),
+        traces=told.get("trace", ()),
+    )
+
+
+def _differing(told: Mapping[str, Any], replica: Mapping[str, Any]) -> Mapping[str, Any]:
+    changes = replica.get("models", {})
+    return {**told, "model": [{**model, **changes.get(model["name"], {})} for model in told.get("model", ())]}
+
+
+def _triton(told: Mapping[str, Any], name: str) -> SyntheticTriton:
+    server = told.get("server", {})
     models = told.get("model", ())
     stages = [_stage(model, name) for model in models] + [_ensemble(one) for one in told.get("ensemble", ())]
     triton = SyntheticTriton(
         models=tuple(stages),
-        cpu_busy=server.get("cpu_busy"),
+        cpu_busy=None if "host" in server else server.get("cpu_busy"),
         gpu=server.get("gpu"),
         interval=server.get("interval", 5.0),
         alter=_alteration(models),
-        extra_metrics=lambda _: server.get("metrics", ()),
+        extra_metrics=lambda number: [
+            *(line.replace("$read", str(number)) for line in server.get("metrics", ())),
+            *engine_lines(models, number),
+        ],
     )
     return triton.without(*(Kind(kind) for kind in server.get("closed", ())))
 
@@ -121,6 +152,8 @@ def _config(model: Mapping[str, Any]) -> dict[str, object]:
     group: dict[str, object] = {"kind": "KIND_CPU", "count": model.get("instances", 1)}
     if "gpus" in model:
         group |= {"kind": "KIND_GPU", "gpus": model["gpus"]}
+    more = {"sequence_batching": model["sequences"]} if "sequences" in model else {}
+    parameters = {key: {"string_value": value} for key, value in model.get("parameters", {}).items()}
     return model_config(
         model["name"],
         backend=model.get("backend", "python"),
@@ -129,16 +162,20 @@ def _config(model: Mapping[str, Any]) -> dict[str, object]:
         batching=model.get("batching"),
         model_transaction_policy={"decoupled": model.get("decoupled", False)},
         model_warmup=[{"name": f"sample-{i}"} for i in range(model.get("warmups", 0))],
+        parameters=parameters,
+        **more,
     )
 
 
 def _ensemble(told: Mapping[str, Any]) -> Stage:
+    name, members = told["name"], told["members"]
+    at_once = ((model, ("t0",), (f"t{i + 1}",)) for i, model in enumerate(members))
     return Stage(
-        told["name"],
+        name,
         rate=told["rate"],
         overhead=told["seconds"],
         failing=told.get("failing", {}),
-        config=chain(told["name"], *told["members"]),
+        config=ensemble_config(name, *at_once) if told.get("parallel") else chain(name, *members),
     )
 
 
@@ -151,6 +188,8 @@ def _alteration(models: Sequence[Mapping[str, Any]]) -> Alter:
                 done = model["steps"][: max(number - LOADED_AT + 1, 0)]
                 changed.pop(key)
                 changed |= {key: _counted(done)} if done else {}
+            if number >= model.get("ends", number + 1):
+                changed.pop(key)
             if number == BROKEN_AT and model.get("broken"):
                 changed[key] = replace(changed[key], queue=UNDERFLOW_SECONDS, seconds=UNDERFLOW_SECONDS)
         return changed

@@ -8,7 +8,9 @@ import pytest
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.diagnosis.explanation import Verdict
-from tests.builders import on
+from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.window.window import window_of
+from tests.builders import explained, on
 from tests.checks.designed import DESIGNED
 from tests.incidents.story import CERTAIN, STATUSES, Story, stories, story_of
 from tests.signals.named import named_signal
@@ -20,7 +22,7 @@ ANYTHING = "any"
 
 @each_story
 def test_the_cause_is_named_and_no_other(story: Story) -> None:
-    explanation = story.triton.explain()
+    explanation = explained(window_of(story.scene.scrapes()))
     loud = explanation.loud
 
     if story.cause:
@@ -31,11 +33,12 @@ def test_the_cause_is_named_and_no_other(story: Story) -> None:
     assert not loud or ANYTHING not in story.never, loud[0].summary
     assert not story.verdicts or explanation.verdict in story.verdicts, explanation.reason
     assert explanation.verdict not in story.never_verdicts
+    assert set(story.noted) <= {finding.check for finding in explanation.findings} - {f.check for f in loud}
 
 
 @pytest.mark.parametrize("story", [story for story in STORIES if story.readings], ids=lambda story: story.name)
 def test_the_figures_read_as_reported(story: Story) -> None:
-    evidence = story.triton.evidence()
+    evidence = WindowEvidence(window_of(story.scene.scrapes()))
 
     for name, model, value in story.readings:
         assert evidence.read(named_signal(name), on(model)).value == pytest.approx(value, rel=0.02), name
@@ -50,7 +53,8 @@ def test_a_story_names_its_source_and_claims_no_more_than_it_is_sure_of(story: S
     assert set(story.cause) <= set(catalogue())
     assert set(story.never) - {ANYTHING} <= set(DESIGNED)
     assert {*story.verdicts, *story.never_verdicts} <= set(Verdict)
-    assert story.cause or story.never or story.verdicts or story.never_verdicts or story.readings
+    assert set(story.noted) <= set(catalogue())
+    assert any((story.cause, story.never, story.verdicts, story.never_verdicts, story.noted, story.readings))
 
 
 def test_a_misspelled_key_is_refused() -> None:
