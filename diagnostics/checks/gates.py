@@ -5,6 +5,7 @@ from __future__ import annotations
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
+from diagnostics.signals.host import CPU_WAIT_PER_LANE, HARDLY_WAITS
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Subject
@@ -31,6 +32,11 @@ HOST_FULL = Limit(
     value=0.9,
     unit=Unit.RATIO,
     because="above 90 % of all processors runnable threads queue for a core, and every stage slows with them",
+)
+CPU_WAITED = Limit(
+    value=HARDLY_WAITS,
+    unit=Unit.RATIO,
+    because="executions that wait for a processor in under a tenth of their time would hardly be quicker with one",
 )
 BATCHABLE = Limit(value=2, unit=Unit.COUNT, because="a model that may hold one item per execution cannot batch")
 BATCH_FILLED = Limit(
@@ -77,8 +83,14 @@ def is_idle(see: Ledger, on: Subject) -> bool:
 
 
 def host_is_full(see: Ledger, on: Subject) -> bool:
-    """Return whether the host's processors are the limit; not measured counts as no and costs confidence."""
-    return see.ruled_out(HOST_CPU_BUSY, on, HOST_FULL, above=True)
+    """Return whether the host's processors are the limit; not measured counts as no and costs confidence.
+
+    Full processors are nobody's limit whose processes get one as soon as they want to run.
+    """
+    if not see.ruled_out(HOST_CPU_BUSY, on, HOST_FULL, above=True):
+        return False
+    wait = see.read(CPU_WAIT_PER_LANE, on)
+    return wait.value is None or see.compare(CPU_WAIT_PER_LANE.name, wait, CPU_WAITED)
 
 
 def device_is_full(see: Ledger, on: Subject) -> bool:

@@ -30,11 +30,11 @@ from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, is_idle
+from diagnostics.checks.gates import BUSY, CPU_WAITED, HOST_FULL, QUEUE, is_idle
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
-from diagnostics.signals.host import CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED, SERVER_CORES
+from diagnostics.signals.host import CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED, CPU_WAIT_PER_LANE, SERVER_CORES
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.units import Unit
@@ -65,6 +65,7 @@ CHECK = Check(
         "cpu_throttled_share": THROTTLED,
         "cpu_per_lane": WORKING,
         "cpu_pressure": WAITING,
+        "cpu_wait_per_lane": CPU_WAITED,
     },
     symptom="nv_cpu_utilization > 0.9",
 )
@@ -87,6 +88,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="instances are idle while requests wait")
     if not see.at_least(CPU_PER_LANE, on, WORKING):
         return Quiet(because="instances wait for something else than a processor")
+    if see.ruled_out(CPU_WAIT_PER_LANE, on, CPU_WAITED, above=False):
+        return Quiet(because="its processes get a processor as soon as they want to run")
     if not held and see.ruled_out(CPU_PRESSURE, on, WAITING, above=False):
         return Quiet(because="no task waits for a processor")
     return _judge(see, on, held)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from diagnostics import names
-from diagnostics.signals.host import limit_used
+from diagnostics.signals.host import CPU_WAIT_PER_LANE, HARDLY_WAITS, SERVER_CPU_SHARE, limit_used
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
@@ -110,7 +110,11 @@ def _cpu_headroom(view: View) -> Reading:
     if busy.value is None:
         return busy
     left = max(1.0 - busy.value, 0.0)
-    return Reading.of(left, Unit.RATIO, busy.source, events=busy.events, span=busy.span)
+    wait, own = CPU_WAIT_PER_LANE.read(view).value, SERVER_CPU_SHARE.read(view).value
+    # Others fill the processors, and the model's processes get them as soon as they want to run: what they do not use
+    # themselves is theirs to grow into.
+    high = 1.0 - own if wait is not None and own is not None and wait < HARDLY_WAITS else left
+    return Reading.of(left, Unit.RATIO, busy.source, high=max(left, high), events=busy.events, span=busy.span)
 
 
 def _headroom(view: View) -> Reading:

@@ -11,9 +11,12 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.view import STATISTICS, View
-from diagnostics.wire.host import HostSample
+from diagnostics.wire.host import HostProcess, HostSample
 
 _HOST = "host"
+# A stage that waits for a processor in under a tenth of its executions' time would be at most a tenth quicker on a
+# machine of its own.
+HARDLY_WAITS = 0.1
 _FIX = "run on the server's machine, so that its processes and cgroup can be read"
 
 
@@ -97,37 +100,42 @@ def _busy_lanes(view: View) -> float | None:
     return lanes if seen else None
 
 
-def _stubs(view: View) -> list[float]:
-    """Return the processors that each of the server's Python stubs used on average, most first."""
-    found = _ends(view)
-    if found is None:
+def _stubs(view: View, spent: Callable[[HostProcess], float | None]) -> list[float]:
+    """Return what the stubs of the model's instances spent per second of the span, most first.
+
+    Where the recorder did not note whose stub is whose, those are taken that spent most: no instance spent more.
+    """
+    found, instances = _ends(view), INSTANCES.read(view).value
+    if found is None or instances is None:
         return []
     first, last, seconds = found
-    before = {process.pid: process.cpu_seconds for process in first.processes}
-    used = [
-        (process.cpu_seconds - earlier) / seconds
-        for process in last.processes
-        if process.command.startswith(names.PYTHON_STUB)
-        and process.cpu_seconds is not None
-        and (earlier := before.get(process.pid)) is not None
-    ]
-    return sorted(used, reverse=True)
+    before = {process.pid: spent(process) for process in first.processes}
+    stubs = [process for process in last.processes if process.command.startswith(names.PYTHON_STUB)]
+    if any(process.model for process in stubs):
+        stubs = [process for process in stubs if process.model == view.model]
+    spans = [(spent(process), before.get(process.pid)) for process in stubs]
+    grown = [(now - then) / seconds for now, then in spans if now is not None and then is not None]
+    return sorted(grown, reverse=True)[: round(instances)]
 
 
-def _cpu_per_stub(view: View) -> Reading:
-    """Return the processors of the busiest stubs, as many as the model has instances, ÷ the time these execute.
-
-    Nothing says which stub is whose: no instance of the model can have used more than this.
-    """
-    instances = INSTANCES.read(view).value
+def _per_stub(view: View, spent: Callable[[HostProcess], float | None]) -> Reading:
+    """Return what the model's stubs spent ÷ the time its instances execute."""
     delta = view.delta(STATISTICS)
-    stubs = _stubs(view)[: round(instances or 0)]
+    stubs = _stubs(view, spent)
     if view.config is None or view.config.backend != names.PYTHON_BACKEND or not stubs or delta is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
     lanes = sum(batch.seconds for batch in delta.batches.values()) / delta.seconds
     if lanes <= 0:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, STATISTICS)
     return Reading.of(min(sum(stubs) / lanes, 1.0), Unit.RATIO, f"{_HOST} and {STATISTICS}", estimated=True)
+
+
+def _cpu_per_stub(view: View) -> Reading:
+    return _per_stub(view, lambda process: process.cpu_seconds)
+
+
+def _wait_per_stub(view: View) -> Reading:
+    return _per_stub(view, lambda process: process.run_delay_seconds)
 
 
 def _cpu_per_lane(view: View) -> Reading:
@@ -179,6 +187,12 @@ CPU_PER_LANE = _signal(
     _cpu_per_stub,
     _cpu_per_lane,
     fix=_FIX,
+)
+CPU_WAIT_PER_LANE = _signal(
+    "cpu_wait_per_lane",
+    Unit.RATIO,
+    "Share of its executions' time that a Python model's stubs were runnable without getting a processor (schedstat).",
+    _wait_per_stub,
 )
 SERVER_CPU_SHARE = _signal(
     "server_cpu_share",

@@ -20,13 +20,19 @@ _KIBIBYTES = re.compile(r"\s*([0-9]{1,18})\s*kB\s*", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostProcess:
-    """One process of the server's tree; `command` is the kernel's name of at most 15 characters."""
+    """One process of the server's tree; `command` is the kernel's name of at most 15 characters.
+
+    `run_delay_seconds` is the time its threads were runnable without a processor; `model` is the model that a Python
+    stub runs. Both are None where the recorder did not note them.
+    """
 
     pid: int
     ppid: int | None = None
     command: str = ""
     cpu_seconds: float | None = None
     rss_bytes: float | None = None
+    run_delay_seconds: float | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,4 +161,6 @@ def _process(fields: Fields) -> HostProcess:
         command=fields.text("comm"),
         cpu_seconds=number(fields.raw("cpu_seconds")),
         rss_bytes=number(fields.raw("rss_bytes")),
+        run_delay_seconds=number(fields.raw("run_delay_seconds")),
+        model=fields.text("model") or None,
     )

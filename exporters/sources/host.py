@@ -87,7 +87,7 @@ def _tree(root: int) -> list[Json]:
     tree = [process for process in found if process["pid"] == root]
     for parent in tree:
         tree.extend(children.get(parent["pid"], []))
-    return tree
+    return [_details(process) for process in tree]
 
 
 def _process(entry: Path) -> Json | None:
@@ -104,6 +104,28 @@ def _process(entry: Path) -> Json | None:
         "cpu_seconds": ticks / os.sysconf("SC_CLK_TCK"),
         "rss_bytes": int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
     }
+
+
+def _details(process: Json) -> Json:
+    """Add what only the server's own processes are asked for: time runnable but not running, and whose stub it is."""
+    entry = PROC / str(process["pid"])
+    return {**process, "run_delay_seconds": _run_delay(entry), "model": _model(entry)}
+
+
+def _run_delay(entry: Path) -> float | None:
+    # The second field of each thread's schedstat, in nanoseconds (Documentation/scheduler/sched-stats.rst).
+    fields = [(_text(task) or "").split() for task in entry.glob("task/*/schedstat")]
+    delays = [int(each[1]) for each in fields if len(each) >= 2]
+    return sum(delays) / 1e9 if delays else None
+
+
+def _model(entry: Path) -> str | None:
+    """Return the model that a Python backend's stub runs: its first argument is <repository>/<model>/<version>/*.py."""
+    arguments = (_text(entry / "cmdline") or "").split("\0")
+    if len(arguments) < 2 or not arguments[0].endswith("triton_python_backend_stub"):
+        return None
+    path = Path(arguments[1])
+    return path.parts[-3] if len(path.parts) >= 3 and path.parts[-2].isdigit() else None
 
 
 def _text(path: Path) -> str | None:
