@@ -39,9 +39,9 @@ _STANDIN = ("service_", "first_execution_ms", "fail_every", "gpu_size", "standin
 
 def record(drawn: Drawn, name: str, folder: Path, environment: TritonEnvironment) -> dict[str, object]:
     """Record one incident as `folder/name.tar.xz` and return its label."""
-    with _Spans() as spans, tempfile.TemporaryDirectory() as scratch:
+    with Spans() as spans, tempfile.TemporaryDirectory() as scratch:
         repository = write(drawn.deployment, Path(scratch) / "repository")
-        arguments = _tracing(spans.url)
+        arguments = tracing(spans.url)
         with TritonLauncher(environment, repository, args=arguments) as server:
             scrapes, clients = _observe(drawn, server, repository)
             server.check()
@@ -49,7 +49,8 @@ def record(drawn: Drawn, name: str, folder: Path, environment: TritonEnvironment
     return _label(drawn, environment, _mean_ms(clients))
 
 
-def _tracing(url: str) -> tuple[str, ...]:
+def tracing(url: str) -> tuple[str, ...]:
+    """Return the options with which a Triton sends its traces to a receiver."""
     settings = ("mode=opentelemetry", f"opentelemetry,url={url}", f"rate={TRACE_RATE}", "level=TIMESTAMPS")
     return (*(f"--trace-config={setting}" for setting in settings), "--metrics-config=summary_latencies=true")
 
@@ -192,7 +193,7 @@ def _mean_ms(records: Sequence[ClientRecord]) -> float:
     return float("inf") if mean is None else mean
 
 
-class _Spans:
+class Spans:
     """A receiver that keeps the bodies of OTLP export requests."""
 
     def __init__(self) -> None:
@@ -213,7 +214,7 @@ class _Spans:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1/traces"
 
-    def __enter__(self) -> _Spans:
+    def __enter__(self) -> Spans:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         return self
 

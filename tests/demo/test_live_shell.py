@@ -1,0 +1,92 @@
+"""A service in front of a real Triton: its own time against the server's, from one trace."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+
+import pytest
+import urllib3
+
+from diagnostics.demo.environment import find_environment, reference_root
+from diagnostics.demo.faults import load_fault
+from diagnostics.demo.server import TritonLauncher
+from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
+from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.signals.callers import CALLER_SECONDS
+from diagnostics.signals.subject import Subject
+from diagnostics.window.window import window_of
+from diagnostics.wire.records import Scrape
+from exporters.sources.schedule import collect
+from exporters.sources.triton import discover
+from tests.benchmark.record import Spans, tracing
+
+pytestmark = pytest.mark.live
+OWN_SECONDS = 0.15
+REQUESTS = 120
+
+
+@pytest.fixture(scope="module")
+def shell() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("shell_service", reference_root() / "shell/service.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def explanation(shell: ModuleType) -> Explanation:
+    environment = find_environment()
+    if environment is None:
+        pytest.skip("no environment of a Triton on this machine: `make demo` makes one")
+    with Spans() as spans, TritonLauncher(environment, load_fault("healthy"), args=tracing(spans.url)) as triton:
+        gateway = shell.Gateway(triton.http_url, spans.url, OWN_SECONDS)
+        front = shell.serve(gateway, 0)
+        threading.Thread(target=front.serve_forever, daemon=True).start()
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            load = pool.submit(_drive, f"http://127.0.0.1:{front.server_address[1]}/generate")
+            scrapes = _read(triton, load.done)
+            load.result()
+        front.shutdown()
+        front.server_close()
+        gateway.provider.shutdown()
+        time.sleep(6)  # Triton hands its spans on every five seconds
+        window = window_of([*scrapes, *spans.scrapes()])
+    facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
+    return explain(WindowEvidence(window), facts)
+
+
+def _drive(url: str) -> None:
+    http = urllib3.PoolManager(maxsize=8)
+
+    def one(number: int) -> int:
+        time.sleep(number % 6 * 0.05)
+        return int(http.request("POST", url, json={"text": f"hello {number}", "max_tokens": 12}).status)
+
+    with ThreadPoolExecutor(max_workers=6) as pool:
+        assert set(pool.map(one, range(REQUESTS))) == {200}
+
+
+def _read(triton: TritonLauncher, done: object) -> list[Scrape]:
+    target = discover(triton.http_url)
+    try:
+        return list(collect([target], 1.0, seconds=60.0, stop=done))  # type: ignore[arg-type]
+    finally:
+        target.close()
+
+
+def test_the_services_own_time_is_told_from_the_servers(explanation: Explanation) -> None:
+    server = next(iter(explanation.window.sources))
+
+    own = explanation.evidence.read(CALLER_SECONDS, Subject(server=server, ensemble="ensemble"))
+
+    assert own.value == pytest.approx(OWN_SECONDS, rel=0.4)
+
+
+def test_the_time_in_front_is_named_and_not_blamed_on_a_model(explanation: Explanation) -> None:
+    assert [finding.check for finding in explanation.loud] in ([], ["client-or-transport-bound"])
