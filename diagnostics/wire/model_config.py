@@ -119,7 +119,7 @@ def parse_model_config(body: bytes) -> ModelConfig:
         name=fields.text("name"),
         platform=fields.text("platform"),
         backend=fields.text("backend"),
-        max_batch_size=fields.integer("max_batch_size"),
+        max_batch_size=_int32(fields, "max_batch_size"),
         instance_groups=tuple(_group(group) for group in fields.children("instance_group")),
         dynamic_batching=_batching(fields.child("dynamic_batching")) if fields.has("dynamic_batching") else None,
         sequence_batching=fields.has("sequence_batching"),
@@ -136,7 +136,7 @@ def _group(fields: Fields) -> InstanceGroup:
     return InstanceGroup(
         name=fields.text("name"),
         kind=fields.text("kind", "KIND_AUTO"),
-        count=max(1, fields.integer("count")),
+        count=max(1, _int32(fields, "count")),
         gpus=fields.integers("gpus"),
         passive=fields.flag("passive"),
     )
@@ -156,6 +156,13 @@ def _batching(fields: Fields) -> DynamicBatching:
             max_queue_size=policy.integer("max_queue_size"),
         ),
     )
+
+
+def _int32(fields: Fields, key: str) -> int:
+    value = fields.integer(key)
+    if not -(2**31) <= value < 2**31:
+        raise MalformedBody(f"the model configuration: {key!r} should be a 32-bit integer but is {value}")
+    return value
 
 
 def _seconds(fields: Fields, key: str) -> float:
