@@ -12,7 +12,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, View
-from diagnostics.wire.gpu import Gpu
+from diagnostics.wire.gpu import HIGHEST_RATIO, Gpu
 from diagnostics.wire.host import HostSample
 
 _NVML = "nvml"
@@ -147,10 +147,9 @@ def _increase(first: float | None, last: float | None) -> float | None:
 
 
 def _exported_busy(view: View) -> Reading:
-    points = view.gauge(names.CPU_UTILIZATION, {})
-    if not points:
+    values = [value for _, value in view.gauge(names.CPU_UTILIZATION, {}) if 0 <= value <= HIGHEST_RATIO]
+    if not values:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
-    values = [value for _, value in points]
     return Reading.of(sum(values) / len(values), Unit.RATIO, METRICS, events=len(values))
 
 

@@ -51,10 +51,10 @@ _GPU_FAMILIES = (
 
 
 def series_named(snapshot: Snapshot, name: str) -> Iterator[tuple[Series, float]]:
-    """Yield the series of one family with their values; NaN values are left out."""
+    """Yield the series of one family with their values; values that are no number are left out."""
     for position in snapshot.layout.by_name.get(name, ()):
         value = snapshot.values[position]
-        if not math.isnan(value):
+        if math.isfinite(value):
             yield snapshot.layout.series[position], value
 
 

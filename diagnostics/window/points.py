@@ -26,6 +26,7 @@ class Counter(StrEnum):
 # The counters whose drop means a new epoch. Failures are left out: Triton never removes nor resets that family on
 # reload (core, model reporter), so they disagree with the others after one.
 EPOCH_COUNTERS = (Counter.SUCCESS, Counter.EXECUTIONS, Counter.INFERENCES)
+_EVENTS = (Counter.SUCCESS, Counter.FAILURE, Counter.REJECTED, Counter.EXECUTIONS)
 _DURATIONS = (
     Counter.REQUEST_SECONDS,
     Counter.QUEUE_SECONDS,
@@ -95,8 +96,7 @@ def plausible(values: Mapping[Counter, float], batches: Mapping[int, Batches], s
     """Return whether a server can have done this in so many seconds."""
     if any(value < 0 for value in values.values()) or any(b.executions < 0 or b.seconds < 0 for b in batches.values()):
         return False
-    requests = values.get(Counter.SUCCESS, 0.0)
-    if requests > LARGEST_RATE_PER_SECOND * seconds:
+    if any(values.get(counter, 0.0) > LARGEST_RATE_PER_SECOND * seconds for counter in _EVENTS):
         return False
-    longest = LONGEST_REQUEST_SECONDS * max(requests, 1.0)
+    longest = LONGEST_REQUEST_SECONDS * max(values.get(Counter.SUCCESS, 0.0), 1.0)
     return all(values.get(duration, 0.0) <= longest for duration in _DURATIONS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 
 from diagnostics import names
 from diagnostics.window.counters import Counter, CounterTable, Delta, Step, sum_steps
@@ -14,6 +16,10 @@ from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig
 
 NO_TRACES = Traces()
+
+# Pages of one round are read within less.
+SAME_ROUND_SECONDS = 0.05
+MOST_MISSED_ROUNDS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +88,12 @@ class View:
     def was_read(self, source: str) -> bool:
         """Return whether the source was read at least twice in the span."""
         return sum(1 for at, _ in self.server.reads[source] if self._holds(at)) >= 2
+
+    def has_holes(self) -> bool:
+        """Return whether the server was unread for a while inside the span: a clock jumped, or reading was held up."""
+        times = sorted(at for reads in self.server.reads.values() for at, _ in reads if self._holds(at))
+        gaps = [later - sooner for sooner, later in pairwise(times) if later - sooner > SAME_ROUND_SECONDS]
+        return bool(gaps) and max(gaps) > MOST_MISSED_ROUNDS * median(gaps)
 
     def pending(self) -> Gauge:
         """Return (time, requests waiting) of the pending gauge, empty before Triton 23.09."""

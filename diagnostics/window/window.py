@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isnan
+from math import isfinite
 
 from diagnostics.errors import MalformedBody
 from diagnostics.window.client import ClientRequest, parse_client
@@ -97,7 +97,7 @@ class ServerWindow:
         for at, _, snapshot in self.snapshots:
             if snapshot.layout is not layout:  # pages of the same series share it: labels are compared once
                 layout, positions = snapshot.layout, positions_of(snapshot.layout, name, labels)
-            matching = [value for position in positions if not isnan(value := snapshot.values[position])]
+            matching = [value for position in positions if isfinite(value := snapshot.values[position])]
             if matching:
                 points.append((at, sum(matching)))
         return points

@@ -139,9 +139,12 @@ def _unpacked(body: bytes) -> bytes:
     return plain
 
 
+LATEST_NS = (1 << 63) - 1
+
+
 def valid_times(start: int, end: int) -> bool:
     """Return whether a span's times can be: set, in order, and within what 64 bits of nanoseconds hold."""
-    return 0 < start <= end < 1 << 63
+    return 0 < start <= end <= LATEST_NS
 
 
 # Steady-clock events and a span's own start are taken apart by as much as a thread may be held up.
@@ -163,6 +166,6 @@ def first_marks(events: Iterable[tuple[str, int | str]], start: int) -> dict[str
         known = MARKS.get(name)
         if known is not None:
             at = int(wire)
-            if at >= earliest and (known not in marks or at < marks[known]):
+            if earliest <= at <= LATEST_NS and (known not in marks or at < marks[known]):
                 marks[known] = at
     return marks

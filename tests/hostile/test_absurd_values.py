@@ -9,12 +9,16 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.errors import MalformedBody
+from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.signals.device import HOST_CPU_BUSY
+from diagnostics.signals.subject import Subject
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture_layout import scrape_at
 from diagnostics.wire.model_config import parse_model_config
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.spans import MARKS, first_marks
 from diagnostics.wire.statistics import parse_statistics
-from tests.builders import Stage, SyntheticTriton, explained, model_config
+from tests.builders import Stage, SyntheticTriton, explained, metrics_page, model_config
 from tests.captures.recorded import explanation_of, scrapes_of
 
 HUGE = 10**400
@@ -67,3 +71,41 @@ def test_a_clock_that_jumps_by_decades_is_no_hang():
     begun = time.process_time()
     explanation_of(jumped)
     assert time.process_time() - begun < 5
+
+
+def test_an_event_of_a_span_past_64_bits_is_left_out():
+    start = 1_700_000_000 * 10**9
+    name = next(iter(MARKS))
+    assert first_marks([(name, HUGE)], start) == {}
+    assert first_marks([(name, start + 1)], start)
+
+
+@pytest.mark.parametrize("absurd", ["+Inf", "1e308", "1.8446744073709552e+16", "-1"])
+def test_one_absurd_count_of_failures_is_no_failing_model(absurd: str):
+    scrapes = scrapes_of("cpu-handed-healthy")
+    odd = sorted((s for s in scrapes if s.kind is Kind.METRICS), key=lambda s: s.at)[4]
+    assert odd.body is not None
+    lines = [
+        line.rsplit(b" ", 1)[0] + f" {absurd}".encode() if line.startswith(b"nv_inference_request_failure{") else line
+        for line in odd.body.split(b"\n")
+    ]
+    found = explanation_of([replace(s, body=b"\n".join(lines)) if s is odd else s for s in scrapes])
+    assert not found.loud
+
+
+@pytest.mark.parametrize("absurd", ["+Inf", "Nan", "-Inf", "1e308"])
+def test_a_processor_in_use_without_end_is_no_reading(absurd: str):
+    page = metrics_page({}, [f"nv_cpu_utilization {absurd}"])
+    scrapes = [Scrape(server="s", kind=Kind.METRICS, at=at, mono=at, body=page.encode()) for at in (1.0, 3.0, 5.0)]
+    reading = WindowEvidence(window_of(scrapes)).read(HOST_CPU_BUSY, Subject(server="s"))
+    assert reading.value is None
+
+
+@pytest.mark.parametrize("seconds", [60.0, 3600.0])
+@pytest.mark.parametrize("name", ["gpu-handed-gpu-saturated", "cpu-handed-single-instance", "cpu-handed-batch-no-gain"])
+def test_a_clock_that_jumps_makes_no_bursts(name: str, seconds: float):
+    scrapes = scrapes_of(name)
+    times = sorted(scrape.at for scrape in scrapes if scrape.kind is Kind.METRICS)
+    middle = times[len(times) // 2]
+    jumped = [replace(s, at=s.at + seconds, mono=s.mono + seconds) if s.at > middle else s for s in scrapes]
+    assert "bursty-arrivals" not in {finding.check for finding in explanation_of(jumped).loud}
