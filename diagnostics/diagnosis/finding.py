@@ -59,7 +59,8 @@ class Finding:
     onset: Onset | None = None
 
 
-Cell = tuple[str, str, Phase]
+Cell = tuple[str, str, str, Phase]
+"""Server, entry, stage, phase: the servers of a fleet hold the same models and lose time of their own."""
 
 
 def findings(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> tuple[Finding, ...]:
@@ -71,7 +72,7 @@ def findings(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> tuple[Fin
 
 
 def unclaimed(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> Mapping[Cell, float]:
-    """Return the seconds per request that no finding claimed, per cell of (entry, stage, phase)."""
+    """Return the seconds per request that no finding claimed, per cell."""
     left = _cells(anatomy)
     for result in results:
         if result.fires:
@@ -85,10 +86,12 @@ def _saving(result: Result) -> float:
 
 def _cells(anatomy: Sequence[Anatomy]) -> dict[Cell, float]:
     between = {
-        (item.ensemble, "", Phase.GAP): item.unattributed_seconds for item in anatomy if item.ensemble is not None
+        (item.server, item.ensemble, "", Phase.GAP): item.unattributed_seconds
+        for item in anatomy
+        if item.ensemble is not None
     }
     return between | {
-        (entry_name(item.ensemble, stage.model), stage.model, phase): seconds
+        (item.server, entry_name(item.ensemble, stage.model), stage.model, phase): seconds
         for item in anatomy
         for stage in item.stages
         for phase, seconds in stage.cells.items()
@@ -106,7 +109,7 @@ def _take(result: Result, fires: Fires, left: dict[Cell, float]) -> float:
     if entry is None:
         return got
     for claim in fires.claims:
-        cell = (entry_name(entry.ensemble, claim.stage), claim.stage, claim.phase)
+        cell = (result.subject.server, entry_name(entry.ensemble, claim.stage), claim.stage, claim.phase)
         taken = min(claim.seconds * entry.weight, left.get(cell, 0.0))
         left[cell] = left.get(cell, 0.0) - taken
         got += taken

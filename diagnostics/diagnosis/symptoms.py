@@ -12,6 +12,7 @@ from diagnostics.checks.gates import HOST_FULL
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.signals.callers import OUTSIDE_SECONDS
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
@@ -23,6 +24,7 @@ from diagnostics.units import Unit
 WAITING_IN_ENGINE = 1.0
 # A third of the time at its limit is beyond what a burst does, and short of what an average shows.
 TIME_AT_LIMIT = 1 / 3
+_OUTSIDE = frozenset({"client-or-transport-bound", "frontend-limited", "external-orchestration"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ def symptoms(
         *_queues(anatomy, left),
         *_engines(evidence, found),
         *(() if explained_failures else _failures(evidence)),
+        *_clients(evidence, anatomy, found),
         *_host(evidence),
         *(() if gpu_explained else _gpus(evidence)),
     )
@@ -67,7 +70,8 @@ def _stuck(evidence: Evidence) -> Iterator[Symptom]:
 def _queues(anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[Symptom]:
     for item in anatomy:
         for stage in item.stages:
-            seconds = left.get((entry_name(item.ensemble, stage.model), stage.model, Phase.QUEUE), 0.0)
+            cell = (item.server, entry_name(item.ensemble, stage.model), stage.model, Phase.QUEUE)
+            seconds = left.get(cell, 0.0)
             if seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds:
                 yield Symptom(
                     text=f"requests wait {Unit.SECONDS.show(seconds)} for {stage.model}, "
@@ -102,6 +106,25 @@ def _failures(evidence: Evidence) -> Iterator[Symptom]:
             yield Symptom(
                 text=f"{Unit.RATIO.show(share)} of the requests of {subject.ensemble or subject.model} fail",
                 next_measurement="read the server's log and the error text that clients get",
+            )
+
+
+def _clients(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:
+    """Time that only clients see: the counters of a server whose frontend holds requests back are clean."""
+    explained = {
+        (finding.subject.server, finding.subject.ensemble or finding.subject.model)
+        for finding in found
+        if finding.check in _OUTSIDE
+    }
+    for item in anatomy:
+        name = item.ensemble or item.stages[0].model
+        seconds = evidence.read(OUTSIDE_SECONDS, Subject(server=item.server, model=name)).value or 0.0
+        long = seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * (seconds + item.mean_seconds)
+        if long and (item.server, name) not in explained:
+            yield Symptom(
+                text=f"clients of {name} wait {Unit.SECONDS.show(seconds)} longer than its stages take",
+                next_measurement="trace some requests: their frontend spans tell the server's frontend from the way "
+                "to it; compare a client on the server's machine",
             )
 
 

@@ -79,8 +79,15 @@ class TestClaims:
     def test_what_nobody_claims_is_left(self) -> None:
         left = unclaimed((fired(SINGLE, 0.1),), (ANATOMY,))
 
-        assert left["model", "model", Phase.QUEUE] == pytest.approx(0.2)
-        assert left["model", "model", Phase.COMPUTE] == pytest.approx(0.1)
+        assert left[SUBJECT.server, "model", "model", Phase.QUEUE] == pytest.approx(0.2)
+        assert left[SUBJECT.server, "model", "model", Phase.COMPUTE] == pytest.approx(0.1)
+
+    def test_the_same_model_on_another_server_loses_time_of_its_own(self) -> None:
+        stages = (Stage(model="model", cells={Phase.QUEUE: 0.0, Phase.COMPUTE: 0.1}),)
+        healthy = replace(ANATOMY, server="sibling", mean_seconds=0.1, stages=stages)
+
+        for order in ((ANATOMY, healthy), (healthy, ANATOMY)):
+            assert findings((fired(SINGLE, 0.25),), order)[0].impact.seconds_per_request == pytest.approx(0.25)
 
     def test_a_stage_that_is_not_in_the_anatomy_has_nothing_to_claim(self) -> None:
         elsewhere = replace(SUBJECT, model="elsewhere")
