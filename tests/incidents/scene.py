@@ -4,7 +4,7 @@
 [server.host]       busy, cores, stubs (name -> cores that it uses), memory ([first, last] bytes), available (bytes)
 [[index]]           read, model, version, state, reason: what the repository index said then
 [[client]]          model, rate, seconds (a number or a list): requests as their client saw them
-[[trace]]           every (seconds), ensemble, front, tail, stages ([{model, queue, input, compute, output, gap, below}])
+[[trace]]           every (seconds), ensemble, front, tail, stages: {model, queue, input, compute, output, gap, below}
 [[replica]]         name, and models: {name = {what differs from the first server}}
 """
 

@@ -7,8 +7,8 @@ title, source, status          what was seen, where it is told, and how sure the
                                (lines of the page; `$read` is the read's number)
 [[model]]                      what `tests.builders.Stage` takes, and instances, gpus, backend, max_batch, batching,
                                sequences, parameters, decoupled, warmups; or steps = [[requests, execution, queue], …],
-                               one per read from the third on, for a version that is loaded then; ends = the read from
-                               which the version is no longer listed; broken = true for durations below zero
+                               one per read from read `starts` on (2: the third), for a version that is loaded then;
+                               ends = the read from which it is no longer listed; broken = true: durations below zero
 [[ensemble]]                   name, members (called one after another, or at once: parallel), rate, seconds, failing
 [expect]                       cause and model (S and R only), never (ids, or "any"), verdict, never_verdict, and noted:
                                findings that are there and not loud
@@ -42,7 +42,7 @@ _TRAFFIC = {
 _CONFIG = {
     *("instances", "gpus", "backend", "max_batch", "batching", "decoupled", "warmups", "sequences", "parameters"),
 }
-_SPECIAL = {"steps", "ends", "broken", "engine"}
+_SPECIAL = {"steps", "starts", "ends", "broken", "engine"}
 _SERVER = {"cpu_busy", "gpu", "closed", "interval", "reads", "metrics", "host"}
 # 2^64 microseconds in seconds: what an unsigned difference below zero becomes.
 UNDERFLOW_SECONDS = 2.0**64 * 1e-6
@@ -185,7 +185,7 @@ def _alteration(models: Sequence[Mapping[str, Any]]) -> Alter:
         for model in models:
             key = (model["name"], model.get("version", "1"))
             if "steps" in model:
-                done = model["steps"][: max(number - LOADED_AT + 1, 0)]
+                done = model["steps"][: max(number - model.get("starts", LOADED_AT) + 1, 0)]
                 changed.pop(key)
                 changed |= {key: _counted(done)} if done else {}
             if number >= model.get("ends", number + 1):
