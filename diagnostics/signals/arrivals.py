@@ -57,11 +57,9 @@ class Arrivals:
 
 def arrivals_of(view: View) -> Arrivals | Missing:
     """Return an entry's intervals: from the client's record where it covers the span, else from counters."""
-    # What nobody saw, as while a clock jumped, would pass for a lull between bursts.
-    if view.has_holes():
+    if view.has_holes():  # what nobody saw would pass for a lull between bursts
         return Missing.STALE
-    bins = _client_bins(view)
-    if bins:
+    if bins := _client_bins(view):
         return Arrivals(tuple(bins), CLIENT)
     found = _counter_bins(view)
     return found if isinstance(found, Missing) else Arrivals(tuple(found), METRICS)
