@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from diagnostics.anatomy.anatomy import Anatomy, entry_of
 from diagnostics.checks.catalogue import Registered, catalogue
@@ -11,8 +12,6 @@ from diagnostics.checks.check import Fires, Outcome, Quiet, Unknown
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Entry, Ledger, Undecided
 from diagnostics.signals.subject import Subject
-
-Among = Callable[[Subject], Sequence[Anatomy]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +40,18 @@ def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
     def among(on: Subject) -> Sequence[Anatomy]:
         return anatomy if on.model is None else of_model.get((on.server, on.model), ())
 
+    @cache  # of a subject, whichever check asks
+    def entry(on: Subject) -> Entry | None:
+        return entry_of(among(on), evidence, on)
+
     return tuple(
-        _one(registered, evidence, among, subject)
+        _one(registered, evidence, entry, subject)
         for registered in catalogue().values()
         for subject in evidence.subjects(registered.check.scope)
     )
 
 
-def _one(registered: Registered, evidence: Evidence, among: Among, on: Subject) -> Result:
-    def entry(subject: Subject) -> Entry | None:
-        return entry_of(among(subject), evidence, subject)
-
+def _one(registered: Registered, evidence: Evidence, entry: Callable[[Subject], Entry | None], on: Subject) -> Result:
     ledger = Ledger(evidence, entry)
     return Result(check=registered, subject=on, outcome=decide(registered, ledger, on), ledger=ledger, entry=entry(on))
 

@@ -91,11 +91,13 @@ class WindowEvidence:
         self._graphs = {name: server.graph for name, server in window.servers.items()}
         self._readings: dict[tuple[str, Subject, Span], Reading] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
+        self._engines: dict[tuple[str, str | None], bool] = {}
 
     def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
         """Return the signal's reading, computed once per subject and span."""
         span = span or (self.window.start, self.window.end)
-        key = (signal.name, on.within(None), span)
+        # A model's counters are the same from wherever it is called; an ensemble's are its own.
+        key = (signal.name, on.within(None) if on.model else on, span)
         if key not in self._readings:
             self._readings[key] = signal.read(self._view(on, span))
         return self._readings[key]
@@ -144,8 +146,11 @@ class WindowEvidence:
         return self.window.traces.counts
 
     def is_engine(self, on: Subject) -> bool:
-        """Return whether the row is an engine's."""
-        return is_engine(self._view(on, (self.window.start, self.window.end)))
+        """Return whether the row is an engine's, found once."""
+        key = (on.server, on.model or on.ensemble)
+        if key not in self._engines:
+            self._engines[key] = is_engine(self._view(on, (self.window.start, self.window.end)))
+        return self._engines[key]
 
     def shows_engine_time(self, on: Subject) -> bool:
         """Return whether an engine's row carries its time."""

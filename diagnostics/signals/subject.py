@@ -44,7 +44,7 @@ class Subject:
 
     def within(self, ensemble: str | None) -> Subject:
         """Return the same subject as seen from one ensemble."""
-        return replace(self, ensemble=ensemble)
+        return self if self.ensemble == ensemble else replace(self, ensemble=ensemble)
 
     def __str__(self) -> str:
         parts = [part for part in (self.model and f"model {self.model}", self.gpu and f"GPU {self.gpu}") if part]

@@ -11,7 +11,7 @@ from diagnostics import names
 from diagnostics.window.counters import Counter, CounterTable, Delta, Step, sum_steps
 from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, Gauge, ServerWindow, Window
-from diagnostics.wire.gpu import Gpu, GpuSample
+from diagnostics.wire.gpu import Gpu
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig
 
@@ -116,17 +116,15 @@ class View:
         The GPU looked at; without one, those that the model's instance groups list; else all that the server sees. A
         machine's cards that Triton does not list are another server's.
         """
-        own = self.server.gpus
-        measured = {**_by_card(self.window.dcgm), **_by_card(self.window.gpus)}
+        own, measured = self.server.gpus, self.window.cards
         seen = {uuid: samples for uuid, samples in measured.items() if uuid in own} if own else measured
         listed = {index for group in self.groups for index in group.gpus}
         picked = {uuid: samples for uuid, samples in seen.items() if not listed or samples[0][1].index in listed}
         found = {}
         for uuid, samples in (picked or seen or own).items():
-            inside = [gpu for at, gpu in samples if self._holds(at, slack=2.0)]
-            if inside and self.gpu in (None, uuid):
-                found[uuid] = inside
-        return found
+            if self.gpu in (None, uuid):
+                found[uuid] = [gpu for at, gpu in samples if self._holds(at, slack=2.0)]
+        return {uuid: inside for uuid, inside in found.items() if inside}
 
     def traces(self) -> Traces:
         """Return the window's traces; none where several servers sent them and none says which one it was."""
@@ -140,17 +138,6 @@ class View:
 
     def _holds(self, at: float | None, slack: float = 1e-6) -> bool:
         return at is not None and self.start - slack <= at <= self.end + slack
-
-
-def _by_card(samples: Sequence[GpuSample]) -> dict[str, list[tuple[float, Gpu]]]:
-    """Return the cards' samples with their times; one that did not say who it is goes by its index."""
-    known = {gpu.index: gpu.uuid for sample in samples for gpu in sample.gpus if gpu.uuid}
-    series: dict[str, list[tuple[float, Gpu]]] = {}
-    for sample in samples:
-        for gpu in sample.gpus:
-            if sample.at is not None:
-                series.setdefault(gpu.uuid or known.get(gpu.index, ""), []).append((sample.at, gpu))
-    return series
 
 
 def _side_by_side(deltas: Sequence[Delta], total: Delta) -> Delta:

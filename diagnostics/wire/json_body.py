@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from diagnostics.errors import MalformedBody
 
@@ -172,6 +173,7 @@ def number(value: object) -> float | None:
     return result if math.isfinite(result) else None
 
 
+@lru_cache(maxsize=1024)  # the keys that this program asks for
 def _camel(key: str) -> str:
     first, *rest = key.split("_")
     return first + "".join(word.capitalize() for word in rest)

@@ -34,6 +34,14 @@ def test_an_ensemble_is_read_from_its_own_row() -> None:
     assert evidence().read(REQUESTS, Subject(server=SERVER, ensemble="chat")).value == 600
 
 
+def test_each_of_several_ensembles_is_read_from_its_own_row() -> None:
+    other = Stage("search", rate=3, config=chain("search", "pre"))
+    see = SyntheticTriton(models=(CHAT, other, PRE, LLM)).evidence()
+
+    assert see.read(REQUESTS, Subject(server=SERVER, ensemble="chat")).value == 600
+    assert see.read(REQUESTS, Subject(server=SERVER, ensemble="search")).value == 180
+
+
 def test_a_subject_reads_the_same_from_inside_an_ensemble() -> None:
     see = evidence()
 
