@@ -39,12 +39,22 @@ SLOW = Limit(
     unit=Unit.RATIO,
     because="under 1 % of its size in an hour is within what a settled allocator still moves by",
 )
+GROWN = Limit(
+    value=0.01,
+    unit=Unit.RATIO,
+    because="a settled allocator moves up and down within 1 % of its size; what grew by more, through every sixth of a "
+    "window however long, has not settled",
+)
 SOON = Limit(
     value=7 * DAY,
     unit=Unit.SECONDS,
     because="servers are redeployed within a week or so; what would take longer never comes to it",
 )
-CHECK = Check(layer=Layer.HOST, scope=Scope.SERVER, limits={"growth_per_second": SLOW, "time_left": SOON})
+CHECK = Check(
+    layer=Layer.HOST,
+    scope=Scope.SERVER,
+    limits={"growth_per_second": SLOW, "growth_in_window": GROWN, "time_left": SOON},
+)
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
@@ -54,7 +64,10 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the window is too short to tell growth from settling")
     rate, size = see.need(MEMORY_GROWTH, on), see.need(SERVER_MEMORY, on)
     share = Reading.of(rate / size if size > 0 else 0.0, Unit.RATIO, growth.source, estimated=growth.estimated)
-    if not see.compare("growth_per_second", share, SLOW):
+    grown = Reading.of(
+        (share.value or 0.0) * (growth.span or 0.0), Unit.RATIO, growth.source, estimated=share.estimated
+    )
+    if not see.compare("growth_per_second", share, SLOW) and not see.compare("growth_in_window", grown, GROWN):
         return Quiet(because="memory does not go on growing")
     left = Reading.of(see.need(MEMORY_LEFT, on) / rate, Unit.SECONDS, growth.source, estimated=growth.estimated)
     if not see.compare("time_left", left, SOON, at_least=False):

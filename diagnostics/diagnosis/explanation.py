@@ -16,6 +16,7 @@ from diagnostics.diagnosis.symptoms import Symptom, symptoms
 from diagnostics.diagnosis.trace_notes import trace_notes
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.latency import SUMMARIZED_REQUESTS
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
@@ -142,6 +143,8 @@ def _core_missing(evidence: Evidence) -> str:
     if all(reading.value is None for reading in readings):
         return "no counter was read twice" if _few(evidence, models) else "request counters are not exported"
     for model, reading in zip(models, readings, strict=True):
+        if reading.value == 0 and (evidence.read(SUMMARIZED_REQUESTS, model).value or 0.0) > 0:
+            return f"counters of {model.model} stand still while its summaries count: counter_latencies is off"
         if not reading.value or reading.value < ENOUGH_EVENTS:
             continue
         for signal in (QUEUE_SECONDS, REQUEST_SECONDS):

@@ -49,3 +49,20 @@ SUMMARIES = Signal(
     doc="1 when the server keeps latency summaries, else 0.",
     readers=(_summaries,),
 )
+
+
+def _summarized(view: View) -> Reading:
+    labels = {names.MODEL: view.model or ""} | ({names.VERSION: view.version} if view.version else {})
+    points = view.gauge(f"{names.REQUEST_SUMMARY}_count", labels)
+    if len(points) < 2:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
+    return Reading.of(max(points[-1][1] - points[0][1], 0.0), Unit.COUNT, METRICS)
+
+
+SUMMARIZED_REQUESTS = Signal(
+    name="summarized_requests",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="Requests that the latency summary counted: it goes on where `counter_latencies=false` stops the counters.",
+    readers=(_summarized,),
+)

@@ -35,10 +35,7 @@ UNTOLD = {
     "a load that fails for its size, which the repository's checks judge": (133,),
     "where the time went was not found": (137, 195),
     "times per token of two ways to shard, which no running server shows": (145,),
-    "the parts of the request's time do not say what the server waited for": (107,),
-    "counters that stay zero by configuration: nothing is known but summaries' counts": (163,),
     "refusals that come at the wrong moment, without their number": (183,),
-    "grows for six days; a window of minutes cannot tell it from settling": (187,),
 }
 # What looks bad and is healthy, or not the server's fault: the stories that hold it.
 LOOKS_BAD = {
