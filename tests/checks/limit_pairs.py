@@ -1,0 +1,186 @@
+"""Pairs of stated situations, 7 % to either side of a limit; they stand apart from the code that they hold in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from diagnostics.signals.executions import BATCH_MARGINAL_COST
+from diagnostics.signals.host import CPU_WAIT_PER_LANE
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.triton import REQUEST_RATE
+
+# Signals of pairs that no check's case states.
+ELSEWHERE: tuple[Signal, ...] = (BATCH_MARGINAL_COST, CPU_WAIT_PER_LANE, REQUEST_RATE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A firing case of a check with one signal at two values, and what the check says at each.
+
+    Attributes:
+        check, limit: the limit that lies between the two.
+        signal: what moves; in its own unit.
+        case: which of the check's firing cases.
+        given: what else is stated otherwise than in that case.
+        without: which of its readings is absent.
+
+    """
+
+    check: str
+    limit: str
+    signal: str
+    below: float
+    says_below: str
+    above: float
+    says_above: str
+    case: int = 0
+    given: Mapping[str, float] = field(default_factory=dict)
+    without: str = ""
+
+
+def _read(line: str) -> Pair:
+    check, limit, signal, below, says_below, above, says_above, *more = line.split()
+    stated = {key: value for key, _, value in (item.partition("=") for item in more)}
+    return Pair(
+        check=check,
+        limit=limit,
+        signal=signal,
+        below=float(below),
+        says_below=says_below,
+        above=float(above),
+        says_above=says_above,
+        case=int(stated.pop("case", 0)),
+        without=stated.pop("without", ""),
+        given={name: float(value) for name, value in stated.items()},
+    )
+
+
+# Check, limit, signal, its lower value and what is said, its upper value and what is said, then what else is stated.
+_TABLE = """
+batch-size-collapse busy instance_busy_share 0.651 quiet 0.749 fires
+batch-size-collapse batch_fill batch_size 2.848 fires 3.277 quiet
+batch-size-collapse max_batch_size max_batch_size 1.86 quiet 2.14 unknown without=instance_busy_share
+batch-size-collapse queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
+batch-size-collapse batch_marginal_cost batch_marginal_cost 0.465 fires 0.535 quiet
+batch-window-mistuned busy instance_busy_share 0.651 fires 0.749 quiet
+batch-window-mistuned queue_in_windows_low queue_seconds 0.0279 quiet 0.0321 fires
+batch-window-mistuned queue_in_windows_high queue_seconds 0.0837 fires 0.0963 quiet
+batch-window-mistuned queue queue_seconds 0.00465 quiet 0.00535 unknown without=dynamic_batching
+batching-without-gain batch_marginal_cost batch_marginal_cost 0.744 quiet 0.856 fires
+batching-without-gain batch_size batch_size 1.395 quiet 1.605 fires
+bls-serialization queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
+bls-serialization busy instance_busy_share 0.651 quiet 0.749 fires
+bls-serialization nested_share nested_share 0.465 quiet 0.535 fires
+bls-serialization nested_wait nested_wait 0.2325 fires 0.2675 quiet
+bls-serialization host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+bursty-arrivals peak_to_mean peak_to_mean 1.86 quiet 2.14 fires
+bursty-arrivals burst_size burst_size 3.72 quiet 4.28 fires
+bursty-arrivals burst_certainty burst_certainty 4.418 quiet 5.083 fires
+bursty-arrivals crowding_certainty crowding_certainty 1.525 quiet 1.755 fires
+bursty-arrivals instance_busy_share instance_busy_share 0.651 fires 0.749 quiet
+bursty-arrivals host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+bursty-arrivals queue queue_seconds 0.00465 quiet 0.00535 fires crowded_tail_seconds=0 request_seconds=0.02 \
+    arrival_rate=1 execution_seconds=0.001 instances=1 max_batch_size=1 dynamic_batching=0 max_queue_delay=0 \
+    client_batch_size=1
+capacity-exceeded busy instance_busy_share 0.651 quiet 0.749 mitigates
+capacity-exceeded device_headroom device_headroom 0.093 quiet 0.107 mitigates
+capacity-exceeded host_cpu_busy host_cpu_busy 0.837 mitigates 0.963 quiet
+capacity-exceeded queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
+capacity-exceeded batch_fill batch_size 7.44 quiet 8.56 unknown without=device_headroom max_batch_size=16 \
+    dynamic_batching=1
+client-or-transport-bound requests requests 27.9 quiet 32.1 fires
+client-or-transport-bound outside_seconds outside_seconds 0.00465 quiet 0.00535 fires outside_seconds=0.008 \
+    request_seconds=0.005 handling_seconds=2e-05
+client-or-transport-bound outside_share outside_seconds 0.008106 quiet 0.009559 fires
+client-or-transport-bound missed_reads missed_reads 0.0465 fires 0.0535 quiet
+client-or-transport-bound host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+client-or-transport-bound request_rate request_rate 930 fires 1070 unknown without=handling_seconds
+cold-start cold_slowdown cold_slowdown 2.79 quiet 3.21 fires
+engine-token-budget engine_waiting_share engine_waiting_share 0.31 quiet 0.3567 fires
+engine-token-budget engine_slot_fill engine_slot_fill 0.6045 fires 0.6955 unknown without=engine_peak_slot_fill
+engine-token-budget engine_kv_blocked_share engine_kv_blocked_share 0.465 fires 0.535 quiet
+engine-token-budget engine_peak_slot_fill engine_peak_slot_fill 0.93 fires 1.07 quiet engine_slot_fill=0.9
+ensemble-overhead ensemble_calls ensemble_calls 0.93 quiet 1.07 fires
+ensemble-overhead host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+execution-hung standstill_seconds standstill_seconds 9.3 quiet 10.7 fires
+execution-hung standstill_executions execution_seconds 1.869 fires 2.151 quiet
+external-orchestration direct_calls direct_calls 27.9 quiet 32.1 fires
+external-orchestration ensemble_part ensemble_calls 2.009 fires 2.311 quiet direct_calls=43.2
+external-orchestration lockstep_gap lockstep_gap 0.465 fires 0.535 quiet
+external-orchestration called_in_step_with_a_model called_in_step_with_a_model 0.465 fires 0.535 quiet
+external-orchestration hop_seconds hop_seconds 0.00465 informs 0.00535 fires orchestrated_seconds=0.01
+external-orchestration hop_share hop_seconds 0.02706 informs 0.03114 fires
+frontend-limited requests requests 27.9 quiet 32.1 fires
+frontend-limited handling_seconds handling_seconds 0.00465 quiet 0.00535 fires handling_seconds=0.006 \
+    request_seconds=0.005
+frontend-limited handling_share handling_seconds 0.008106 quiet 0.009559 fires
+frontend-limited missed_reads missed_reads 0.0465 quiet 0.0535 fires case=1
+frontend-limited host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+gpu-fault gpu_fault_code gpu_fault_code 0.93 quiet 1.07 mitigates
+gpu-fault gpu_memory_errors gpu_fault_code 0.93 quiet 1.07 mitigates
+gpu-fault gpu_remap_failed gpu_fault_code 0.93 quiet 1.07 mitigates
+gpu-memory-pressure loads_out_of_memory loads_out_of_memory 0.93 quiet 1.07 fires
+gpu-saturated queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
+gpu-saturated busy instance_busy_share 0.651 quiet 0.749 fires
+gpu-saturated device_headroom device_headroom 0.093 fires 0.107 quiet
+gpu-throttled clock_lost clock_lost_to_hardware 0.0465 quiet 0.0535 unknown without=on_gpu
+gpu-throttled power_cap_share power_cap_share 0.837 unknown 0.963 informs case=1 without=on_gpu
+host-cpu-starved queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
+host-cpu-starved busy instance_busy_share 0.651 quiet 0.749 fires
+host-cpu-starved cpu_wait_per_lane cpu_wait_per_lane 0.093 quiet 0.107 fires
+inflight-batching-off engine_waiting_share engine_waiting_share 0.31 quiet 0.3567 fires
+inflight-batching-off engine_peak_scheduled engine_peak_scheduled 0.93 fires 1.07 quiet
+inflight-batching-off engine_slots engine_slots 1.86 quiet 2.14 fires
+input-output-cost copies_to_execution compute_seconds 0.03738 fires 0.04301 quiet
+input-output-cost host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+kv-cache-exhausted engine_slot_fill engine_slot_fill 0.6045 fires 0.6955 unknown without=engine_peak_slot_fill
+kv-cache-exhausted engine_peak_scheduled engine_peak_scheduled 1.86 quiet 2.14 fires case=1
+kv-cache-exhausted engine_kv_blocked_share engine_kv_blocked_share 0.465 quiet 0.535 fires engine_context_share=0.9
+kv-cache-exhausted engine_peak_slot_fill engine_peak_slot_fill 0.93 fires 1.07 quiet engine_slot_fill=0.7
+model-reload-stall loads loads 0.93 quiet 1.07 fires
+model-reload-stall load_queue_share load_queue_share 0.465 quiet 0.535 fires
+model-reload-stall cold_slowdown cold_slowdown 2.79 fires 3.21 quiet
+model-unavailable failed_versions failed_versions 0.93 quiet 1.07 fires
+over-instanced busy instance_busy_share 0.651 quiet 0.749 informs
+over-instanced device_headroom device_headroom 0.093 unknown 0.107 quiet without=max_batch_size
+over-instanced instances instances 3.72 quiet 4.28 informs
+over-instanced enough_instances_share arrival_rate 64 informs 73 quiet device_headroom=0.05
+prefill-interference engine_context_share engine_context_share 0.31 quiet 0.3567 unknown \
+    without=engine_prefill_stall_share
+priority-starvation queue queue_seconds 0.00465 quiet 0.00535 unknown without=priority_levels
+priority-starvation priority_levels priority_levels 1.86 quiet 2.14 fires
+priority-starvation instance_busy_share instance_busy_share 0.651 quiet 0.749 fires
+priority-starvation queue_spread queue_spread 9.3 quiet 10.7 fires
+queue-rejections refused_requests lost_before_stage 4.65 quiet 5.35 unknown without=requests
+queue-rejections refused_share lost_before_stage 10.09 quiet 11.61 mitigates
+queue-rejections busy instance_busy_share 0.651 fires 0.749 mitigates
+replica-imbalance replicas replicas 1.86 quiet 2.14 fires
+replica-imbalance traffic_ratio traffic_ratio 1.395 quiet 1.605 fires
+replica-imbalance traffic_certainty traffic_certainty 4.418 quiet 5.083 fires
+replica-outlier replicas replicas 1.86 quiet 2.14 fires
+replica-outlier execution_ratio execution_ratio 1.209 quiet 1.391 fires
+replica-outlier traffic_ratio traffic_ratio 1.395 fires 1.605 quiet
+request-failures failed_requests lost_after_stage 4.65 quiet 5.35 unknown without=failed_requests
+request-failures failed_share failed_requests 6.045 quiet 6.965 fires
+request-failures explained_share lost_after_stage 93 quiet 107 fires failed_requests=200 rejected_requests=200
+scheduler-stall queue queue_seconds 0.00465 quiet 0.00535 fires
+scheduler-stall busy instance_busy_share 0.651 fires 0.749 quiet
+scheduler-stall host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+sequence-batcher-starved queue queue_seconds 0.00465 quiet 0.00535 unknown without=sequence_batching
+sequence-batcher-starved instance_busy_share instance_busy_share 0.651 fires 0.749 quiet
+single-instance-serialization busy instance_busy_share 0.651 quiet 0.749 fires
+single-instance-serialization device_headroom device_headroom 0.093 quiet 0.107 fires
+single-instance-serialization host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+single-instance-serialization queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
+single-instance-serialization batch_fill batch_size 3.475 quiet 3.995 unknown without=device_headroom \
+    max_batch_size=16 dynamic_batching=1
+telemetry-implausible implausible_steps implausible_steps 0.93 quiet 1.07 fires
+telemetry-implausible counted_share counted_share 0.744 fires 0.856 quiet case=1
+version-regression version_slowdown version_slowdown 1.116 quiet 1.284 mitigates
+workload-shift size_shift size_shift 1.395 fires 1.605 quiet
+workload-shift rate_shift size_shift 1.395 fires 1.605 quiet
+workload-shift rate_shift_certainty rate_shift_certainty 4.418 quiet 5.083 fires
+workload-shift instance_busy_share instance_busy_share 0.651 fires 0.749 informs
+"""
+PAIRS: tuple[Pair, ...] = tuple(_read(line) for line in _TABLE.strip().splitlines())
