@@ -26,6 +26,7 @@ BIN_SECONDS = 1.0
 EXPECTED_PER_BIN = 5.0
 # Fewer intervals than this, and one burst decides everything.
 FEWEST_BINS = 8
+MOST_BINS = 172_800  # two days: a longer window is one whose clock jumped, and would fill the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,11 @@ def _client_bins(view: View) -> list[Bin]:
         return []  # a client's record does not say which of several servers answered
     sent = [r for r in view.window.clients if r.model == view.model and view.start <= r.at < view.end]
     count = int(view.seconds / BIN_SECONDS)
-    if not sent or count < FEWEST_BINS:
+    if not sent or not FEWEST_BINS <= count <= MOST_BINS:
         return []
     inside: list[list[float]] = [[] for _ in range(count)]
     for request in sent:
-        position = int((request.at - view.start) / BIN_SECONDS)
-        if position < count:
+        if (position := int((request.at - view.start) / BIN_SECONDS)) < count:
             inside[position].append(request.seconds)
     return [Bin(BIN_SECONDS, len(latencies), fmean(latencies) if latencies else None) for latencies in inside]
 
