@@ -152,13 +152,17 @@ class TritonLauncher:
             "shm_prefix": self._shm_prefix,
             "grace": self._stop_timeout + 2.0,
         }
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_SUPERVISOR), json.dumps(task)],
+        supervisor = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_SUPERVISOR)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
         )
+        assert supervisor.stdin is not None
+        # Not as an argument: the environment may hold secrets, and every user may read a command line.
+        supervisor.stdin.write(json.dumps(task).encode() + b"\n")
+        return supervisor
 
     def _hear(self, timeout: float) -> int | None:
         """Return the next number that the supervisor says, None if it says none in time."""

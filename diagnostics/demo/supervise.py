@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None)
 
 
 def main() -> None:
-    task = json.loads(sys.argv[1])
+    task = json.loads(sys.stdin.buffer.readline())
     # A terminal's Ctrl-C is the launcher's business; it reaches this process as the end of its input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
