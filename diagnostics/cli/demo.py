@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 
 import click
 
@@ -50,6 +51,8 @@ def _run(ctx: click.Context, name: str, seconds: float | None) -> bool:
     from diagnostics.demo.load import LoadProgress
     from diagnostics.render.text import plain
 
+    # Before the server is fetched and started: without a client there is nothing to show.
+    import_module("diagnostics.demo.client")
     fault = load_fault(name)
     shortest = fault.load.duration if fault.release else 25.0
     in_colour = ctx.color is not False and sys.stdout.isatty()

@@ -50,7 +50,7 @@ class GrpcApi:
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         try:
             module = importlib.import_module("tritonclient.grpc")
-        except ImportError:
+        except (ImportError, RuntimeError):  # the package without its extra raises RuntimeError
             raise ReadFailure(NOT_INSTALLED, Obstacle.ANSWER) from None
         self._client = module.InferenceServerClient(address.netloc(), **_channel(address, options))
 
