@@ -1,0 +1,14 @@
+"""What the console script calls: Ctrl-C while the rest is still being imported ends quietly, too."""
+
+from __future__ import annotations
+
+EXIT_INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run `diag` and return its exit code."""
+    try:
+        from diagnostics.cli.main import main as run
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return run()
