@@ -77,7 +77,7 @@ def _finding(see: Ledger, on: Subject, seconds: float, share: float) -> Fires:
     steps = f", iterations of about {Unit.SECONDS.show(iteration)} each" if iteration else ""
     return Fires(
         summary=f"the engine of {on.model} works {Unit.SECONDS.show(seconds)} on a request, {Unit.RATIO.show(share)} "
-        f"of its time{steps}; nothing waits inside",
+        f"of its time{steps}; hardly anything waits inside",
         suggestion=Suggestion(
             text=f"if that misses an objective: a faster engine of {on.model} (quantization, speculative decoding, "
             "tensor parallelism) or fewer tokens; no setting of Triton helps"

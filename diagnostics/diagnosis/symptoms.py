@@ -51,7 +51,7 @@ def symptoms(
         *_engines(evidence, found),
         *(() if explained_failures else _failures(evidence)),
         *_clients(evidence, anatomy, found),
-        *_host(evidence),
+        *(() if any(finding.layer is Layer.HOST for finding in found) else _host(evidence)),
         *(() if gpu_explained else _gpus(evidence)),
     )
 
@@ -129,6 +129,7 @@ def _clients(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Fin
 
 
 def _host(evidence: Evidence) -> Iterator[Symptom]:
+    """Name processors that are full; whether a stage waits for them is for the checks."""
     for server in evidence.subjects(Scope.SERVER):
         busy = evidence.read(HOST_CPU_BUSY, server)
         if busy.value is not None and busy.value >= HOST_FULL.value:

@@ -98,7 +98,7 @@ def _base(entry: EntryDifference) -> float:
 
 def _load(entry: EntryDifference) -> Iterator[str]:
     before, after = entry.rate_before, entry.rate_after
-    same = "" if entry.load_differs else ", the same within chance"
+    same = "" if entry.load_differs else ", not certainly different"
     yield f"  load        {before.unit.show(before.value)} → {after.unit.show(after.value)}{same}"
 
 

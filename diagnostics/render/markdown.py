@@ -115,7 +115,7 @@ def _lists(explanation: Explanation) -> Iterator[str]:
 
 
 def _unexplained(explanation: Explanation) -> str:
-    return "Also seen, and not explained" if explanation.loud else "Not explained"
+    return "Also seen" if explanation.loud else "Not explained"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

@@ -64,6 +64,7 @@ def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
 
 def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
     numbers, answered = words.numbers(explanation), explanation.loud[:1]
+    patched: set[str | None] = set()
     for finding in explanation.findings:
         yield ""
         head = f"{numbers[finding.id]}. {finding.check}, {finding.severity.value}, confidence {finding.confidence:.2f}"
@@ -77,6 +78,10 @@ def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
             yield f"   caused by {numbers[finding.caused_by]}"
         yield from _evidence(finding.evidence)
         yield from _suggestion(finding, style, told=finding in answered)
+        if finding.advice and finding.advice.patch:
+            if finding.subject.model in patched:
+                yield "one change at a time: apply the first patch, measure, then look again"
+            patched.add(finding.subject.model)
 
 
 def _evidence(lines: Sequence[Line]) -> Iterator[str]:
@@ -118,7 +123,7 @@ def _symptoms(explanation: Explanation) -> Iterator[str]:
     if not left:
         return
     yield ""
-    yield "also seen, and not explained:"
+    yield "also seen:" if explanation.loud else "also seen, and not explained:"
     for symptom in left:
         yield from _wrapped(f"{symptom.text}; next: {symptom.next_measurement}", "  ", "- ")
 
@@ -126,9 +131,10 @@ def _symptoms(explanation: Explanation) -> Iterator[str]:
 def _anatomies(anatomy: Sequence[Anatomy]) -> Iterator[str]:
     for item in anatomy[:_ENTRIES_SHOWN]:
         name = item.ensemble or item.stages[0].model
+        where = f" on {item.server}" if len({each.server for each in anatomy}) > 1 else ""
         yield ""
         yield from _wrapped(
-            f"where {name} spends its {Unit.SECONDS.show(item.mean_seconds)} ({words.basis(item)}):",
+            f"where {name}{where} spends its {Unit.SECONDS.show(item.mean_seconds)} ({words.basis(item)}):",
             "",
         )
         yield f"  {'stage':<24}{'queue':>9}{'compute':>9}{'in+out':>9}{'engine':>9}{'all':>9}{'share':>8}"

@@ -17,12 +17,20 @@ def account(results: Sequence[Result]) -> str:
 
 def _one(result: Result) -> Iterator[str]:
     yield clean(f"{result.check.id} on {result.subject}{_version(result)}: {_verdict(result)}")
-    for line in result.ledger.lines:
-        yield clean(_shown(line))
+    fired = isinstance(result.outcome, Fires)
+    yield from dict.fromkeys(
+        clean(_shown(line.supporting() if fired else line)) for line in _telling(result.ledger.lines)
+    )
     decided = _deciding(result)
     if decided is not None:
         yield clean(f"  decided by {decided.signal}: {_margin(decided)}")
     yield ""
+
+
+def _telling(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines without those that only read what another line compares."""
+    compared = {line.signal for line in lines if line.limit is not None}
+    return [line for line in lines if line.limit is not None or line.signal not in compared]
 
 
 def _version(result: Result) -> str:
@@ -62,6 +70,8 @@ def _deciding(result: Result) -> Line | None:
 
 def _margin(line: Line) -> str:
     value, limit, unit = line.reading.value or 0.0, line.limit or 0.0, line.reading.unit
+    if value == limit:
+        return f"it is {line.sign} {unit.show(limit)} that it needed"
     change = f"{unit.show(abs(limit - value))} {'more' if limit > value else 'less'}"
     straddles = "; its interval holds the limit, so it could have gone the other way" if line.straddles else ""
-    return f"{change} would have changed the verdict{straddles}"
+    return f"{change} would have passed this gate{straddles}"
