@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
+from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts, explain
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
@@ -18,7 +18,7 @@ _BINS = ((0.0, 0.6), (0.6, 0.8), (0.8, 0.9), (0.9, 1.01))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """One incident's result: `hit`, `abstained`, `wrong`, `extra`, `silent` or `alarm`."""
+    """One incident's result: `hit`, `abstained`, `missed` (called healthy), `wrong`, `extra`, `silent` or `alarm`."""
 
     name: str
     kind: str
@@ -59,7 +59,7 @@ def _result(label: Mapping[str, object], explanation: Explanation) -> str:
     if wanted == "healthy":
         return "alarm" if loud else "silent"
     if not loud:
-        return "abstained"
+        return "missed" if explanation.verdict is Verdict.HEALTHY else "abstained"
     assert isinstance(wanted, list)
     also = label.get("also", [])
     assert isinstance(also, list)
@@ -74,10 +74,12 @@ def _lines(results: Sequence[Scored], *, every: bool) -> Iterator[str]:
         if every or scored.result not in ("hit", "silent"):
             yield f"{scored.name}  {scored.kind:<24}{scored.result:<11}{scored.said}"
     counts = Counter(scored.result for scored in results)
-    faults = sum(counts[result] for result in ("hit", "extra", "wrong", "abstained"))
+    faults = sum(counts[result] for result in ("hit", "extra", "wrong", "abstained", "missed"))
     decoys = counts["silent"] + counts["alarm"]
     right = counts["hit"] + counts["extra"]
-    yield f"top-1 {right} of {faults}, abstained {counts['abstained']}, wrong {counts['wrong']}"
+    yield f"top-1 {right} of {faults}, " + ", ".join(
+        f"{what} {counts[what]}" for what in ("abstained", "missed", "wrong")
+    )
     yield f"extra findings in {counts['extra']}; false alarms {counts['alarm']} of {decoys} healthy"
     yield "confidence     incidents  right"
     for low, high in _BINS:

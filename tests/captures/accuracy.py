@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from tests.captures.judging import Judgement, Outcome, judge, judge_whole
 from tests.captures.recorded import Label, explanation_of, labels, scrapes_of
-from tests.captures.variations import ABLATIONS, PERTURBATIONS, renamed
+from tests.captures.variations import ABLATIONS, FALSE_CLOCKS, PERTURBATIONS, renamed
 
 _SHORT = {Outcome.SAME: "same", Outcome.ABSTAINED: "abst", Outcome.WRONG: "WRONG"}
 
@@ -46,11 +46,12 @@ def ablated(name: str, ablation: str) -> Judgement:
 
 
 def perturbed(name: str, perturbation: str) -> Judgement:
-    """Return the judgement of a capture told otherwise: the answer must stay as it is."""
+    """Return the judgement of a capture told otherwise: the answer must stay as it is, or be none on a false clock."""
     label = labels()[name]
     if perturbation == "renamed" and label.model:
         label = replace(label, model=renamed(label.model))
-    return judge_whole(label, explanation_of(PERTURBATIONS[perturbation](scrapes_of(name))))
+    judged = judge if perturbation in FALSE_CLOCKS else judge_whole
+    return judged(label, explanation_of(PERTURBATIONS[perturbation](scrapes_of(name))))
 
 
 def row_of(name: str) -> Row:
