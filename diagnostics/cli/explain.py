@@ -165,8 +165,8 @@ def _fails(explanation: Explanation, fail_on: str) -> bool:
         case "critical":
             return Severity.CRITICAL in worst
         case "warning":
-            return bool(explanation.loud)
+            return explanation.verdict is Verdict.DEGRADED
         case "unknown":
-            return bool(explanation.loud) or explanation.verdict in (Verdict.NO_CLEAR_CAUSE, Verdict.INSUFFICIENT_DATA)
+            return explanation.verdict in (Verdict.DEGRADED, Verdict.NO_CLEAR_CAUSE, Verdict.INSUFFICIENT_DATA)
         case _:
             return False
