@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -32,9 +33,11 @@ class Ports:
             http, grpc, metrics = (each.getsockname()[1] for each in sockets)
         return cls(http=http, grpc=grpc, metrics=metrics)
 
-    def held_by(self, pid: int) -> bool:
-        """Return whether the process listens on all three; false also if it is gone."""
-        return {self.http, self.grpc, self.metrics} <= _listened(pid)
+    def held_by(self, pid: int, arguments: Sequence[str] = ()) -> bool:
+        """Return whether the process listens on all that its arguments do not switch off; false also if it is gone."""
+        offered = {"http": self.http, "grpc": self.grpc, "metrics": self.metrics}
+        wanted = {port for role, port in offered.items() if f"--allow-{role}=false" not in arguments}
+        return wanted <= _listened(pid)
 
 
 def _listened(pid: int) -> set[int]:

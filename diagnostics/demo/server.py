@@ -190,7 +190,7 @@ class TritonLauncher:
     def _is_ready(self) -> bool:
         if not self._get_ok("/v2/health/ready"):
             return False
-        if self.ports.held_by(self.pid):
+        if self.ports.held_by(self.pid, self._args):
             return True
         # A metrics port that is taken does not end the server: another one's page would be read.
         taken = server_log.port_taken(self._log_text())
