@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-EXIT_INTERRUPTED = 130
+from diagnostics.errors import EXIT_INTERRUPTED
 
 
 def main() -> int:
