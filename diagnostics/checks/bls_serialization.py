@@ -30,7 +30,7 @@ from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, host_is_full
+from diagnostics.checks.gates import BUSY, BUSY_LANES, HOST_FULL, QUEUE, first_rival, host_is_full
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.evidence.load import stage_load
@@ -70,12 +70,8 @@ _MOST_TIMES = 8
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if see.evidence.is_engine(on):
-        return Quiet(because="an engine batches inside")
-    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
-        return Quiet(because="requests hardly wait for an instance")
-    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
-        return Quiet(because="instances are idle while requests wait")
+    if quiet := first_rival(see, on, BUSY_LANES):
+        return quiet
     if see.read(NESTED_SHARE, on).value is None:
         return Quiet(because="no trace shows calls inside its executions")
     if not see.at_least(NESTED_SHARE, on, MOSTLY):

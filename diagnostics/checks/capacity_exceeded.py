@@ -27,16 +27,7 @@ from math import ceil
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
-from diagnostics.checks.gates import (
-    BATCH_FILLED,
-    BUSY,
-    DEVICE_FULL,
-    HOST_FULL,
-    QUEUE,
-    batching_is_left_unused,
-    device_is_full,
-    host_is_full,
-)
+from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
 from diagnostics.checks.instances import scaling
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
@@ -49,31 +40,15 @@ from diagnostics.units import Unit
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={
-        "queue": QUEUE,
-        "busy": BUSY,
-        "batch_fill": BATCH_FILLED,
-        "device_headroom": DEVICE_FULL,
-        "host_cpu_busy": HOST_FULL,
-    },
+    limits=LANE_LIMITS,
     symptom="deriv(nv_inference_pending_request_count[5m]) > 0",
 )
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if see.evidence.is_engine(on):
-        return Quiet(because="an engine's capacity is judged by its own gauges")
-    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
-        return Quiet(because="requests hardly wait for an instance")
-    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
-        return Quiet(because="instances are idle while requests wait")
-    if batching_is_left_unused(see, on):
-        return Quiet(because="larger batches are possible")
-    if host_is_full(see, on):
-        return Quiet(because="the host's processors are full")
-    if device_is_full(see, on):
-        return Quiet(because="the device itself is full")
+    if quiet := first_rival(see, on, SHORT_OF_LANES):
+        return quiet
     return _at_any_count(see, on)
 
 

@@ -36,9 +36,8 @@ from diagnostics.checks.engine_gates import (
     SLOTS_REACHED,
     SLOTS_TAKEN,
     WAITS,
-    batches_are_static,
     cache_is_short,
-    nothing_held_back,
+    held_earlier,
     slots_are_taken,
     wait_claim,
 )
@@ -76,10 +75,8 @@ CHECK = Check(
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := nothing_held_back(see, on):
+    if quiet := held_earlier(see, on, 1):
         return quiet
-    if batches_are_static(see, on):
-        return Quiet(because="batches are static: slots are not what they wait for")
     if not slots_are_taken(see, on):
         return Quiet(because="slots are free while requests wait")
     if cache_is_short(see, on):

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Quiet
+from diagnostics.checks.gates import Gate, first_rival
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.engine import (
     ENGINE_MICRO_BATCHES,
@@ -107,6 +108,19 @@ def cache_is_short(see: Ledger, on: Subject) -> bool:
 def cache_may_be_reserved(see: Ledger, on: Subject) -> bool:
     """Return whether the blocks in use allow that the rest is promised to the requests that run."""
     return see.at_least(ENGINE_KV_USED, on, KV_RESERVED)
+
+
+IN_ORDER = (
+    Gate(batches_are_static, "batches are static: requests wait for a batch to end"),
+    Gate(slots_are_taken, "all slots are taken"),
+    Gate(cache_is_short, "the KV cache has no room for another request"),
+)
+"""What holds requests back inside, the limit that they meet first standing first."""
+
+
+def held_earlier(see: Ledger, on: Subject, limits: int) -> Quiet | None:
+    """Return why nothing waits for the limit after the first so many: nothing waits at all, or for one of those."""
+    return nothing_held_back(see, on) or first_rival(see, on, IN_ORDER[:limits])
 
 
 def engine_phase(see: Ledger, on: Subject) -> Phase:

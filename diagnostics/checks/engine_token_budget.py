@@ -32,10 +32,7 @@ from diagnostics.checks.engine_gates import (
     SLOTS_REACHED,
     SLOTS_TAKEN,
     WAITS,
-    batches_are_static,
-    cache_is_short,
-    nothing_held_back,
-    slots_are_taken,
+    held_earlier,
     wait_claim,
 )
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -81,14 +78,8 @@ CHECK = Check(
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := nothing_held_back(see, on):
+    if quiet := held_earlier(see, on, 3):
         return quiet
-    if batches_are_static(see, on):
-        return Quiet(because="batches are static")
-    if slots_are_taken(see, on):
-        return Quiet(because="all slots are taken")
-    if cache_is_short(see, on):
-        return Quiet(because="the KV cache has no room for another request")
     if not see.at_least(ENGINE_CONTEXT_SHARE, on, PREFILLS):
         return Quiet(because="few iterations read prompts")
     if not see.at_least(ENGINE_TOKENS_FILL, on, FILLED):

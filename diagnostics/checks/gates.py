@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from diagnostics.checks.check import Quiet
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
-from diagnostics.signals.executions import BATCH_MARGINAL_COST
+from diagnostics.signals.executions import BATCH_MARGINAL_COST, INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_WAIT_PER_LANE, HARDLY_WAITS
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Subject
+from diagnostics.signals.traces import MOSTLY_NESTED, NESTED_SHARE
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, QUEUE_SECONDS
 from diagnostics.units import Unit
 
@@ -49,6 +54,23 @@ COST_PAYS = Limit(
     unit=Unit.RATIO,
     because="an item that costs under half of a batch of one makes a pair cheaper than two executions by a quarter",
 )
+
+
+class Gate(NamedTuple):
+    """A rival explanation: whether it holds of a subject, and what a check answers then."""
+
+    holds: Callable[[Ledger, Subject], bool]
+    because: str
+
+
+def first_rival(see: Ledger, on: Subject, gates: Sequence[Gate]) -> Quiet | None:
+    """Return the answer of the first gate whose explanation holds; None when none does. Later ones are not looked at.
+
+    Raises:
+        Undecided: a gate before it needs what could not be read.
+
+    """
+    return next((Quiet(because=gate.because) for gate in gates if gate.holds(see, on)), None)
 
 
 def waiting_items(see: Ledger, on: Subject) -> Reading:
@@ -117,3 +139,32 @@ def device_is_full(see: Ledger, on: Subject) -> bool:
         most,
         Limit(value=DEVICE_FULL.value, unit=Unit.RATIO, because=DEVICE_FULL.because),
     )
+
+
+def waits_for_callees(see: Ledger, on: Subject) -> bool:
+    """Return whether its executions are mostly other models' work; not traced counts as no."""
+    return (see.read(NESTED_SHARE, on).value or 0.0) >= MOSTLY_NESTED
+
+
+BUSY_LANES = (
+    Gate(lambda see, on: see.evidence.is_engine(on), "an engine batches inside; its instances are not lanes"),
+    Gate(lambda see, on: not see.at_least(QUEUE_SECONDS, on, QUEUE), "requests hardly wait for an instance"),
+    Gate(lambda see, on: not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY), "instances are idle while requests wait"),
+)
+"""What keeps it from being true that a model's instances are all busy and requests wait for them; cheapest first."""
+SHORT_OF_LANES = (
+    *BUSY_LANES,
+    Gate(waits_for_callees, "it waits for models that it calls"),
+    Gate(batching_is_left_unused, "larger batches are possible and cheaper than instances"),
+    Gate(host_is_full, "the host's processors are full"),
+    Gate(device_is_full, "the device is full: another instance would only share it"),
+)
+"""What keeps a lack of instances from being why; past these, only their number or the deployment's size is left."""
+LANE_LIMITS: Mapping[str, Limit] = {
+    "queue": QUEUE,
+    "busy": BUSY,
+    "batch_fill": BATCH_FILLED,
+    "device_headroom": DEVICE_FULL,
+    "host_cpu_busy": HOST_FULL,
+}
+"""The numbers that these gates compare with."""

@@ -36,11 +36,9 @@ from diagnostics.checks.engine_gates import (
     SLOTS_REACHED,
     SLOTS_TAKEN,
     WAITS,
-    batches_are_static,
     cache_is_short,
     cache_may_be_reserved,
-    nothing_held_back,
-    slots_are_taken,
+    held_earlier,
     wait_claim,
 )
 from diagnostics.checks.engine_settings import larger_cache
@@ -102,12 +100,8 @@ CHECK = Check(
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := nothing_held_back(see, on):
+    if quiet := held_earlier(see, on, 2):
         return quiet
-    if batches_are_static(see, on):
-        return Quiet(because="batches are static: requests wait for a batch to end")
-    if slots_are_taken(see, on):
-        return Quiet(because="all slots are taken")
     if see.at_least(ENGINE_SLOT_FILL, on, SLOTS_LEFT):
         return Quiet(because="nearly all slots are taken: a larger cache would hardly help")
     if see.ruled_out(ENGINE_PAUSED_SHARE, on, PAUSED, above=True):

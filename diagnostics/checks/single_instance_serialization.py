@@ -30,16 +30,7 @@ from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.gates import (
-    BATCH_FILLED,
-    BUSY,
-    DEVICE_FULL,
-    HOST_FULL,
-    QUEUE,
-    batching_is_left_unused,
-    device_is_full,
-    host_is_full,
-)
+from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
 from diagnostics.checks.instances import Scaling, scaling
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
@@ -48,7 +39,6 @@ from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHAR
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.traces import MOSTLY_NESTED, NESTED_SHARE
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast
@@ -57,33 +47,15 @@ from diagnostics.units import Unit
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={
-        "queue": QUEUE,
-        "busy": BUSY,
-        "batch_fill": BATCH_FILLED,
-        "device_headroom": DEVICE_FULL,
-        "host_cpu_busy": HOST_FULL,
-    },
+    limits=LANE_LIMITS,
     symptom="rate(nv_inference_queue_duration_us[5m]) > rate(nv_inference_compute_infer_duration_us[5m])",
 )
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if see.evidence.is_engine(on):
-        return Quiet(because="an engine batches inside; its instances are not lanes")
-    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
-        return Quiet(because="requests hardly wait for an instance")
-    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
-        return Quiet(because="instances are idle while requests wait")
-    if (see.read(NESTED_SHARE, on).value or 0.0) >= MOSTLY_NESTED:
-        return Quiet(because="it waits for models that it calls")
-    if batching_is_left_unused(see, on):
-        return Quiet(because="larger batches are possible and cheaper than instances")
-    if host_is_full(see, on):
-        return Quiet(because="the host's processors are full")
-    if device_is_full(see, on):
-        return Quiet(because="the device is full: another instance would only share it")
+    if quiet := first_rival(see, on, SHORT_OF_LANES):
+        return quiet
     return _with_more_instances(see, on)
 
 
