@@ -16,13 +16,14 @@ from diagnostics.diagnosis.diff import Difference, difference
 from diagnostics.errors import EXIT_COLLECT, EXIT_OK, UsageError
 from diagnostics.render import text as terminal
 from diagnostics.render.diff_json import diff_report
+from diagnostics.render.diff_markdown import diff_markdown
 from diagnostics.render.diff_report import diff_text
 
 _EPILOG = """\b
 Examples:
   diag diff before.tar.xz after.tar.xz
   diag diff incident.tar.xz --at 03:05 --at 03:40 --since 5m
-  diag diff before.tar.xz after.tar.xz --output json
+  diag diff before.tar.xz after.tar.xz --output html > diff.html
 
 \b
 Two captures, or one and two moments (--at twice, with --since). A live server
@@ -35,19 +36,29 @@ Exit: 0 compared, 2 usage, 3 a capture could not be read.
 @click.argument("captures", nargs=-1, required=True, metavar="BEFORE [AFTER]")
 @click.option("--at", "moments", multiple=True, metavar="TIME", help="The end of a window (UTC); once for each side.")
 @click.option("--since", type=DURATION, help="How long before each moment to look.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--output", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True)
 @click.pass_context
 def command(
     ctx: click.Context, captures: tuple[str, ...], moments: tuple[str, ...], since: float | None, output: str
 ) -> None:
     """Compare two windows: what changed, and which change explains it."""
     found = _compared(captures, moments, since)
+    _show(ctx, found, output)
+    ctx.exit(EXIT_OK if found.before.window.end > 0 and found.after.window.end > 0 else EXIT_COLLECT)
+
+
+def _show(ctx: click.Context, found: Difference, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(diff_report(found), indent=1, allow_nan=False))
+    elif output == "markdown":
+        click.echo(diff_markdown(found), nl=False)
+    elif output == "html":
+        from diagnostics.render.diff_html import diff_html
+
+        click.echo(diff_html(found), nl=False)
     else:
         in_colour = ctx.color is not False and sys.stdout.isatty()
         click.echo(diff_text(found, _coloured if in_colour else terminal.plain), nl=False)
-    ctx.exit(EXIT_OK if found.before.window.end > 0 and found.after.window.end > 0 else EXIT_COLLECT)
 
 
 def _compared(captures: Sequence[str], moments: Sequence[str], since: float | None) -> Difference:

@@ -66,7 +66,13 @@ class EntryDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Two windows side by side. `configured` is None when no configuration was read on one side."""
+    """Two windows side by side.
+
+    Attributes:
+        entries: what users call in both, those whose latency changed first.
+        configured: settings that differ; None when no configuration was read on one side.
+
+    """
 
     before: Explanation
     after: Explanation
@@ -90,7 +96,7 @@ def difference(before: Explanation, after: Explanation) -> Difference:
     return Difference(
         before=before,
         after=after,
-        entries=tuple(entries),
+        entries=tuple(sorted(entries, key=lambda entry: not entry.matters)),
         only_before=tuple(name for name in then if name not in now),
         only_after=tuple(name for name in now if name not in then),
         configured=configured,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Any
 
 from diagnostics import __version__
@@ -10,6 +11,7 @@ from diagnostics.diagnosis.diff_shares import Share
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.settings_diff import SettingChange
+from diagnostics.render.diff_words import outcome
 from diagnostics.render.json_report import SCHEMA_VERSION, Json, time_text
 from diagnostics.signals.reading import Reading
 
@@ -20,6 +22,7 @@ def diff_report(found: Difference) -> Json:
         "schema_version": SCHEMA_VERSION,
         "kind": "difference",
         "tool": {"name": "diag", "version": __version__},
+        "outcome": outcome(found),
         "before": _side(found.before),
         "after": _side(found.after),
         "entries": [_entry(entry) for entry in found.entries],
@@ -32,6 +35,11 @@ def diff_report(found: Difference) -> Json:
     }
 
 
+def diff_schema() -> str:
+    """Return the text of the JSON Schema that every difference meets."""
+    return resources.files(__package__).joinpath("difference.schema.json").read_text(encoding="utf-8")
+
+
 def _side(side: Explanation) -> Json:
     window = side.window
     return {
@@ -39,6 +47,7 @@ def _side(side: Explanation) -> Json:
         "to": window.end,
         "from_time": time_text(window.start),
         "to_time": time_text(window.end),
+        "seconds": round(window.end - window.start, 3),
         "sources": list(window.sources),
         "verdict": side.verdict.value,
     }

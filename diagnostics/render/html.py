@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib import resources
-from math import isfinite
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
-from diagnostics import __version__
 from diagnostics.anatomy.anatomy import tail
 from diagnostics.anatomy.cells import Anatomy
 from diagnostics.checks.catalogue import catalogue
@@ -20,17 +12,14 @@ from diagnostics.checks.check import Quiet
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.evidence.ledger import Line
 from diagnostics.render import words
-from diagnostics.render.clean import clean, code_lines
 from diagnostics.render.html_charts import Course, course
 from diagnostics.render.html_graph import NARROW, WIDE, Picture, picture
 from diagnostics.render.html_nodes import facts_of, marks
+from diagnostics.render.html_page import page
 from diagnostics.render.html_runbook import Part, parts
 from diagnostics.render.html_waterfall import Waterfall, waterfall
-from diagnostics.render.json_report import time_text
 from diagnostics.signals.subject import Subject
-from diagnostics.units import Unit
 from diagnostics.window.graph import Ensemble
 
 # Each entry has a graph and a waterfall; the others are a line in a table.
@@ -60,14 +49,9 @@ class Told:
 
 def html(explanation: Explanation) -> str:
     """Return the report as a page; names from servers cannot break out of it."""
-    environment, style, script = _environment(), _file("page.css"), _file("page.js")
-    # What is between the tags and what the policy names must be the same to the byte.
-    return environment.get_template("page.html").render(
+    return page(
+        "page.html",
         x=explanation,
-        version=__version__,
-        style=style,
-        script=script,
-        policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:",
         told=tuple(_told(explanation)),
         drawn=tuple(_drawn(explanation)),
         others=explanation.anatomy[ENTRIES_DRAWN:],
@@ -75,63 +59,6 @@ def html(explanation: Explanation) -> str:
         considered=_considered(explanation),
         ran=len(catalogue()),
     )
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("diagnostics.render", "page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=_printable,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "seconds": Unit.SECONDS.show,
-        "ratio": Unit.RATIO.show,
-        "count": Unit.COUNT.show,
-        "time": time_text,
-        "pixels": lambda value: f"{value:.1f}",
-        "lines": code_lines,
-        "change": _change,
-        "interval": _interval,
-        "signs": lambda text: text.replace(">=", "≥").replace("<=", "≤"),
-    }
-    environment.globals["words"] = words
-    return environment
-
-
-def _printable(value: object) -> object:
-    """Make whatever a template prints safe to look at; what it may not contain is escaped after this."""
-    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _change(line: str) -> str:
-    """Return what a diff's line does, as a class."""
-    if line.startswith(("+++", "---", "@@", "#")):
-        return "about"
-    return {"+": "added", "-": "removed"}.get(line[:1], "")
-
-
-def _interval(line: Line) -> str:
-    """Return the interval of a reading that is not exact."""
-    low, high, unit = line.reading.low, line.reading.high, line.reading.unit
-    if low is None or high is None or low == high:
-        return "—"
-    return f"{_end(unit, low)} to {_end(unit, high)}"
-
-
-def _end(unit: Unit, value: float) -> str:
-    return unit.show(value) if isfinite(value) else "no limit"
-
-
-def _file(name: str) -> str:
-    return resources.files(__package__).joinpath(f"page/{name}").read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    """Return how a content security policy names a text that may be used."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _told(explanation: Explanation) -> Iterator[Told]:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render import words
-from diagnostics.render.clean import clean, code_lines
+from diagnostics.render.clean import code_lines
 from diagnostics.render.json_report import time_text
+from diagnostics.render.markdown_text import escaped, table
 from diagnostics.units import Unit
 
-# What Markdown reads as a mark, a mention or a link, a backslash before it. Underscores within a word are none.
-_MARKS = re.compile(r"([\\`*~\[\]|#@]|(?<!\w)_|_(?!\w)|(?<=\w):(?=//)|(?<=www)\.)")
-# What HTML and chat programs read as a tag, a mention or an entity.
-_TAGS = re.compile(r"<(?=[\w/!?@#])|&(?=#?\w+;)")
-_ENTITIES = {"<": "&lt;", "&": "&amp;"}
 _PHASES = (Phase.QUEUE, Phase.INPUT, Phase.COMPUTE, Phase.OUTPUT, Phase.ENGINE)
 
 
@@ -27,16 +23,16 @@ def markdown(explanation: Explanation) -> str:
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
-    yield f"**{explanation.verdict.value}**: {_escaped(words.headline(explanation))}"
+    yield f"**{explanation.verdict.value}**: {escaped(words.headline(explanation))}"
     step = words.next_step(explanation)
     if step:
         kind, _, what = step.partition(": ")
-        yield from ("", f"**{kind}**: {_escaped(what)}")
+        yield from ("", f"**{kind}**: {escaped(what)}")
     window = explanation.window
     if window.end > 0:
         sources, seconds = ", ".join(window.sources), Unit.SECONDS.show(window.end - window.start)
         span = f"{time_text(window.start)} to {time_text(window.end)} ({seconds})"
-        yield from ("", f"{span}, from {_escaped(sources)}")
+        yield from ("", f"{span}, from {escaped(sources)}")
     numbers = words.numbers(explanation)
     for finding in explanation.findings:
         yield from _finding(finding, numbers, told=finding in explanation.loud[:1])
@@ -51,8 +47,8 @@ def _finding(finding: Finding, numbers: dict[str, int], *, told: bool) -> Iterat
     facts += [f"confidence {finding.confidence:.2f}"]
     facts += [f"caused by {numbers[finding.caused_by]}"] if finding.caused_by in numbers else []
     if not told:
-        yield from (f"{_escaped(finding.summary)}.", "")
-    yield _escaped("; ".join(fact for fact in facts if fact)) + "."
+        yield from (f"{escaped(finding.summary)}.", "")
+    yield escaped("; ".join(fact for fact in facts if fact)) + "."
     yield from _evidence(finding)
     yield from _suggestion(finding, told=told)
 
@@ -60,7 +56,7 @@ def _finding(finding: Finding, numbers: dict[str, int], *, told: bool) -> Iterat
 def _evidence(finding: Finding) -> Iterator[str]:
     if finding.evidence:
         rows = [(line.signal, words.value(line), words.limit(line), words.source(line)) for line in finding.evidence]
-        yield from _table(("evidence", "value", "limit", "source"), rows)
+        yield from table(("evidence", "value", "limit", "source"), rows)
 
 
 def _suggestion(finding: Finding, *, told: bool) -> Iterator[str]:
@@ -68,11 +64,11 @@ def _suggestion(finding: Finding, *, told: bool) -> Iterator[str]:
     if suggestion is None:
         return
     if not told:
-        yield from ("", f"**{suggestion.remedy.value}**: {_escaped(suggestion.text)}")
+        yield from ("", f"**{suggestion.remedy.value}**: {escaped(suggestion.text)}")
     radius = words.RADIUS[advice.blast_radius] if advice and advice.blast_radius else ""
     forecast = words.predicted(suggestion.prediction) if suggestion.prediction else ""
     told_more = [words.end_to_end(finding), forecast, radius, advice.note if advice else ""]
-    items = [f"- {_escaped(item)}" for item in told_more if item]
+    items = [f"- {escaped(item)}" for item in told_more if item]
     yield from ("", *items) if items else ()
     if advice and advice.patch:
         yield from ("", *_fenced(advice.patch.text, "diff" if advice.patch.base == "file" else "protobuf"))
@@ -87,7 +83,7 @@ def _fenced(text: str, language: str) -> list[str]:
 def _anatomy(item: Anatomy) -> Iterator[str]:
     name = item.ensemble or item.stages[0].model
     mean = Unit.SECONDS.show(item.mean_seconds)
-    yield from ("", f"### Where {_escaped(name)} spends its {mean}")
+    yield from ("", f"### Where {escaped(name)} spends its {mean}")
     rows = [
         (stage.model, *(_cell(stage.cells.get(phase, 0.0)) for phase in _PHASES), words.share(stage.seconds, item))
         for stage in item.stages
@@ -95,8 +91,8 @@ def _anatomy(item: Anatomy) -> Iterator[str]:
     if item.unattributed_seconds > 0:
         spent = f"{_cell(item.unattributed_seconds)}, {words.share(item.unattributed_seconds, item)}"
         rows.append((words.rest(item), *("" for _ in _PHASES), spent))
-    yield from _table(("stage", *(phase.value for phase in _PHASES), "share"), rows)
-    yield from ("", f"This is the {_escaped(words.basis(item))}.")
+    yield from table(("stage", *(phase.value for phase in _PHASES), "share"), rows)
+    yield from ("", f"This is the {escaped(words.basis(item))}.")
 
 
 def _cell(seconds: float) -> str:
@@ -111,18 +107,8 @@ def _lists(explanation: Explanation) -> Iterator[str]:
         ("Could not be decided", [f"{', '.join(checks)}: {reason}" for reason, checks in undecided]),
     ):
         if items:
-            yield from ("", f"### {title}", "", *(f"- {_escaped(item.rstrip('; '))}" for item in items))
+            yield from ("", f"### {title}", "", *(f"- {escaped(item.rstrip('; '))}" for item in items))
 
 
 def _unexplained(explanation: Explanation) -> str:
     return "Also seen" if explanation.loud else "Not explained"
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    yield ""
-    for row in (head, tuple("---" for _ in head), *rows):
-        yield "| " + " | ".join(cell if cell == "---" else _escaped(cell) for cell in row) + " |"
-
-
-def _escaped(text: str) -> str:
-    return _MARKS.sub(r"\\\1", _TAGS.sub(lambda found: _ENTITIES[found[0]], clean(text)))

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from diagnostics.render.diff_html import diff_html
 from diagnostics.render.html import html
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
-from tests.browser.pages import CAPTURES, FLAGS, MADE_UP, PROGRAMS, ROOT, Show, Shown
+from tests.browser.pages import CAPTURES, DIFFS, FLAGS, MADE_UP, PROGRAMS, ROOT, Show, Shown
 from tests.builders import explained
+from tests.render.differences import differences
 from tests.render.situations import situations
 
 
@@ -38,10 +40,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name in CAPTURES:
         capture = open_capture(ROOT / f"fixtures/captures/{name}.tar.xz")
         explanations[name] = explained(window_of(capture.scrapes()))
+    made = {name: html(explanation) for name, explanation in explanations.items()}
+    made |= {name: diff_html(differences()[name.removeprefix("diff ")]) for name in DIFFS}
     found = {}
-    for number, (name, explanation) in enumerate(explanations.items()):
+    for number, (name, text) in enumerate(made.items()):
         found[name] = folder / f"{number}.html"
-        found[name].write_text(html(explanation), "utf-8")
+        found[name].write_text(text, "utf-8")
     return found
 
 

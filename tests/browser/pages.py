@@ -25,6 +25,11 @@ FLAGS = (
 CAPTURES = ("cpu-handed-single-instance", "cpu-handed-cold-start", "gpu-handed-gpu-saturated", "cpu-handed-healthy")
 MADE_UP = ("degraded", "nothing", "idle", "no clear cause", "many models", *(f"hostile {kind}" for kind in HOSTILE))
 
+DIFFS = tuple(
+    f"diff {name}"
+    for name in ("faster", "slower", "nothing before", "many models", "hostile long", "hostile markup", "hostile wide")
+)
+
 
 @dataclass
 class Shown:

@@ -66,7 +66,10 @@ def test_it_holds_the_product_and_nothing_else_at_its_top(content: set[str]) -> 
     assert not [name for name in content if "__pycache__" in name or name.endswith(".pyc")]
 
 
-@pytest.mark.parametrize("name", ["diagnostics/py.typed", "diagnostics/render/explanation.schema.json"])
+@pytest.mark.parametrize(
+    "name",
+    ["diagnostics/py.typed", "diagnostics/render/explanation.schema.json", "diagnostics/render/difference.schema.json"],
+)
 def test_it_holds_what_is_not_code(content: set[str], name: str) -> None:
     assert name in content
 

@@ -1,0 +1,110 @@
+"""What text, Markdown and HTML say of two windows, in the same words."""
+
+from __future__ import annotations
+
+from diagnostics.diagnosis.diff import Difference, EntryDifference
+from diagnostics.diagnosis.diff_shares import Cause, Cell, Share
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.settings_diff import SettingChange
+from diagnostics.render.json_report import time_text
+from diagnostics.units import Unit
+
+# Cells that changed by less than this of the mean are noise of no interest.
+_SHOWN_SHARE = 0.01
+ENTRIES_SHOWN, CELLS_SHOWN = 3, 8
+NOTHING = "nothing to compare: no model or ensemble was called in both windows"
+NOT_CONFIGURED = "configuration: not read on both sides"
+UNCHANGED = "configuration and versions: the same"
+OTHER_LOAD = "the load is not the same: what it explains is the scheduler model's word, or a guess where it has none"
+_show = Unit.SECONDS.show
+
+
+def outcome(found: Difference) -> str:
+    """Return what became of latency in a word: `slower`, `faster`, `unchanged`, or `not comparable`."""
+    if not found.entries:
+        return "not comparable"
+    first = found.entries[0]
+    if not first.matters:
+        return "unchanged"
+    return "slower" if first.change > 0 else "faster"
+
+
+def headline(entry: EntryDifference) -> str:
+    """Return what happened to an entry's mean latency, in one line."""
+    before, after = entry.mean_before.value, entry.mean_after.value
+    base = f"{entry.name}: {_show(before)} before, {_show(after)} after"
+    if before is None or after is None or before <= 0:
+        return base
+    return f"{base} ({(after - before) / before:+.0%})".replace("(-", "(−")
+
+
+def reason(entry: EntryDifference) -> str:
+    """Return which change explains the latency, or why none is named."""
+    if not entry.matters:
+        return "latency did not change by 15 % and 5 ms"
+    main = entry.main
+    if main is None:
+        return "nothing that was recorded explains it: see what changed, and look at the host, the GPU and the clients"
+    return f"{_changed(main)} explains it: {main.why}"
+
+
+def shares(entry: EntryDifference) -> list[tuple[str, str]]:
+    """Return what explains the difference, largest first: seconds with their sign, and the change."""
+    found = (share for share in entry.shares if abs(share.seconds) >= _SHOWN_SHARE * _base(entry))
+    return [(signed(share.seconds), _share(share)) for share in found]
+
+
+def cells(entry: EntryDifference) -> list[Cell]:
+    """Return the phases that differ enough to be looked at, largest first."""
+    return [cell for cell in entry.cells if abs(cell.change) >= _SHOWN_SHARE * _base(entry)][:CELLS_SHOWN]
+
+
+def stage(cell: Cell) -> str:
+    """Return the name of a cell's stage."""
+    return cell.stage or "between stages"
+
+
+def load(entry: EntryDifference) -> str:
+    """Return how much arrives before and after."""
+    before, after = entry.rate_before, entry.rate_after
+    same = "" if entry.load_differs else ", not certainly different"
+    return f"{before.unit.show(before.value)} → {after.unit.show(after.value)}{same}"
+
+
+def signed(seconds: float) -> str:
+    """Return a difference of times with its sign."""
+    return f"{'+' if seconds > 0 else '−' if seconds < 0 else ''}{_show(abs(seconds))}"
+
+
+def called_once(found: Difference) -> list[str]:
+    """Return what was called in one of the windows only, a sentence each."""
+    sides = (("before", found.only_before), ("after", found.only_after))
+    return [f"called only {word}: {', '.join(names)}" for word, names in sides if names]
+
+
+def changes(found: Difference) -> tuple[SettingChange, ...]:
+    """Return every setting and version that changed."""
+    return (*(found.configured or ()), *found.versions)
+
+
+def span(side: Explanation) -> str:
+    """Return when a window was, how long, and what it was diagnosed as."""
+    window = side.window
+    if window.end <= 0:
+        return "nothing was read"
+    seconds = _show(window.end - window.start)
+    return f"{time_text(window.start)} to {time_text(window.end)}, {seconds}, {side.verdict.value}"
+
+
+def _share(share: Share) -> str:
+    if share.cause is Cause.UNEXPLAINED:
+        return f"not explained: {share.why}"
+    return f"{_changed(share)}: {share.why}"
+
+
+def _changed(share: Share) -> str:
+    return f"{share.cause.value} of {share.model}" if share.model else f"the {share.cause.value}"
+
+
+def _base(entry: EntryDifference) -> float:
+    return max(entry.mean_before.value or 0.0, entry.mean_after.value or 0.0, 1e-9)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+import re
+
+import html5lib
+import jsonschema
+import pytest
+
+from diagnostics.diagnosis.diff import Difference
+from diagnostics.render.clean import clean
+from diagnostics.render.diff_html import diff_html
+from diagnostics.render.diff_json import diff_report, diff_schema
+from diagnostics.render.diff_markdown import diff_markdown
+from diagnostics.render.diff_report import diff_text
+from tests.render.differences import differences
+from tests.render.situations import HOSTILE, as_json
+
+each = pytest.mark.parametrize("name", differences())
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def of(name: str) -> Difference:
+    return differences()[name]
+
+
+@each
+def test_every_difference_meets_the_schema(name: str) -> None:
+    jsonschema.validate(as_json(diff_report(of(name))), json.loads(diff_schema()))
+
+
+def test_the_schema_refuses_what_is_no_difference() -> None:
+    report = diff_report(of("faster"))
+
+    for wrong in ({**report, "outcome": "better"}, {**report, "schema_version": 2}, {**report, "entries": [{}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(as_json(wrong), json.loads(diff_schema()))
+
+
+@each
+def test_the_page_is_one_valid_document_without_elements_that_a_name_made(name: str) -> None:
+    page = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(diff_html(of(name)))
+    tags = [one.tag for one in page.iter() if isinstance(one.tag, str)]
+    ids = [one.attrib["id"] for one in page.iter() if "id" in one.attrib]
+    attributes = {key for one in page.iter() for key in one.attrib}
+
+    assert tags.count("script") == 1
+    assert not {"b", "img", "iframe"} & set(tags)
+    assert len(ids) == len(set(ids))
+    assert not {key for key in attributes if key.startswith("on") or key == "style"}
+
+
+@each
+def test_no_character_reorders_or_controls_what_is_shown(name: str) -> None:
+    assert not UNSAFE.search(diff_html(of(name)))
+    assert not UNSAFE.search(diff_markdown(of(name)))
+
+
+@each
+def test_no_output_shows_a_number_that_is_none(name: str) -> None:
+    for shown in (diff_markdown(of(name)), re.sub(r"<(style|script)>.*?</\1>", "", diff_html(of(name)), flags=re.S)):
+        assert not re.search(r"\b(nan|inf|None)\b", shown)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_table_of_markdown_keeps_its_columns_whatever_the_names_are(kind: str) -> None:
+    blocks = re.findall(r"(?:^\|.*\n)+", diff_markdown(of(f"hostile {kind}")), re.MULTILINE)
+
+    assert blocks
+    for block in blocks:
+        rows = [len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in block.splitlines()]
+        assert len(set(rows)) == 1, block
+
+
+def test_markdown_tells_the_outcome_its_reason_and_what_changed() -> None:
+    told = diff_markdown(of("faster"))
+
+    assert told.startswith("**faster**: m: 195 ms before, 28.5 ms after (−85%)\n")
+    assert "configuration of m explains it: instance_group.count 1 → 2." in told
+    assert "| m | instance_group.count | 1 | 2 |" in told
+    assert "- **single-instance-serialization** of m:" in told
+
+
+def test_text_markdown_and_page_agree_on_the_outcome() -> None:
+    for name in ("faster", "slower", "unchanged", "nothing before"):
+        word = {"nothing before": "not comparable"}.get(name, name)
+        assert diff_markdown(of(name)).startswith(f"**{word}**: ")
+        assert f'<span class="badge">{word}</span>' in diff_html(of(name))
+        assert diff_report(of(name))["outcome"] == word
+        assert clean(diff_text(of(name)).splitlines()[0]) in diff_markdown(of(name))
+
+
+def test_what_was_called_in_one_window_only_is_named() -> None:
+    for shown in (diff_markdown(of("other models")), diff_html(of("other models"))):
+        assert "called only before: m" in shown
+        assert "called only after: chat" in shown
