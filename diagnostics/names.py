@@ -72,6 +72,11 @@ ENGINE_GENERAL_TYPE = "general_type"
 # Latencies as vLLM reports them through Triton, and as trtllm-serve does.
 TIME_TO_FIRST_TOKEN = tuple(f"{p}time_to_first_token_seconds" for p in ("vllm:", "trtllm_", "trtllm:", ""))
 TIME_PER_OUTPUT_TOKEN = tuple(f"{p}time_per_output_token_seconds" for p in ("vllm:", "trtllm_", "trtllm:", ""))
+# The vLLM backend's families that name its model, in Triton's page; the scheduler's gauges came last.
+VLLM_RUNNING = "vllm:num_requests_running"
+VLLM_WAITING = "vllm:num_requests_waiting"
+VLLM_LATENCY = "vllm:e2e_request_latency_seconds"
+VLLM_FAMILIES = (VLLM_RUNNING, "vllm:prompt_tokens_total", "vllm:generation_tokens_total")
 # trtllm-serve's own page: its first releases had no prefix, Dynamo adds one with a colon.
 SERVE_PREFIXES = ("trtllm_", "trtllm:", "")
 SERVE_MODEL = "model_name"

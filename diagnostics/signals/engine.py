@@ -50,25 +50,32 @@ def _waiting(engine: Engine, _: View) -> Reading:
     values = _waits(engine)
     if not values:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
-    mean = sum(values) / len(values)
-    return Reading.of(mean, Unit.COUNT, METRICS, low=min(values), high=max(values), events=len(values))
+    mean = engine.working * sum(values) / len(values)
+    low = min(values) if engine.working == 1.0 else 0.0
+    return Reading.of(mean, Unit.COUNT, METRICS, low=low, high=max(values), events=len(values))
+
+
+def _working(engine: Engine) -> Reading:
+    return Reading.of(engine.working, Unit.RATIO, METRICS)
 
 
 def _waiting_share(engine: Engine, _: View) -> Reading:
     values = _waits(engine)
     if not values:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
-    return mean_over([1.0 if value > 0 else 0.0 for value in values], Unit.RATIO)
+    return mean_over([1.0 if value > 0 else 0.0 for value in values], Unit.RATIO) * _working(engine)
 
 
 def _wait_seconds(engine: Engine, view: View) -> Reading:
-    return (mean_over(_waits(engine), Unit.COUNT) / REQUEST_RATE.read(view)).with_unit(Unit.SECONDS)
+    waiting = mean_over(_waits(engine), Unit.COUNT) * _working(engine)
+    return (waiting / REQUEST_RATE.read(view)).with_unit(Unit.SECONDS)
 
 
 def _work_seconds(engine: Engine, view: View) -> Reading:
     live = set(map(id, engine.live))
     values = [s.scheduled if id(s) in live else 0.0 for s in engine.samples if s.scheduled is not None]
-    return (mean_over(values, Unit.COUNT) / REQUEST_RATE.read(view)).with_unit(Unit.SECONDS)
+    scheduled = mean_over(values, Unit.COUNT) * _working(engine)
+    return (scheduled / REQUEST_RATE.read(view)).with_unit(Unit.SECONDS)
 
 
 def _slots(engine: Engine, view: View) -> Reading:

@@ -25,11 +25,14 @@ class Engine:
         samples: all reads in time order.
         live: those at which it had iterated since the read before. An engine without work iterates no more, and its
             gauges keep their last values.
+        working: share of the span in which it iterated, where the samples are iterations: these say nothing of the
+            time between them. 1 where they are reads at even intervals.
 
     """
 
     samples: Sequence[EngineSample]
     live: Sequence[EngineSample]
+    working: float = 1.0
 
     @property
     def waiting(self) -> Sequence[EngineSample]:
@@ -39,14 +42,29 @@ class Engine:
 
 def engine_of(view: View) -> Engine | Missing:
     """Return what was read of the model's engine, or why nothing can be said."""
-    samples = _samples(view)
+    samples, listed = _samples(view)
     if not samples:
         return Missing.NOT_EXPORTED
     live = [sample for sample, worked in zip(samples, _worked(samples), strict=True) if worked]
-    return Engine(samples=samples, live=live) if live else Missing.STALE
+    if not live:
+        return Missing.STALE
+    return Engine(samples=samples, live=live, working=_working(samples, view.seconds) if listed else 1.0)
 
 
-def _samples(view: View) -> list[EngineSample]:
+def _working(iterations: Sequence[EngineSample], seconds: float) -> float:
+    """Return the share of the span in which the engine iterated: iterations × their mean time; 1 when not said.
+
+    The engine numbers its iterations, so those that another reader took are counted too.
+    """
+    times = [one.iteration_seconds for one in iterations if one.iteration_seconds]
+    first, last = iterations[0].iterations, iterations[-1].iterations
+    if not times or first is None or last is None or last < first or seconds <= 0:
+        return 1.0
+    return min((last - first + 1) * sum(times) / len(times) / seconds, 1.0)
+
+
+def _samples(view: View) -> tuple[list[EngineSample], bool]:
+    """Return the samples inside the span, and whether they are an engine's list of iterations."""
     slots: dict[Layout, Mapping[str, int]] = {}
     found = []
     for at, _, snapshot in view.server.snapshots:
@@ -59,7 +77,7 @@ def _samples(view: View) -> list[EngineSample]:
             found.append(sample)
     served = any(is_served(layout, view.model or "") for layout in slots)
     listed = [s for s in view.server.iterations if view.start - 1e-6 <= s.at <= view.end + 1e-6] if served else []
-    return listed or found
+    return (listed, True) if listed else (found, False)
 
 
 def _worked(samples: Sequence[EngineSample]) -> list[bool]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.anonymize_json import keep_allowed
-from diagnostics.wire.anonymize_rules import RULES
+from diagnostics.wire.anonymize_rules import ITERATIONS, RULES
 from diagnostics.wire.anonymize_text import anonymize_config_file, anonymize_log, anonymize_metrics
 from diagnostics.wire.pseudonyms import WITHHELD, Pseudonyms
 from diagnostics.wire.records import Kind, Scrape
@@ -52,6 +52,8 @@ class Anonymizer:
 
     def _body(self, kind: Kind, name: str, body: bytes) -> bytes:
         match kind:
+            case Kind.METRICS if body.lstrip()[:1] == b"[":  # trtllm-serve's list of iterations
+                return json.dumps(keep_allowed(json.loads(body), ITERATIONS, self._names)).encode()
             case Kind.METRICS | Kind.DCGM:
                 return anonymize_metrics(body, self._names)
             case Kind.LOG:

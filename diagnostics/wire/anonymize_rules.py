@@ -190,6 +190,17 @@ _HOST = {
         """
     ),
 }
+ITERATIONS = _numbers(
+    """
+    iter iterLatencyMS newActiveRequestsQueueLatencyMS numNewActiveRequests numActiveRequests numQueuedRequests
+    numCompletedRequests maxNumActiveRequests maxBatchSizeStatic maxBatchSizeRuntime maxNumTokensStatic
+    maxNumTokensRuntime kvCacheStats maxNumBlocks freeNumBlocks usedNumBlocks tokensPerBlock allocTotalBlocks
+    allocNewBlocks reusedBlocks missedBlocks cacheHitRate inflightBatchingStats numScheduledRequests
+    numContextRequests numGenRequests numPausedRequests numCtxTokens microBatchId avgNumDecodedTokensPerIter
+    staticBatchingStats numGenTokens emptyGenSlots
+    """
+)
+"""What an engine says of its iterations: counts, and no name."""
 _CLIENT = {"model": _MODEL, **_numbers("t ms ok code")}
 _TRACES = {
     "spans.name": lambda names, value: value if _SPAN.fullmatch(value) else names.model(value),

@@ -11,7 +11,7 @@ from diagnostics.wire.pseudonyms import WITHHELD, Pseudonyms
 
 # --- metrics
 
-_FAMILIES = re.compile(r"(?:nv_|vllm:|DCGM_FI_|process_)[a-zA-Z0-9_:]+", re.ASCII)
+_FAMILIES = re.compile(r"(?:nv_|vllm:|trtllm[_:]|DCGM_FI_|process_)[a-zA-Z0-9_:]+", re.ASCII)
 _LABELS = frozenset(
     {
         "version",

@@ -1,8 +1,10 @@
 """What an LLM engine says of its last iteration, whatever it is called where it is said.
 
-Three spellings: the gauges of the TensorRT-LLM backend (`nv_trt_llm_*`, Triton 23.11 and later), the Prometheus page of
-`trtllm-serve` (with and without the prefix `trtllm_`), and its JSON list of iterations (`GET /metrics`).
-Sources: TensorRT-LLM, `custom_metrics_reporter.cc`, `executor/types.h`, `metrics/collector.py`, `openai_server.py`.
+Four spellings: the gauges of the TensorRT-LLM backend (`nv_trt_llm_*`, Triton 23.11 and later), the Prometheus page of
+`trtllm-serve` (with and without the prefix `trtllm_`), its JSON list of iterations (`GET /metrics`), and what the vLLM
+backend hands through to Triton's page (`vllm:*`, in its later releases with the scheduler's gauges).
+Sources: TensorRT-LLM, `custom_metrics_reporter.cc`, `executor/types.h`, `metrics/collector.py`, `openai_server.py`;
+vllm_backend, `src/utils/metrics.py`.
 """
 
 from __future__ import annotations
@@ -104,6 +106,7 @@ _SERVE: Mapping[str, str] = {
     "kv_cache_tokens_per_block": "tokens_per_block",
 }
 _SERVE_NAMES = tuple((prefix + name, meaning) for name, meaning in _SERVE.items() for prefix in names.SERVE_PREFIXES)
+_VLLM: Mapping[str, str] = {names.VLLM_RUNNING: "scheduled", names.VLLM_WAITING: "waiting"}
 # JSON of `trtllm-serve`: group ("" is the top) -> key -> what it means here.
 _ITERATION: Mapping[str, Mapping[str, str]] = {
     "": {
@@ -135,13 +138,16 @@ _ITERATION: Mapping[str, Mapping[str, str]] = {
     },
 }
 _MILLISECOND = 1e-3
+# Zero of these is what a backend writes that does not fill them in (TensorRT-LLM's PyTorch backend).
+_LIMITS = ("slots", "most_active", "token_budget", "kv_blocks", "tokens_per_block")
 # Of one body. A sample of them says as much, and an engine that nobody asked for an hour has a hundred thousand.
 _MOST_ITERATIONS = 500
 
 
 def shows_engine(layout: Layout, model: str) -> bool:
     """Return whether a page holds the gauges of an engine that serves this model."""
-    own = (layout.series[slot].labels.get(names.MODEL) for slot in layout.by_name.get(names.ENGINE_REQUESTS, ()))
+    families = (names.ENGINE_REQUESTS, *names.VLLM_FAMILIES)
+    own = (layout.series[slot].labels.get(names.MODEL) for name in families for slot in layout.by_name.get(name, ()))
     return model in own or is_served(layout, model)
 
 
@@ -170,9 +176,22 @@ def engine_slots(layout: Layout, model: str, version: str | None) -> Mapping[str
         for slot in layout.by_name.get(family, ()):
             labels = layout.series[slot].labels
             meaning = meanings.get(labels.get(label, ""))
-            if meaning and labels.get(names.MODEL) == model and version in (None, labels.get(names.VERSION)):
+            if meaning and _is_of(labels, model, version):
                 found[meaning] = slot
-    return found or _serve_slots(layout, model)
+    return found or _vllm_slots(layout, model, version) or _serve_slots(layout, model)
+
+
+def _is_of(labels: Mapping[str, str], model: str, version: str | None) -> bool:
+    return labels.get(names.MODEL) == model and version in (None, labels.get(names.VERSION))
+
+
+def _vllm_slots(layout: Layout, model: str, version: str | None) -> Mapping[str, int]:
+    return {
+        meaning: slot
+        for name, meaning in _VLLM.items()
+        for slot in layout.by_name.get(name, ())
+        if _is_of(layout.series[slot].labels, model, version)
+    }
 
 
 def _serve_slots(layout: Layout, model: str) -> Mapping[str, int]:
@@ -222,6 +241,9 @@ def _iteration(entry: Fields, at: float) -> EngineSample:
 def _sample(at: float, values: Mapping[str, float], *, static: bool) -> EngineSample:
     # Values sampled apart can come out negative (waiting = active − scheduled); a count never is.
     known = {key: max(value, 0.0) for key, value in values.items() if math.isfinite(value)}
+    for limit in _LIMITS:
+        if not known.get(limit, 1.0):
+            del known[limit]
     most_active, queued = known.pop("most_active", None), known.pop("queued", 0.0)
     if most_active:
         known.setdefault("slots", most_active)

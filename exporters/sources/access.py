@@ -31,6 +31,7 @@ class SourceOptions:
         metrics_url: the metrics endpoint, where it is not at the usual offset from the port given.
         grpc_url: the gRPC endpoint, likewise.
         dcgm_url: the page of a dcgm-exporter for the servers' GPUs, if there is one.
+        iterations: whether to read `trtllm-serve`'s list of iterations, of which each goes to one reader only.
 
     """
 
@@ -45,6 +46,7 @@ class SourceOptions:
     metrics_url: str | None = field(default=None, repr=False)
     grpc_url: str | None = field(default=None, repr=False)
     dcgm_url: str | None = field(default=None, repr=False)
+    iterations: bool = False
 
     def __post_init__(self) -> None:
         if self.bearer_token and self.basic:

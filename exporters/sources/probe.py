@@ -17,8 +17,9 @@ from exporters.sources.address import Address
 from exporters.sources.failure import Obstacle, ReadFailure, plain
 from exporters.sources.http import HttpReader
 from exporters.sources.triton_grpc import GrpcApi
-from exporters.sources.triton_http import HttpApi, read_metrics
+from exporters.sources.triton_http import HttpApi, ListInstead, read_metrics
 from exporters.sources.triton_server import Metrics
+from exporters.sources.trtllm_serve import NO_PAGE, PAGE, iterations_url, read_iterations
 
 T = TypeVar("T")
 
@@ -54,15 +55,29 @@ def probe_grpc(address: Address, options: SourceOptions) -> GrpcApi:
 def probe_metrics(address: Address, options: SourceOptions) -> Metrics:
     """Return the metrics page at `address`; a path without `/metrics` gets it appended.
 
+    A list of iterations there is `trtllm-serve`'s, whose page is at another path of the same port.
+
     Raises:
-        ReadFailure: no page of Triton's metrics is there.
+        ReadFailure: no page of Triton's or trtllm-serve's metrics is there.
 
     """
     path = address.path if address.path.endswith("/metrics") else f"{address.path}/metrics"
-    url = str(replace(address, path=path))
-    reader = HttpReader(options)
-    _triton_page(read_metrics(reader, url))
-    return Metrics(url=url, read=partial(read_metrics, reader, url))
+    url, reader = str(replace(address, path=path)), HttpReader(options)
+    try:
+        return _metrics(reader, url, options)
+    except ListInstead:
+        beside = str(replace(address, path=path.removesuffix("/metrics") + PAGE))
+        try:
+            return _metrics(reader, beside, options)
+        except ReadFailure as failure:
+            raise ReadFailure(f"{NO_PAGE} ({failure.reason})", failure.obstacle) from None
+
+
+def _metrics(reader: HttpReader, url: str, options: SourceOptions) -> Metrics:
+    _known_page(read_metrics(reader, url))
+    listed = iterations_url(url) if options.iterations else None
+    iterations = partial(read_iterations, reader, listed) if listed else None
+    return Metrics(url=url, read=partial(read_metrics, reader, url), iterations=iterations)
 
 
 def first_found(probes: Iterable[tuple[str, Callable[[], T]]], failures: dict[str, ReadFailure]) -> T | None:
@@ -84,12 +99,12 @@ def _metadata(body: bytes) -> None:
         raise ReadFailure("JSON, but not Triton's server metadata", Obstacle.ANSWER)
 
 
-def _triton_page(body: bytes) -> None:
+def _known_page(body: bytes) -> None:
     try:
         layout = ExpositionReader().read(body).layout
     except MalformedBody as error:
         raise ReadFailure(f"not Prometheus metrics ({plain(error.what)})", Obstacle.ANSWER) from None
-    # A Triton without models and GPU may have nothing to say; any other page without nv_ is not Triton's.
+    # A Triton without models and GPU, and a trtllm-serve without requests yet, have nothing to say.
     is_triton = not layout.series or any(one.name.startswith("nv_") for one in layout.series)
     if not is_triton and not is_serve_page(layout):
         raise ReadFailure("metrics of another program: no family begins with nv_", Obstacle.ANSWER)

@@ -7,8 +7,13 @@ from urllib.parse import quote
 from diagnostics.wire.records import Kind
 from exporters.sources.failure import Obstacle, ReadFailure
 from exporters.sources.http import HttpReader
+from exporters.sources.trtllm_serve import is_list
 
 _EXPOSITION = "text/plain;version=0.0.4"
+
+
+class ListInstead(ReadFailure):
+    """A JSON list stands where a metrics page was sought: `trtllm-serve`'s iterations."""
 
 
 class HttpApi:
@@ -41,10 +46,13 @@ def read_metrics(reader: HttpReader, url: str) -> bytes:
     """Return the page at `url` if it may be a metrics page.
 
     Raises:
+        ListInstead: it is a JSON list.
         ReadFailure: there is none, or it is an HTML page, JSON or binary.
 
     """
     body = reader.read("GET", url, accept=_EXPOSITION)
+    if is_list(body):
+        raise ListInstead("JSON, not a page of Prometheus metrics", Obstacle.ANSWER)
     # `{` opens no line of a Prometheus page: a JSON answer of some other program.
     if body.lstrip()[:1] in (b"<", b"{", b"[") or b"\0" in body[:4096]:
         raise ReadFailure(f"{_what(body)}, not a page of Prometheus metrics", Obstacle.ANSWER)

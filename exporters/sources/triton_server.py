@@ -16,6 +16,7 @@ from exporters.sources.parallel import Lanes, Outcome
 
 # How many configurations are read at once: few, since they share the server's inference threads.
 _CONFIGS_AT_ONCE = 4
+_ITERATIONS = "iterations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +51,13 @@ class Metrics:
     Attributes:
         url: the page.
         read: returns the body, or raises ReadFailure.
+        iterations: returns an engine's iterations since the last read; None where there are none, or nobody asked.
 
     """
 
     url: str
     read: Callable[[], bytes]
+    iterations: Callable[[], bytes] | None = None
 
 
 Key = tuple[Kind, str]
@@ -110,6 +113,8 @@ class TritonServer:
         if self.metrics:
             # First, because statistics and index wait for the threads that serve inference.
             reads[Kind.METRICS, ""] = self.metrics.read
+            if self.metrics.iterations:
+                reads[Kind.METRICS, _ITERATIONS] = self.metrics.iterations
         if self.api:
             reads[Kind.STATISTICS, ""] = partial(self.api.read, Kind.STATISTICS)
             reads[Kind.INDEX, ""] = partial(self.api.read, Kind.INDEX)

@@ -155,6 +155,23 @@ def test_iterations_are_read_from_json() -> None:
     assert (found.kv_blocks, found.kv_used, found.kv_free, found.token_budget) == (40, 31, 9, 2048)
 
 
+def test_a_limit_of_zero_is_one_that_the_backend_does_not_fill_in() -> None:
+    unfilled = {**ITERATION, "maxBatchSizeRuntime": 0, "maxNumTokensRuntime": 0}
+    (found,) = samples_of_iterations(json.dumps([unfilled]).encode(), at=3.0)
+
+    assert (found.slots, found.token_budget) == (64, None)
+
+
+def test_the_scheduler_of_vllm_is_read_from_tritons_page() -> None:
+    labels = '{model="llm",version="1"}'
+    text = f"vllm:num_requests_running{labels} 6\nvllm:num_requests_waiting{labels} 3\n"
+    found = known(text)
+
+    assert (found.scheduled, found.waiting, found.slots) == (6, 3, None)
+    assert sample(text, model="other") is None
+    assert shows_engine(ExpositionReader().read(text.encode()).layout, "llm")
+
+
 def test_an_empty_list_of_iterations_says_nothing() -> None:
     assert samples_of_iterations(b"[]", at=0.0) == ()
 
