@@ -16,6 +16,7 @@ from diagnostics.signals.callers import OUTSIDE_SECONDS
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
+from diagnostics.signals.gaps import OVERHEAD_SECONDS
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import PENDING, REQUESTS
 from diagnostics.units import Unit
@@ -24,6 +25,8 @@ from diagnostics.units import Unit
 WAITING_IN_ENGINE = 1.0
 # A third of the time at its limit is beyond what a burst does, and short of what an average shows.
 TIME_AT_LIMIT = 1 / 3
+# What no stage accounts for is read as hand-over as long as the stages account for more.
+MOST_OF_IT = 0.5
 _OUTSIDE = frozenset({"client-or-transport-bound", "frontend-limited", "external-orchestration"})
 
 
@@ -48,6 +51,7 @@ def symptoms(
     return (
         *_stuck(evidence),
         *_queues(anatomy, left),
+        *_between(evidence, anatomy, found),
         *_engines(evidence, found),
         *(() if explained_failures else _failures(evidence)),
         *_clients(evidence, anatomy, found),
@@ -78,6 +82,27 @@ def _queues(anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[
                     f"{Unit.RATIO.show(seconds / item.mean_seconds)} of their time",
                     next_measurement="ask --why-not single-instance-serialization what speaks against it",
                 )
+
+
+def _between(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:
+    """Time of an ensemble that its stages deny, where its engine is seen at work and traces do not tell the rest.
+
+    Without such an engine it may be a Python stage's own, which answers from a thread that no counter shows.
+    """
+    explained = {(finding.subject.server, finding.subject.ensemble) for finding in found if finding.severity.loud}
+    for item in anatomy:
+        on, seconds = Subject(server=item.server, ensemble=item.ensemble), item.unattributed_seconds
+        long = seconds >= WORTHWHILE_SECONDS and seconds >= MOST_OF_IT * item.mean_seconds
+        if item.ensemble is None or not long or (item.server, item.ensemble) in explained:
+            continue
+        members = (Subject(server=item.server, model=stage.model) for stage in item.stages)
+        seen = any(evidence.is_engine(member) and evidence.shows_engine_time(member) for member in members)
+        if seen and evidence.read(OVERHEAD_SECONDS, on).value is None:
+            yield Symptom(
+                text=f"requests of {item.ensemble} spend {Unit.SECONDS.show(seconds)} of "
+                f"{Unit.SECONDS.show(item.mean_seconds)} where no stage says that it works",
+                next_measurement="trace some requests: their spans show between which stages the time passes",
+            )
 
 
 def _engines(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:

@@ -119,6 +119,27 @@ def test_requests_that_wait_inside_an_engine_are_never_healthy() -> None:
     assert "llm" in explanation.reason
 
 
+def _with_engine(backend: str, **config: object) -> SyntheticTriton:
+    """Return an ensemble of 2 s whose stages account for 0.3 s."""
+    models = {"before": {}, "engine": {"backend": backend, **config}, "after": {}}
+    stages = [Stage(name, rate=2, execution=0.1, config=model_config(name, **more)) for name, more in models.items()]  # type: ignore[arg-type]
+    return SyntheticTriton(models=(*stages, Stage("whole", rate=2, overhead=2.0, config=chain("whole", *models))))
+
+
+def test_most_of_the_time_between_stages_is_never_healthy_where_the_engine_is_seen_at_work() -> None:
+    explanation = _with_engine("tensorrtllm").explain()
+
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert "1.7 s of 2 s where no stage says that it works" in explanation.reason
+    assert "trace some requests" in explanation.symptoms[0].next_measurement
+
+
+def test_time_that_a_stage_may_have_worked_unseen_is_no_sign_of_trouble() -> None:
+    """A Python stage may answer from its own thread, and a decoupled one does."""
+    assert _with_engine("python").explain().verdict is Verdict.HEALTHY
+    assert _with_engine("python", model_transaction_policy={"decoupled": True}).explain().verdict is Verdict.HEALTHY
+
+
 def test_requests_that_wait_while_none_completes_are_not_idle() -> None:
     """Counters move on completion: flat ones with requests pending are a stall, not an absence of traffic."""
     stuck = replace(FAST, pending=12)

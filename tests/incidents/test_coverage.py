@@ -19,7 +19,6 @@ UNTOLD = {
         91,
         101,
         119,
-        135,
         149,
         155,
         157,
@@ -30,12 +29,6 @@ UNTOLD = {
         193,
         197,
     ),
-    "no times are given, only that more instances or a larger window did not help": (15, 39, 45),
-    "no rates are given, only how much larger the tensors between two steps are": (71,),
-    "a load that fails for its size, which the repository's checks judge": (133,),
-    "where the time went was not found": (137, 195),
-    "times per token of two ways to shard, which no running server shows": (145,),
-    "refusals that come at the wrong moment, without their number": (183,),
 }
 # What looks bad and is healthy, or not the server's fault: the stories that hold it.
 LOOKS_BAD = {
