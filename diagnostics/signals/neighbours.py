@@ -50,7 +50,8 @@ def strangers(view: View) -> set[int] | Missing:
         return Missing.CONFLICTING
     if any(name.startswith(_MPS) for gpu in found for name in gpu.process_names.values()):
         return Missing.CONFLICTING
-    often = min(_SEEN_OFTEN, len(found))
+    # A sample without any list was taken while that dear question rested.
+    often = min(_SEEN_OFTEN, sum(map(bool, listed)))
     return {pid for pid in everybody - own if sum(pid in pids for pids in listed) >= often}
 
 

@@ -1,8 +1,9 @@
 """Reads that run side by side, each with a deadline that holds even where a library's own does not.
 
 A name server that hangs and a server that sends one byte a second both escape a socket's timeout. So each
-read has a thread of its own, which is left behind when its time is up: it is a daemon, and no second one is
-begun while it lives.
+read has a thread of its own, which is left behind when its time is up: it is a daemon, and no second read of
+the name is begun while it is at work. A thread that is done waits for the next round: starting one costs more
+than most reads.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 # What a read may take beyond its own timeout before it is given up: its own message is the better one.
 GRACE = 0.5
+# Longer than the usual interval between rounds, and short enough that what is read no more leaves no thread behind.
+_IDLE_SECONDS = 10.0
 Inbox = SimpleQueue[tuple[K, "Outcome[V] | BaseException"]]
+Deliver = Callable[["Outcome[V] | BaseException"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ class Lanes(Generic[K, V]):
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._running: dict[K, threading.Thread] = {}
+        self._workers: dict[K, _Worker[V]] = {}
 
     def run(self, reads: Mapping[K, Callable[[], V]]) -> dict[K, Outcome[V]]:
         """Return the outcome of every read, in the order given, after at most the timeout and a little grace.
@@ -72,18 +76,57 @@ class Lanes(Generic[K, V]):
         return {key: done.get(key) or self._late(begun) for key in reads}
 
     def _start(self, key: K, read: Callable[[], V], inbox: Inbox[K, V]) -> bool:
-        running = self._running.get(key)
-        if running is not None and running.is_alive():
-            return False
-        thread = threading.Thread(target=lambda: inbox.put((key, _settle(read))), daemon=True)
-        self._running[key] = thread
-        thread.start()
-        return True
+        while True:
+            worker = self._workers.get(key) or self._workers.setdefault(key, _Worker())
+            if worker.take(read, lambda outcome: inbox.put((key, outcome))):
+                return True
+            if not worker.ended:
+                return False
+            del self._workers[key]
 
     def _late(self, begun: float) -> Outcome[V]:
         failure = ReadFailure(f"no complete answer within {self._timeout:g} s")
         now = time.monotonic()
         return Outcome(value=None, failure=failure, at=time.time(), mono=now, took=now - begun)
+
+
+class _Worker(Generic[V]):
+    """A thread that makes one read at a time, and ends when none came for a while.
+
+    Attributes:
+        ended: whether it takes no more reads.
+
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._busy = False
+        self._lock = threading.Lock()
+        self._jobs: SimpleQueue[tuple[Callable[[], V], Deliver[V]]] = SimpleQueue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def take(self, read: Callable[[], V], deliver: Deliver[V]) -> bool:
+        """Return whether the read is taken: not while another one is at work, nor after the end."""
+        with self._lock:
+            if self._busy or self.ended:
+                return False
+            self._busy = True
+        self._jobs.put((read, deliver))
+        return True
+
+    def _work(self) -> None:
+        while not self.ended:
+            try:
+                read, deliver = self._jobs.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with self._lock:
+                    self.ended = not self._busy
+                continue
+            outcome = _settle(read)
+            # Free before it is told: the next round may begin at once.
+            with self._lock:
+                self._busy = False
+            deliver(outcome)
 
 
 def _settle(read: Callable[[], V]) -> Outcome[V] | BaseException:
