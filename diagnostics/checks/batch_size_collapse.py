@@ -14,9 +14,10 @@ shapes, different sets of optional inputs, or so many instances that each finds 
 - An LLM engine's row: batch 1 is normal there, it batches inside.
 
 ## Do
-1. With no `dynamic_batching` block: add it as the patch says. It reloads the model, with both copies in memory.
+1. With no `dynamic_batching` block: add it as the patch says, then `curl -X POST
+   HOST:8000/v2/repository/models/NAME/load`. It reloads the model, with both copies in memory.
 2. With the block: compare the shapes of requests; pad them, or set `allow_ragged_batch`; make optional inputs uniform.
-3. Measure again: mean batch size up, queue down.
+3. Measure again (`diag explain HOST:8000`): mean batch size up, queue down.
 
 ## Sources
 Triton user guide, "Batchers". server#7205, server#5721, server#2399 (instances suppress batching). Little's law.

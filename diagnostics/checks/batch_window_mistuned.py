@@ -14,8 +14,10 @@ added latency.
 - An LLM engine's row: its window only delays admission, and its queue is inside.
 
 ## Do
-1. Set `max_queue_delay_microseconds` as the patch says; it reloads the model, with both copies in memory.
-2. Measure again. If throughput matters more than latency here, keep a window of a fraction of the execution time.
+1. Set `max_queue_delay_microseconds` as the patch says, then
+   `curl -X POST HOST:8000/v2/repository/models/NAME/load`; it reloads the model, with both copies in memory.
+2. Measure again (`diag explain HOST:8000`). If throughput matters more than latency here, keep a window of a fraction
+   of the execution time.
 
 ## Sources
 Triton user guide, "Batchers", delayed batching. server#3321 (queue 200 ms at every load: the window). Delay 0 takes

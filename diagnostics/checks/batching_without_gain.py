@@ -15,7 +15,8 @@ for its neighbours' work; a longer window or a larger batch makes it worse.
   (`single-instance-serialization`).
 
 ## Do
-1. Turn batching off for this model, or lower `max_batch_size`, as the patch says.
+1. Turn batching off for this model, or lower `max_batch_size`, as the patch says, then
+   `curl -X POST HOST:8000/v2/repository/models/NAME/load`.
 2. If the model loops over its batch, vectorise it; then turn batching on again.
 
 ## Sources

@@ -16,7 +16,8 @@ else. Its busy time is its callees' time, so the callees idle behind it.
 ## Do
 1. Call the models without waiting for each: `async_exec` and `asyncio.gather` for calls that do not depend on each
    other, decoupled mode to take the next request meanwhile.
-2. Until then raise the caller's instance count, as the patch says: instances that wait cost memory, not time.
+2. Until then raise the caller's instance count, as the patch says, and
+   `curl -X POST HOST:8000/v2/repository/models/NAME/load`: instances that wait cost memory, not time.
 3. A fixed order of calls is an ensemble: it holds no instance while a stage works.
 
 ## Sources

@@ -10,13 +10,13 @@ on one timer. They queue behind each other, or share one engine iteration, and t
 over a minute show nothing.
 
 ## Rules out
-- Independent requests at any rate (Poisson): they bunch by chance, and the dispersion test knows how much.
+- Independent requests at any rate (Poisson): chance alone bunches them, and what it does is allowed for.
 - A stage that is busy on average: it needs capacity first (`single-instance-serialization`, `capacity-exceeded`).
 - A stall behind: completions bunch then, arrivals do not (`model-reload-stall`, `execution-hung`).
 - One lasting rise of the rate (`workload-shift`), and bursts that nobody waits for.
 
 ## Do
-1. Find who sends together: group the requests by client and second.
+1. Find who sends together: count the requests in the gateway's log by client and second.
 2. Spread them: jitter on timers and retries, a limit of concurrent requests per client, a queue in front that releases
    at the mean rate.
 3. Where bursts are legitimate, size for them: instances for the burst, smaller prefill chunks in an engine; and do not

@@ -16,6 +16,7 @@ lasted, not how slow the model is.
 ## Do
 1. Add replicas, or shed load in front of Triton before the queue does it with latency.
 2. In a load test: this is the saturation point; lower the rate.
+3. Measure again (`diag explain HOST:8000`): the queue empties only once less arrives than is served.
 
 ## Sources
 server#3416, server#7986 (latency = outstanding requests ÷ throughput at saturation). Little's law.

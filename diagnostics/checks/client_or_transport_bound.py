@@ -17,7 +17,8 @@ Triton shortens it.
 - Other callers: where clients and server count different requests, nothing is said.
 
 ## Do
-1. Measure the same request from the server's own host: what is left is the network.
+1. Send the same request from the server's own host, with `curl -o /dev/null -w '%{time_total}'`: what is gone there is
+   the network's.
 2. Send binary tensors (the HTTP binary extension or gRPC) instead of JSON; keep connections open.
 3. On one host use shared memory; across hosts put clients in the same zone, and compress only large text.
 

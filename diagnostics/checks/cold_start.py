@@ -17,7 +17,8 @@ pay it.
 ## Do
 1. Add `model_warmup` for the batch sizes and shapes that are served, as the patch says: it runs per instance, before
    the version becomes READY.
-2. Until then send the new version no users' traffic before it has answered a few requests on every instance.
+2. Load it (`curl -X POST HOST:8000/v2/repository/models/NAME/load`). Until then send the new version no users' traffic
+   before it has answered a few requests on every instance.
 
 ## Sources
 Triton user guide, "Model warmup". server#3012 (the second request at a new batch size took 2.85 s), server#3473

@@ -15,8 +15,9 @@ the engine's time, and looks like a slow model.
 - A burst: requests wait at few reads then.
 
 ## Do
-1. Look at the engine's maximum batch size. If `max_batch_size` in `config.pbtxt` is below what the engine was built
-   for, raise it there: a full reload, so unload the old copy first, or the new one finds no memory for its KV cache.
+1. Look at the slots: `curl -s HOST:8002/metrics | grep nv_trt_llm_request_metrics`, type `max`. If `max_batch_size` in
+   `config.pbtxt` is below what the engine was built for, raise it there: a full reload, so unload the old copy first,
+   or the new one finds no memory for its KV cache.
 2. Otherwise build the engine again with a larger `--max_batch_size`. Larger batches make iterations a little slower
    and need KV cache for more sequences: check both.
 3. Never raise `instance_group.count` of an engine: each copy loads its own weights and KV cache.

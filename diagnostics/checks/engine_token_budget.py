@@ -15,7 +15,8 @@ Prompts arrive faster than iterations of that size can read them. The time to th
 ## Do
 1. Build the engine with a larger `--max_num_tokens`, as far as activation memory allows. Iterations that read prompts
    get longer, and with them the gaps between tokens of running requests (`prefill-interference`).
-2. Where prompts are longer than the budget, turn on `enable_chunked_context` (needs paged-context FMHA in the engine).
+2. Where prompts are longer than the budget, turn on `enable_chunked_context` (an engine built with
+   `--use_paged_context_fmha enable`).
 3. Reuse KV blocks of shared prefixes (`enable_kv_cache_reuse`), so that fewer tokens have to be read.
 
 ## Sources

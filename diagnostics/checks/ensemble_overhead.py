@@ -15,7 +15,8 @@ waits for a limit of its own (`max_inflight_requests`), or makes many small step
 - A host without processors to spare, which delays every hand-over (`host-cpu-starved`).
 
 ## Do
-1. See between which stages the time passes (a trace, or the anatomy in the JSON output).
+1. See between which stages the time passes: the anatomy (`diag explain HOST:8000 --output json`, `gap_before_seconds`)
+   or single traces.
 2. Keep intermediate tensors small, and on one device: Python stages on `KIND_GPU` data need
    `FORCE_CPU_ONLY_INPUT_TENSORS: no`, else every hand-over copies to the processor.
 3. Merge small neighbouring stages into one. An ensemble has no instances: `instance_group` does nothing for it.

@@ -15,8 +15,9 @@ without a timeout, a stopped process. Counters stand still, so a dashboard of ra
 - A pause that ended inside the window (`scheduler-stall`).
 
 ## Do
-1. Before anything else take stacks: of the Python stubs (py-spy dump), of the server (gdb); see nvidia-smi for an Xid.
-2. Reload the model, or restart the replica, to serve again.
+1. Before anything else take stacks: `py-spy dump --pid STUB` of the Python stubs,
+   `gdb -p SERVER -batch -ex 'thread apply all bt'` of the server; `dmesg | grep Xid` for an error of the GPU.
+2. Reload the model (`curl -X POST HOST:8000/v2/repository/models/NAME/load`), or restart the replica, to serve again.
 3. Give calls inside the model a timeout, and the queue one (`default_timeout_microseconds`), so that clients get an
    error instead of silence.
 

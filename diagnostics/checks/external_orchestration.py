@@ -9,9 +9,9 @@ The pipeline is written down on the server and done by hand in a client or a ser
 encoding, network, and the caller's own time, and intermediate tensors travel twice.
 
 ## Rules out
-- Members that are called for themselves: independent callers' totals part by √(2N), these do not.
+- Members that are called for themselves: totals of independent callers drift apart, these do not.
 - Another ensemble around the same members: its calls are taken off.
-- A model that calls the members from inside the server (business logic scripting): it is called in step with them.
+- A model that calls the members from inside the server (BLS, business logic scripting): it is called in step with them.
 - An ensemble whose requests all fail: failed ones count as requests.
 
 ## Do

@@ -15,7 +15,8 @@ models' clocks start, so no model shows it; rates stay flat whatever instances o
 - A host without processors to spare (`host-cpu-starved`).
 
 ## Do
-1. Raise `--http-thread-count` (default 8), or `--grpc-infer-thread-count` where the server's version has it.
+1. Restart with a larger `--http-thread-count` (default 8), or `--grpc-infer-thread-count` where the server's version
+   has it.
 2. Send binary tensors instead of JSON, fewer and larger requests, or use shared memory.
 3. Then split traffic over several server processes: one process has one dispatcher per model.
 

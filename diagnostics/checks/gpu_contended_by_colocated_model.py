@@ -16,7 +16,8 @@ what they need is more than the card has at those times.
 
 ## Do
 1. Give the model that must be fast a card of its own (`instance_group.gpus`), or move the other to another server.
-2. Share with a rule: rate limiter with priorities, or MIG.
+2. Share with a rule: Triton's rate limiter (`--rate-limit=execution_count`) with priorities, or MIG (partitions in
+   hardware, a server on each).
 3. Shift the neighbour's batch work to quiet hours.
 
 ## Sources

@@ -5,8 +5,9 @@ A process on the card outside of the server's process tree that takes SM time, o
 that take longer while it works than while it does not. Where it worked all the time: the share it takes.
 
 ## Means
-Without MPS the kernels of several processes never overlap: they take turns, and each turn of the stranger is time that
-Triton's executions wait. Nothing in Triton shows it but longer executions at the same load and batch.
+Without MPS (NVIDIA's way to let processes share a card at once) the kernels of several processes never overlap: they
+take turns, and each turn of the stranger is time that Triton's executions wait. Nothing in Triton shows it but longer
+executions at the same load and batch.
 
 ## Rules out
 - More work of its own (`gpu-saturated`): the time goes to another process, and the load was the same before.
@@ -15,9 +16,10 @@ Triton's executions wait. Nothing in Triton shows it but longer executions at th
 - Another process namespace, or MPS in between: then processes cannot be told apart, and it is said to be unknown.
 
 ## Do
-1. Find the process by its id on the GPU's machine; stop it, or move it to another card.
+1. Find the process on the GPU's machine: `nvidia-smi pmon -c 1`, then `ps -o pid,user,args -p PID`; stop it, or move it
+   to another card.
 2. Keep others off: exclusive compute mode, a device plugin without time-slicing, a dedicated node.
-3. If both must share: MIG gives each a part of its own; MPS lets kernels overlap.
+3. If both must share: MIG (partitions in hardware) gives each a part of its own; MPS lets kernels overlap.
 
 ## Sources
 NVIDIA, "Multi-Process Service" (time-sliced scheduling); NVML, `nvmlDeviceGetProcessUtilization`. bottlerocket#4673

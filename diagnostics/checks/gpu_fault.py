@@ -1,8 +1,8 @@
 """The driver reports that the GPU itself is in trouble.
 
 ## Looks for
-Xid errors of this window that speak of the card or its driver, new uncorrected memory errors, a memory row that could
-not be replaced, and a driver that calls the card lost or in need of a reset.
+Xid errors (the driver's error codes) of this window that speak of the card or its driver, new uncorrected memory
+errors, a memory row that could not be replaced, and a driver that calls the card lost or in need of a reset.
 
 ## Means
 Work on this card fails, hangs or runs slower, whatever the models do, until the card is reset or exchanged. Its server
@@ -14,8 +14,10 @@ may look healthy to a load balancer.
 - Corrected memory errors: the card has mended them.
 
 ## Do
-1. Take the node out of service (cordon, drain); keep `nvidia-bug-report.sh` and the kernel's log (`NVRM: Xid`).
-2. Reset the card, or reboot. A row that waits for a remap needs just that.
+1. Take the node out of service (cordon, drain); run `nvidia-bug-report.sh`, and keep the kernel's log
+   (`dmesg | grep Xid`).
+2. Reset the card (`sudo nvidia-smi -r -i GPU`, with nothing running on it), or reboot. A memory row that waits to be
+   remapped (`nvidia-smi -q -d ROW_REMAPPER`) needs just that.
 3. A remap that failed, errors that come back, or a lost card: have it exchanged.
 
 ## Sources

@@ -14,7 +14,8 @@ that already run are not slower for it.
 - A fault of the card (`gpu-fault`).
 
 ## Do
-1. Unload what is not used; fewer instances of models that hold their weights once per instance.
+1. Unload what is not used (`curl -X POST HOST:8000/v2/repository/models/NAME/unload`); fewer instances of models that
+   hold their weights once per instance.
 2. Lower `kv_cache_free_gpu_mem_fraction` of an engine that was loaded first: it leaves nothing to those after it.
 3. Bound what may be loaded (`--model-load-gpu-limit`), or move a model to another card.
 

@@ -2,7 +2,7 @@
 
 ## Looks for
 A model on a GPU whose requests wait while its instances are busy, and a GPU with less than a tenth left by a
-resource that certainly limits: SM or tensor activity, DRAM, or the power cap.
+resource that certainly limits: its processors (SM) or tensor cores, its memory's bandwidth (DRAM), or the power cap.
 
 ## Means
 The card does all it can. More instances share it and each execution takes longer; the queue moves inside the card.

@@ -14,9 +14,10 @@ faults of cooling or supply. The power cap is how a full card works; it is a fau
 - A clock limit that was set on purpose (application clocks): it is no slowdown.
 
 ## Do
-1. Heat, hardware slowdown: look at fans, airflow and inlet temperature; move the load off this node meanwhile.
+1. `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` names the reason. Heat, hardware slowdown: look at fans, airflow and
+   inlet temperature; move the load off this node meanwhile.
 2. Power brake: the chassis or rack is out of power; ask who runs it.
-3. A lowered cap: back to the card's default (`sudo nvidia-smi -pl`), if the supply allows it.
+3. A lowered cap: back to the card's default (`sudo nvidia-smi -pl WATTS`), if the supply allows it.
 4. At its own cap: a card does no more; another card, a smaller or quantised model.
 
 ## Sources

@@ -16,7 +16,8 @@ and are not working. One more instance is one more thread in the same line.
 - Too many kernels on one card (`gpu-saturated`, `over-instanced`).
 
 ## Do
-1. Give the server more cores, or a quota that is not full: `cpu_throttled_share` tells which of the two it is.
+1. See which it is: `cat /sys/fs/cgroup/cpu.stat` (`nr_throttled` grows: the quota) or `top` (all cores in use). Give
+   the server a larger quota, or more cores.
 2. Take work off: other processes of the machine, busy polling, thread pools wider than cores ÷ instances
    (`intra_op_thread_count`, OMP_NUM_THREADS).
 3. Move the stage to a faster implementation, or to the GPU. Fewer instances than cores lose nothing.

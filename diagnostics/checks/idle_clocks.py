@@ -15,7 +15,8 @@ under more load. Usually benign: it costs latency only where nobody waits for an
 
 ## Do
 1. Nothing, if objectives hold under real load.
-2. Else keep the clock up: persistence mode, and clocks locked with `sudo nvidia-smi -lgc` at the price of idle power.
+2. Else keep the clock up: persistence mode (`sudo nvidia-smi -pm 1`), and clocks locked with
+   `sudo nvidia-smi -lgc MIN,MAX` (`-rgc` undoes it) at the price of idle power.
 
 ## Sources
 server#3599 (13.3 ms at a low rate, 7.3 ms at a higher one; maintainer: the GPU lowers its clock between requests),

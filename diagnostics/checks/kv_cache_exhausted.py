@@ -5,9 +5,9 @@ Requests that wait inside an engine with free slots, while fewer KV blocks are f
 of the blocks in use, the rest reserved for what the running requests may still generate.
 
 ## Means
-The paged KV cache is too small for the sequences that are served: the engine runs few at a time and the GPU is under
-used. Under `guaranteed_no_evict` a request reserves blocks for its prompt and all tokens that it *may* generate, so a
-large `max_tokens` costs cache even if answers are short.
+The paged KV cache is too small for the sequences that are served: the engine runs few at a time and the GPU is
+underused. Under `guaranteed_no_evict` a request reserves blocks for its prompt and all tokens that it *may* generate,
+so a large `max_tokens` costs cache even if answers are short.
 
 ## Rules out
 - All slots taken (`engine-batch-limit`), or a token budget that only lets some prompts in (`engine-token-budget`).

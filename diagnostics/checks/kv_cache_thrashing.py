@@ -17,7 +17,7 @@ the first token may even improve.
 1. Set `batch_scheduler_policy` to `guaranteed_no_evict`, as the patch says where it is stated: requests then wait
    before they start instead of in the middle. It is a full reload: unload the model first.
 2. Give the cache more memory (`kv_cache_free_gpu_mem_fraction`, `max_tokens_in_paged_kv_cache`), or a quantized cache.
-3. Judge by time per output token at p99, not by time to first token.
+3. Judge by the slowest hundredth of times per output token (p99), not by the time to the first token.
 
 ## Sources
 TensorRT-LLM#16827 (under pressure: throughput −41 %, p99 per token 9 times worse, time to first token better).

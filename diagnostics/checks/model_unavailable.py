@@ -15,8 +15,10 @@ did not happen.
 - An ensemble whose member is missing: the member is named instead.
 
 ## Do
-1. Read the reason, and the server's log around it: a missing file, a wrong shape or type, memory, a wrong backend.
-2. Put the version before it back (`version_policy`), or repair and load it again.
+1. Read the reason (`curl -X POST HOST:8000/v2/repository/index`), and the server's log around it: a missing file, a
+   wrong shape or type, memory, a wrong backend.
+2. Put the version before it back (`version_policy`), or repair and load it again
+   (`curl -X POST HOST:8000/v2/repository/models/NAME/load`).
 3. Let the pipeline that deploys wait for READY, and fail when it does not come.
 
 ## Sources

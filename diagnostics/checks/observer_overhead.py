@@ -16,7 +16,7 @@ timestamps and an export. On small hot models that is a share of the work, up to
 1. Leave summaries off (`--metrics-config summary_latencies=false`, the default) and take averages from the counters and
    tails from sampled traces.
 2. Trace one request in a hundred (`--trace-config rate=100`).
-3. Compare throughput before and after: this is a suspicion, not a measurement.
+3. Compare before and after (`diag diff BEFORE AFTER` of two recordings): this is a suspicion, not a measurement.
 
 ## Sources
 server#8561 (summaries cost a third of ResNet50's throughput). Measured: a 24.10 server with `rate=1` at about 2,000

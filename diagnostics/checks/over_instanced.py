@@ -15,9 +15,10 @@ seen and batched, into the card, where it is not. It costs memory, and context s
 - An engine: it batches inside, and a second instance takes memory that its cache needs.
 
 ## Do
-1. Lower `instance_group.count` as the patch says: two instances overlap copies with execution, and more add little.
+1. Lower `instance_group.count` as the patch says, then `curl -X POST HOST:8000/v2/repository/models/NAME/load`: two
+   instances overlap copies with execution, and more add little.
 2. Let requests be batched instead (`dynamic_batching`), if a batch costs less than its items apart.
-3. Compare throughput before and after: it should not fall.
+3. Compare before and after (`diag diff BEFORE AFTER` of two recordings): throughput should not fall.
 
 ## Sources
 Public course lab: 4+4 instances had queue 0.5 ms, executions twice as long and 38 % less throughput than 2+2.

@@ -13,7 +13,8 @@ prompts make gaps in streams that users see, at any load.
 - Iterations that are long with and without prompts: that is the model itself (`engine-bound`).
 
 ## Do
-1. Turn on `enable_chunked_context` (needs paged-context FMHA in the engine), so that a prompt is read in parts.
+1. Turn on `enable_chunked_context` (an engine built with `--use_paged_context_fmha enable`), so that a prompt is read
+   in parts.
 2. Build the engine with a smaller `--max_num_tokens`: parts get shorter, the time to the first token longer.
 3. Reuse KV blocks of shared prefixes, or serve prompts and generation from different engines (disaggregated serving).
 

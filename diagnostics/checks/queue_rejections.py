@@ -13,7 +13,8 @@ nowhere as such; in an ensemble it shows as failures with reason OTHER of the en
 - Requests still waiting: the pending count is taken off.
 
 ## Do
-1. Mend why the queue fills: the finding that causes this one, if there is one, says how.
+1. Mend why the queue fills: the finding that causes this one says how. If there is none, less must arrive, or more
+   must be served.
 2. Know that any queue policy turns off Triton's prefetching and exposes a wake-up that can be lost: work can wait up to
    0.5 s while instances idle. With idle instances, drop `max_queue_size` and limit load in front of Triton.
 

@@ -15,8 +15,8 @@ processor limit. Every request that the balancer sends there is slow.
 
 ## Do
 1. Take the server out of the balancer, and see the tail fall.
-2. Compare it with a healthy one: clocks and throttle reasons, processes on the GPU, driver, kernel launch time, cgroup
-   limits, interrupts.
+2. Compare it with a healthy one (`nvidia-smi -q -d PERFORMANCE,CLOCK`, `nvidia-smi pmon -c 1` on both): clocks and
+   throttle reasons, processes on the GPU, driver, kernel launch time, cgroup limits, interrupts.
 3. Drain and replace the node; a pod that moves often heals it, and hides the node.
 
 ## Sources

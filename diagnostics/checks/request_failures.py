@@ -15,7 +15,7 @@ counts as a success: only the flow between the stages, and the ensemble's own fa
 
 ## Do
 1. Read the server's log and the error text that clients get, for this model.
-2. Send one failing request to this model alone.
+2. Send one failing request to this model alone: `curl -X POST HOST:8000/v2/models/NAME/infer -d @request.json`.
 3. If a version was just deployed, go back to the one before (`version_policy`).
 
 ## Sources

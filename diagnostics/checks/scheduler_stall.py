@@ -16,9 +16,10 @@ request. With a short limit, requests are refused meanwhile.
 - A host without processors to spare, whose threads wake late (`host-cpu-starved`).
 
 ## Do
-1. Remove the queue policy of the model, as the patch says, and limit load in front of Triton instead.
+1. Remove the queue policy of the model, as the patch says, `curl -X POST HOST:8000/v2/repository/models/NAME/load`,
+   and limit load in front of Triton instead.
 2. Where the policy must stay: a steady trickle of requests wakes the batcher, and a longer limit refuses fewer.
-3. Without any policy: update Triton, and report the stall with a trace at rate 1.
+3. Without any policy: update Triton, and report the stall with a trace of every request (`--trace-config rate=1`).
 
 ## Sources
 Triton core, `dynamic_batch_scheduler.cc` and `scheduler_utils.cc` (prefetching is off when a queue policy is set).

@@ -13,12 +13,15 @@ request of the pipeline waits in line for it, however fast the other stages are.
 - A queue that is the batching window itself: instances are idle then (`batch-window-mistuned`).
 - A full GPU or full processors: another instance would only share them (`gpu-saturated`, `host-cpu-starved`).
 - A model that waits for others that it calls (`bls-serialization`).
-- An LLM engine's row: it batches inside, and its instances are not lanes.
+- An LLM engine's row: it batches inside, so an instance is not one request at a time.
 
 ## Do
-1. Raise `instance_group.count` of the model as the patch says; Triton applies it in place, without a reload.
+1. Raise `instance_group.count` of the model as the patch says, then have Triton read it:
+   `curl -X POST HOST:8000/v2/repository/models/NAME/load` (polling does so by itself; without model control restart).
+   It is applied in place, without a reload.
 2. Check that memory allows it: every instance of most backends loads its own weights.
-3. Measure again: the stage's queue should fall to about the predicted value, and the next stage gets its traffic.
+3. Measure again (`diag explain HOST:8000`): the stage's queue should fall to about the predicted value, and the next
+   stage gets its traffic.
 
 ## Sources
 Triton user guide, "Model configuration", instance groups. server#5317, server#4387, server#6681, and a public course

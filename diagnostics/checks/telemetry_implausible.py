@@ -15,7 +15,7 @@ are left out of every other figure.
 - Counters that stand at zero while requests flow (`telemetry-blind-spot`).
 
 ## Do
-1. Check that the address leads to one server: two behind one name alternate in every scrape.
+1. Check that the address leads to one server (`getent ahosts HOST`): two behind one name alternate in every scrape.
 2. Update Triton if durations underflow; dashboards should drop increases beyond a server's uptime.
 3. Compare with the statistics endpoint: it and the metrics count apart.
 

@@ -14,7 +14,8 @@ image. Load did not: the same number of items per execution is compared.
 - More load: time in the queue is not compared.
 
 ## Do
-1. Pin the version before it, as the patch says; it is applied in place while the files are still there.
+1. Pin the version before it, as the patch says, then `curl -X POST HOST:8000/v2/repository/models/NAME/load`; it is
+   applied in place while the files are still there.
 2. Compare how both were built: engine build options and precision, image and driver, inputs' shapes.
 3. Measure the new version alone at one batch size before it serves again.
 

@@ -15,7 +15,8 @@ something, moved traffic here, or changed a client.
 
 ## Do
 1. Ask who changed what at that time: clients, batch jobs, routing, prompts.
-2. If it is to stay, size for it: `diag whatif` and `diag tune` tell what the new load needs.
+2. If it is to stay, size for it: `diag explain HOST:8000` on the new load alone names the stage that is full, and what
+   it needs.
 3. If not, limit it in front of Triton.
 
 ## Sources

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,8 +62,7 @@ def test_the_id_is_the_file_and_a_designed_one_on_its_layer(check: Registered) -
 
 @each_check
 def test_checks_that_the_runbook_names_exist_or_are_designed(check: Registered) -> None:
-    named = {word.strip("`.,;:()") for word in check.runbook.split() if word.strip("(").startswith("`")}
-    meant = {word for word in named if word.replace("-", "").isalpha() and "-" in word[1:] and word[0] != "-"}
+    meant = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", check.runbook))
 
     assert meant <= set(DESIGNED), meant - set(DESIGNED)
 
