@@ -160,6 +160,9 @@ _PARAMETER = _Rule(fits=_text, wants="text")
 _ENGINE_LIMIT = _Rule(fits=_integer(1, _INT32_MAX), wants="a whole number from 1", removable=False)
 _ENGINE_LIMITS = ("max_batch_size", "max_num_tokens", "max_input_len", "max_seq_len", "max_beam_width")
 
+KNOWN_PATHS = frozenset({*_RULES, "parameters.KEY", *(f"engine.{name}" for name in _ENGINE_LIMITS)})
+"""Every path a setting may have; KEY stands for any parameter."""
+
 
 def _rule(path: str) -> _Rule | None:
     head, _, rest = path.partition(".")

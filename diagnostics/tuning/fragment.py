@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from diagnostics.tuning.pbtxt import quote
-from diagnostics.wire.model_config import DynamicBatching, InstanceGroup, ModelConfig
+from diagnostics.wire.model_config import DynamicBatching, Input, InstanceGroup, ModelConfig
 
 
 def fragment(effective: ModelConfig, paths: Sequence[str]) -> str:
@@ -26,6 +27,24 @@ def other_scheduler(effective: ModelConfig) -> str:
     if effective.ensemble_steps:
         return "ensemble_scheduling { }\n"
     return "sequence_batching { }\n" if effective.sequence_batching else ""
+
+
+def context(effective: ModelConfig, *, warming: bool) -> str:
+    """Return text that a change has to see and does not touch: the scheduler, and what warm-up samples are made of.
+
+    `warming` says whether the change adds warm-up samples; those that are there are known without their inputs.
+    """
+    return other_scheduler(effective) + (_inputs(effective) + _warmups(effective) if warming else "")
+
+
+def _inputs(effective: ModelConfig) -> str:
+    return "".join(f"input [{_input(one)}]\n" for one in effective.inputs if re.fullmatch(r"TYPE_\w+", one.data_type))
+
+
+def _input(one: Input) -> str:
+    optional = " optional: true" if one.optional else ""
+    dims = ", ".join(map(str, one.dims))
+    return f"{{ name: {quote(one.name)} data_type: {one.data_type} dims: [ {dims} ]{optional} }}"
 
 
 def _max_batch_size(effective: ModelConfig) -> str:
@@ -101,7 +120,7 @@ def _parameter(effective: ModelConfig, key: str) -> str:
 
 def _warmups(effective: ModelConfig) -> str:
     samples = ", ".join(f"{{ name: {quote(w.name)} batch_size: {w.batch_size} }}" for w in effective.warmups)
-    return f"model_warmup [{samples}]" if samples else ""
+    return f"model_warmup [{samples}]\n" if samples else ""
 
 
 _WRITERS: Mapping[str, Callable[[ModelConfig], str]] = {
@@ -110,5 +129,5 @@ _WRITERS: Mapping[str, Callable[[ModelConfig], str]] = {
     "dynamic_batching": _dynamic_batching,
     "version_policy": _version_policy,
     "response_cache": _response_cache,
-    "model_warmup": _warmups,
+    "model_warmup": lambda effective: _warmups(effective).rstrip(),
 }

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diagnostics.errors import UsageError
-from diagnostics.tuning.changes import ConfigChange, Setting, is_build_option
+from diagnostics.tuning.changes import ConfigChange, Setting, Warmup, is_build_option
 from diagnostics.tuning.draft import Draft
-from diagnostics.tuning.fragment import fragment, other_scheduler
+from diagnostics.tuning.fragment import context, fragment
 from diagnostics.tuning.pbtxt import parse
-from diagnostics.tuning.settings import apply, refuse_unfitting_sizes
+from diagnostics.tuning.settings import ORDER_OR_DELAY, apply, refuse_late_out_of_order, refuse_unfitting_sizes
 from diagnostics.wire.model_config import ModelConfig
 
 
@@ -73,6 +73,8 @@ def _applied(text: str, change: ConfigChange, path: str) -> Draft:
             apply(draft, setting)
     if "max_batch_size" in _fields(draft.text, path) and _prefers(change):
         refuse_unfitting_sizes(draft)
+    if any(setting.path in ORDER_OR_DELAY for setting in change.settings):
+        refuse_late_out_of_order(draft)
     return draft
 
 
@@ -87,30 +89,39 @@ def _build_note(setting: Setting) -> str:
 
 def _from_effective(change: ConfigChange, path: str, effective: ModelConfig | None) -> Draft:
     """Edit the text of the fields in effect; the result is a fragment, and says so."""
-    paths = [setting.path for setting in change.settings]
+    warming = any(isinstance(setting.value, Warmup) for setting in change.settings)
+    paths = [s.path for s in change.settings if not isinstance(s.value, Warmup)]
+    around = context(effective, warming=warming) if effective else ""
     before = fragment(effective, paths) if effective else ""
-    scheduler = other_scheduler(effective) if effective else ""
-    draft = _applied(scheduler + before, change, path)
-    after = draft.text.removeprefix(scheduler)
+    draft = _applied(around + before, change, path)
+    after = draft.text.removeprefix(around)
     held, kept = (_fields(text, path) for text in (before, after))
-    removals = "".join(f"# Remove the field {name}.\n" for name in sorted(held - kept))
-    draft.text = "" if after == before else _heading(path) + removals + _without_samples(after)
+    removals = "".join(f"# Remove the field {name}.\n" for name in sorted(held - kept - {"parameters"}))
+    removals += "".join(f"# Remove the parameter {key}.\n" for key in _removed_parameters(change, effective))
+    draft.text = "" if after == before else _heading(path, kept) + removals + after
     return draft
 
 
-def _without_samples(text: str) -> str:
-    """Leave out warm-up samples: the configuration in effect is known without their inputs."""
-    return "".join(line for line in _lines(text) if not line.startswith("model_warmup"))
+def _removed_parameters(change: ConfigChange, effective: ModelConfig | None) -> list[str]:
+    held = effective.parameters if effective else {}
+    keys = [s.path.partition(".")[2] for s in change.settings if s.path.startswith("parameters.") and s.value is None]
+    return [key for key in keys if key in held]
 
 
 def _fields(text: str, path: str) -> set[str]:
     return {field.name for field in parse(text, path).fields}
 
 
-def _heading(path: str) -> str:
+def _heading(path: str, kept: set[str]) -> str:
+    """Say where a fragment comes from and where it goes: not every field takes the place of what is there."""
+    added = {
+        "parameters": "# A parameter takes the place of the one with the same key.\n",
+        "model_warmup": "# Warm-up samples are added to those that are there.\n",
+    }
     return (
         f"# A fragment for {path}, made from the configuration in effect: the file was not at hand.\n"
-        "# Put these fields in the place of those with the same name, or add them.\n"
+        + ("# Put these fields in the place of those with the same name, or add them.\n" if kept - set(added) else "")
+        + "".join(text for name, text in added.items() if name in kept)
     )
 
 

@@ -18,6 +18,7 @@ _QUEUE_POLICY_NOTE = (
     "a queue policy turns off prefetching: the batcher can then sleep up to 500 ms, "
     "or until the next request, with work waiting and instances idle"
 )
+ORDER_OR_DELAY = frozenset({f"{_BATCHING}.preserve_ordering", f"{_BATCHING}.default_queue_policy.timeout_action"})
 _OTHER_SCHEDULERS = ("sequence_batching", "ensemble_scheduling")
 
 
@@ -64,6 +65,28 @@ def refuse_unfitting_sizes(draft: Draft) -> None:
             where=draft.path,
             hint="raise max_batch_size in the same change, or prefer smaller batches",
         )
+
+
+def refuse_late_out_of_order(draft: Draft) -> None:
+    """Refuse a queue policy that Triton does not load beside kept order ("Poll failed for model directory").
+
+    Raises:
+        UsageError: responses keep their order, and requests past their timeout are delayed.
+
+    """
+    for block in draft.root.messages(_BATCHING):
+        kept = block.scalar("preserve_ordering")
+        actions = [policy.scalar("timeout_action") for policy in block.messages("default_queue_policy")]
+        if kept is not None and _is_true(kept) and any(action and action.text == "DELAY" for action in actions):
+            raise UsageError(
+                "timeout_action DELAY is not allowed beside preserve_ordering",
+                where=draft.path,
+                hint="reject requests past their timeout, or let responses overtake each other",
+            )
+
+
+def _is_true(flag: Scalar) -> bool:
+    return flag.value in ("true", "True", "t", "1")
 
 
 def _schedulable(draft: Draft, what: str) -> None:
@@ -150,7 +173,7 @@ def _schedulable_instances(draft: Draft) -> None:
 
 def _is_passive(group: Message) -> bool:
     flag = group.scalar("passive")
-    return flag is not None and flag.value in ("true", "True", "t", "1")
+    return flag is not None and _is_true(flag)
 
 
 def _add_group(draft: Draft, value: SettingValue) -> None:

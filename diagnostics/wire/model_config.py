@@ -69,6 +69,16 @@ class Warmup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A tensor that a request brings, without its batch dimension; a dimension of -1 may have any size."""
+
+    name: str
+    data_type: str
+    dims: tuple[int, ...] = ()
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """The effective configuration of one model.
 
@@ -86,6 +96,7 @@ class ModelConfig:
         parameters: the backend's own settings, as strings.
         version_policy: `latest:1`, `all` or `specific:1,3`.
         response_cache: whether the response cache may answer.
+        inputs: what a request brings; none where the configuration does not say.
 
     """
 
@@ -102,6 +113,7 @@ class ModelConfig:
     parameters: Mapping[str, str] = field(default_factory=dict)
     version_policy: str = "latest:1"
     response_cache: bool = False
+    inputs: tuple[Input, ...] = ()
 
 
 def parse_model_config(body: bytes) -> ModelConfig:
@@ -129,6 +141,7 @@ def parse_model_config(body: bytes) -> ModelConfig:
         parameters=_parameters(fields.child("parameters")),
         version_policy=_version_policy(fields.child("version_policy")),
         response_cache=fields.child("response_cache").flag("enable"),
+        inputs=tuple(_input(one) for one in fields.children("input")),
     )
 
 
@@ -183,6 +196,15 @@ def _warmup(fields: Fields) -> Warmup:
         name=fields.text("name"),
         batch_size=fields.integer("batch_size"),
         count=max(1, fields.integer("count")),
+    )
+
+
+def _input(fields: Fields) -> Input:
+    return Input(
+        name=fields.text("name"),
+        data_type=fields.text("data_type"),
+        dims=fields.integers("dims"),
+        optional=fields.flag("optional"),
     )
 
 

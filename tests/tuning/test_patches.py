@@ -20,6 +20,7 @@ from diagnostics.tuning.patch import edited, patch
 from diagnostics.wire.model_config import (
     DynamicBatching,
     EnsembleStep,
+    Input,
     InstanceGroup,
     ModelConfig,
     QueuePolicy,
@@ -364,6 +365,7 @@ EFFECTIVE = ModelConfig(
         ),
         (change(("dynamic_batching", None)), ["# Remove the field dynamic_batching."]),
         (change(("parameters.b", "3")), ['parameters { key: "b" value { string_value: "3" } }']),
+        (change(("parameters.b", None)), ["# Remove the parameter b."]),
         (change(("version_policy", "all")), ["version_policy { all { } }"]),
         (change(("instance_group.count", 1)), []),
     ],
@@ -373,7 +375,7 @@ def test_without_the_file_a_fragment_says_what_it_is(wanted: ConfigChange, lines
 
     text = made.text.splitlines()
     assert made.base == "effective"
-    assert text[2:] == lines
+    assert [line for line in text[1:] if not line.startswith(("# Put these", "# A parameter"))] == lines
     assert not text or text[0].startswith("# A fragment for safety/config.pbtxt")
     config(made.text)
 
@@ -532,3 +534,21 @@ def test_exactly_the_removed_field_is_gone(text: str, path: str) -> None:
     wanted.ClearField(path.partition(".")[0])
 
     assert config(edited(text, change((path, None)))) == wanted
+
+
+def test_late_requests_cannot_be_delayed_where_responses_keep_their_order() -> None:
+    ordered = ONE_LINE + "dynamic_batching { preserve_ordering: true }\n"
+
+    with pytest.raises(UsageError, match="not allowed beside preserve_ordering"):
+        edited(ordered, change(("dynamic_batching.default_queue_policy.timeout_action", "DELAY")))
+
+
+def test_warm_up_requests_are_written_for_the_inputs_in_effect() -> None:
+    inputs = (Input(name="text", data_type="TYPE_STRING", dims=(-1,)), Input(name="more", data_type="", dims=(2,)))
+    wanted = change(("model_warmup", Warmup(batch_sizes=(1, 4))))
+    made = patch(wanted, file_text=None, path="safety/config.pbtxt", effective=replace(EFFECTIVE, inputs=inputs))
+
+    warmed = config(made.text).model_warmup
+    assert [sample.batch_size for sample in warmed] == [1, 4]
+    assert {name: list(value.dims) for name, value in warmed[0].inputs.items()} == {"text": [1]}
+    assert "added to those that are there" in made.text

@@ -7,14 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from simulation import Simulation
 
-from diagnostics.errors import UsageError
 from diagnostics.tuning.batching import Bulk, bulk_wait
 from diagnostics.tuning.erlang import erlang_c, waiting_seconds
-from diagnostics.tuning.queueing import StageLoad, best_instances, headroom_limited, predict
+from diagnostics.tuning.queueing import StageLoad, headroom_limited, predict
 from diagnostics.tuning.service import BatchPoint, ServiceTime, constant, fit
 
 
@@ -219,79 +216,3 @@ class TestSharedDevice:
 
     def test_the_stage_as_measured_is_unchanged(self) -> None:
         assert predict(headroom_limited(self.now, (0.1, 0.4))).compute_seconds == pytest.approx(0.022)
-
-
-class TestBestInstances:
-    def test_enough_is_where_the_queue_meets_the_target(self) -> None:
-        load = stage(100, constant(0.025))
-        count = best_instances(load, 0.004)
-
-        assert predict(replace(load, instances=count)).queue_seconds <= 0.004  # type: ignore[operator]
-        assert predict(replace(load, instances=count - 1)).queue_seconds > 0.004  # type: ignore[operator]
-
-    def test_more_that_brings_little_is_not_added(self) -> None:
-        load = stage(10, constant(0.025))
-
-        assert best_instances(load, 0.0) == 1
-
-    def test_the_count_stays_when_no_count_keeps_up(self) -> None:
-        full = headroom_limited(stage(39, constant(0.025)), (0.0, 0.0))
-
-        assert best_instances(replace(full, arrival_rate=60), 0.005) == 1
-
-    def test_the_limit_holds(self) -> None:
-        assert best_instances(stage(1000, constant(0.025)), 0.0, limit=26) == 26
-
-
-@pytest.mark.parametrize("field", ["arrival_rate", "delay_seconds", "service_scv", "arrival_scv"])
-@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
-def test_impossible_quantities_are_refused(field: str, value: float) -> None:
-    with pytest.raises(UsageError):
-        replace(stage(1, constant(0.01)), **{field: value})  # type: ignore[arg-type]
-
-
-def test_a_stage_without_instances_is_refused() -> None:
-    with pytest.raises(UsageError, match="needs an instance"):
-        stage(1, constant(0.01), instances=0)
-
-
-LOADS = st.builds(
-    StageLoad,
-    arrival_rate=st.floats(0, 5000),
-    service=st.builds(affine, st.floats(1e-5, 1), st.floats(0, 0.1)) | st.builds(constant, st.floats(1e-5, 1)),
-    service_scv=st.floats(0, 4),
-    instances=st.integers(1, 40),
-    max_batch=st.integers(0, 256),
-    batching=st.booleans(),
-    delay_seconds=st.floats(0, 1),
-    preferred=st.lists(st.integers(1, 256), max_size=3).map(tuple),
-    arrival_scv=st.floats(0, 10),
-    span_seconds=st.none() | st.floats(1, 3600),
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(LOADS, st.none() | st.tuples(st.floats(-0.2, 0.5), st.floats(0.5, 1.2)), st.integers(1, 40))
-def test_any_load_has_a_forecast_with_an_ordered_range(
-    load: StageLoad, headroom: tuple[float, float] | None, instances: int
-) -> None:
-    forecast = predict(replace(headroom_limited(load, headroom), instances=instances))
-
-    assert forecast.stable == (forecast.queue_seconds is not None)
-    assert 0 <= forecast.busy_share <= 1
-    assert forecast.batch_size_mean >= 1
-    assert forecast.capacity_per_second > 0
-    if forecast.queue_seconds is not None:
-        assert forecast.queue_low is not None
-        assert 0 <= forecast.queue_low <= forecast.queue_seconds
-        assert forecast.queue_high is None or forecast.queue_seconds <= forecast.queue_high
-
-
-@given(st.floats(1, 300), st.integers(1, 8), st.floats(1.01, 1.5))
-def test_more_load_never_waits_less(rate: float, instances: int, factor: float) -> None:
-    load = stage(rate, constant(0.02), instances=instances)
-    now, more = predict(load), predict(replace(load, arrival_rate=rate * factor))
-
-    assert now.stable or not more.stable
-    if now.queue_seconds is not None and more.queue_seconds is not None:
-        assert now.queue_seconds <= more.queue_seconds
