@@ -9,14 +9,16 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.checks.check import Layer
 from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART
 from diagnostics.checks.gates import HOST_FULL
+from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.callers import OUTSIDE_SECONDS
-from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY
+from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
+from diagnostics.signals.neighbours import FOREIGN_PROCESS, FOREIGN_SHARE, FOREIGN_STAY, OWN_GPU_SECONDS
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import PENDING, REQUESTS
 from diagnostics.units import Unit
@@ -27,6 +29,9 @@ WAITING_IN_ENGINE = 1.0
 TIME_AT_LIMIT = 1 / 3
 # What no stage accounts for is read as hand-over as long as the stages account for more.
 MOST_OF_IT = 0.5
+# A stranger that never rests leaves nothing to compare with, only a bound for the mean. The requests that meet it lose
+# more than the mean does: a possible tenth is worth a look, where a certain one would not be worth a change.
+POSSIBLE_SHARE = 0.1
 _OUTSIDE = frozenset({"client-or-transport-bound", "frontend-limited", "external-orchestration"})
 
 
@@ -57,6 +62,7 @@ def symptoms(
         *_clients(evidence, anatomy, found),
         *(() if any(finding.layer is Layer.HOST for finding in found) else _host(evidence)),
         *(() if gpu_explained else _gpus(evidence)),
+        *_strangers(evidence, anatomy, found),
     )
 
 
@@ -172,6 +178,47 @@ def _gpus(evidence: Evidence) -> Iterator[Symptom]:
                 text=f"a GPU is at its limit {Unit.RATIO.show(at_limit)} of the time",
                 next_measurement="look at which processes use it, at its power cap and its clocks",
             )
+
+
+def _strangers(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:
+    """Processes that use a card all the time, where what they cost can be bounded and not be measured."""
+    if any(finding.check == "gpu-contended-by-other-process" for finding in found):
+        return
+    for card in evidence.subjects(Scope.GPU):
+        share, stay = evidence.read(FOREIGN_SHARE, card).value or 0.0, evidence.read(FOREIGN_STAY, card).value or 0.0
+        if share < SHARE.value or stay < ALWAYS.value:
+            continue
+        served = [item for item in anatomy if item.server == card.server]
+        for item in served:
+            seconds = _not_own(evidence, card, served, item) + share * _on_card(evidence, item, Phase.ENGINE)
+            if seconds >= WORTHWHILE_SECONDS and seconds >= POSSIBLE_SHARE * item.mean_seconds:
+                yield Symptom(
+                    text=f"process {evidence.read(FOREIGN_PROCESS, card).value or 0:.0f}, which is not Triton's, works "
+                    f"on {card.gpu} all the time, {Unit.RATIO.show(share)} of its SM time: up to "
+                    f"{Unit.SECONDS.show(seconds)} of each request of {item.ensemble or item.stages[0].model} may be "
+                    "its doing",
+                    next_measurement="stop that process or move it off the card for a minute, or read again when it "
+                    "rests: what requests take without it tells what it costs",
+                )
+
+
+def _not_own(evidence: Evidence, card: Subject, served: Sequence[Anatomy], item: Anatomy) -> float:
+    """Return the seconds per request on the card's stages in which no kernel of the server ran.
+
+    No more than that is lost to others. The whole queue counts: it may be gone when executions are shorter. 0 when the
+    server's own use of the card is not known.
+    """
+    own = evidence.read(OWN_GPU_SECONDS, card).value
+    executing = sum(_on_card(evidence, one, Phase.COMPUTE) * one.requests for one in served)
+    if own is None or executing <= 0:
+        return 0.0
+    rest = max(1.0 - own / executing, 0.0)
+    return _on_card(evidence, item, Phase.COMPUTE) * rest + _on_card(evidence, item, Phase.QUEUE)
+
+
+def _on_card(evidence: Evidence, item: Anatomy, phase: Phase) -> float:
+    on = {stage.model: Subject(server=item.server, model=stage.model) for stage in item.stages}
+    return sum(stage.cells.get(phase, 0.0) for stage in item.stages if evidence.read(ON_GPU, on[stage.model]).value)
 
 
 def _models(evidence: Evidence) -> Sequence[Subject]:

@@ -69,6 +69,17 @@ def _foreign_share(view: View) -> Reading:
     return Reading.of(sum(shares) / len(shares), Unit.RATIO, _HOST_AND_NVML, events=len(shares))
 
 
+def _own_seconds(view: View) -> Reading:
+    if isinstance(found := strangers(view), Missing):
+        return Reading.unknown(found, Unit.SECONDS, _HOST_AND_NVML)
+    own = _own(view)
+    shares = [_sm_share(gpu, own) for gpu in samples(view) if gpu.process_sm is not None]
+    if not shares:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, _HOST_AND_NVML)
+    seconds = sum(shares) / len(shares) * view.seconds
+    return Reading.of(seconds, Unit.SECONDS, _HOST_AND_NVML, events=len(shares), span=view.seconds)
+
+
 def _foreign_process(view: View) -> Reading:
     found = strangers(view)
     if isinstance(found, Missing):
@@ -223,6 +234,13 @@ FOREIGN_PROCESS = _signal(
     Unit.COUNT,
     "Process id of the one outside of the server's tree that takes most of the card; 0 is none.",
     _foreign_process,
+    Scope.GPU,
+)
+OWN_GPU_SECONDS = _signal(
+    "own_gpu_seconds",
+    Unit.SECONDS,
+    "Seconds of the card's SM time that the server's own processes took in the window.",
+    _own_seconds,
     Scope.GPU,
 )
 FOREIGN_STAY = _signal(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.signals import neighbours
 from diagnostics.signals.reading import Missing
 from diagnostics.window.window import Window
@@ -118,6 +119,29 @@ def test_a_stranger_that_slows_requests_is_the_first_finding_and_names_its_proce
 
 def test_a_stranger_that_slows_nobody_is_no_finding() -> None:
     assert explained(shared(by=0.0)).loud == ()
+
+
+@pytest.mark.parametrize(
+    ("own", "stranger", "verdict"),
+    [
+        pytest.param(20, 40, Verdict.NO_CLEAR_CAUSE, id="half of each execution is not the server's kernels"),
+        pytest.param(38, 40, Verdict.HEALTHY, id="the server's kernels fill its executions"),
+        pytest.param(20, 8, Verdict.HEALTHY, id="it takes less than a tenth"),
+    ],
+)
+def test_a_stranger_that_never_rests_is_no_cause_and_only_harmless_where_nothing_can_be_lost_to_it(
+    own: int, stranger: int, verdict: Verdict
+) -> None:
+    window = machine_window(
+        slower_after(0, 0.0),
+        gpus=lambda _: [working((STUB, own), (STRANGER, stranger))],
+        hosts=lambda _: processes(STUB),
+    )
+    explanation = explained(window)
+
+    assert (explanation.verdict, explanation.loud) == (verdict, ())
+    named = [sign.text for sign in explanation.symptoms if str(STRANGER) in sign.text]
+    assert len(named) == (verdict is Verdict.NO_CLEAR_CAUSE)
 
 
 def bursts(batch_slows: float) -> SyntheticTriton:
