@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from diagnostics.anatomy.anatomy import tail
 from diagnostics.anatomy.cells import Anatomy
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.checks.check import Quiet
+from diagnostics.checks.check import Fires, Quiet
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.evidence import Evidence
@@ -120,8 +120,14 @@ def _considered(explanation: Explanation) -> Mapping[str, str]:
     """Return the checks that looked at the first finding's subject and said no, with their reason."""
     found: dict[str, str] = {}
     for finding in explanation.loud[:1]:
-        for result in explanation.results:
-            same = (result.subject.server, result.subject.model) == (finding.subject.server, finding.subject.model)
-            if same and isinstance(result.outcome, Quiet):
+        same = [result for result in explanation.results if _beside(result.subject) == _beside(finding.subject)]
+        # What it says of one version is no answer to what it found of another.
+        fired = {result.check.id for result in same if isinstance(result.outcome, Fires)}
+        for result in same:
+            if isinstance(result.outcome, Quiet) and result.check.id not in fired:
                 found.setdefault(result.check.id, result.outcome.because)
     return found
+
+
+def _beside(on: Subject) -> tuple[str, str | None]:
+    return on.server, on.model

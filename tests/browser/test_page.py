@@ -120,6 +120,16 @@ def test_paper_shows_what_the_screen_folds_away(show: Show) -> None:
     assert page.pdf().startswith(b"%PDF")
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_sticks_out_of_a_sheet_of_paper(show: Show, name: str) -> None:
+    """A4 less its margins is 680 of the browser's pixels wide."""
+    page = show(name, 680).page
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= 680
+
+
 def test_names_are_read_out_not_run(show: Show) -> None:
     page = show("hostile markup").page
 

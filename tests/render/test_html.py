@@ -3,10 +3,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from xml.etree.ElementTree import Element
 
 import html5lib
 
+from diagnostics.checks.check import Fires, Quiet
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.clean import clean
 from diagnostics.render.html import html
@@ -137,6 +139,16 @@ def test_entries_beyond_the_drawn_ones_are_in_a_table() -> None:
 
     assert len([one for one in named(page, "article") if one.attrib["class"] == "entry"]) == 3
     assert "37 more that are called" in text_of(page)
+
+
+def test_what_a_check_says_of_another_version_is_no_reason_against_what_it_found(degraded: Explanation) -> None:
+    found = next(result for result in degraded.results if isinstance(result.outcome, Fires))
+    other = replace(found, subject=replace(found.subject, version="0"), outcome=Quiet(because="that version idles"))
+
+    page = parsed(replace(degraded, results=(other, *degraded.results)))
+
+    assert "Why nothing else" in text_of(page)
+    assert "that version idles" not in text_of(page)
 
 
 def test_the_runbook_is_in_the_page(degraded: Explanation) -> None:
