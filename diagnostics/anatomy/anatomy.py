@@ -15,6 +15,7 @@ from diagnostics.anatomy.from_outside import from_outside, is_orchestrated
 from diagnostics.anatomy.from_traces import from_direct_calls, from_traces, slowest
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Entry
+from diagnostics.signals.engine_tokens import ENGINE_SECONDS
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import (
     COMPUTE_SECONDS,
@@ -109,7 +110,20 @@ def _of_model(evidence: Evidence, server: str, model: str) -> Anatomy | None:
         unattributed_seconds=max(mean.value - stage.seconds, 0.0),
         source=mean.source,
     )
-    return from_direct_calls(counters, evidence.calls(on), _hides_time(evidence, on))
+    hidden = _hides_time(evidence, on)
+    found = from_direct_calls(counters, evidence.calls(on), hidden)
+    return _with_own_account(evidence, on, found) if hidden and found.source == counters.source else found
+
+
+def _with_own_account(evidence: Evidence, on: Subject, item: Anatomy) -> Anatomy:
+    """Return the anatomy with the time that the engine counts itself beyond its row; as it is where it counts none."""
+    engine, stage = evidence.read(ENGINE_SECONDS, on), item.stages[0]
+    if engine.value is None:
+        return item
+    beyond = max(engine.value - stage.seconds, 0.0)
+    filled = replace(stage, cells={**stage.cells, Phase.ENGINE: beyond})
+    source = " and ".join(dict.fromkeys((item.source, engine.source)))
+    return replace(item, stages=(filled,), mean_seconds=item.mean_seconds + beyond, source=source)
 
 
 def _stage(evidence: Evidence, server: str, model: str) -> Stage:

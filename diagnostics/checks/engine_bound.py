@@ -31,7 +31,7 @@ from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet,
 from diagnostics.checks.engine_gates import WAITS
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.engine import ENGINE_WAITING, ENGINE_WAITING_SHARE, ENGINE_WORK_SECONDS
-from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS
+from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS, ENGINE_SECONDS
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
@@ -59,7 +59,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if not see.read(REQUESTS, on).value or entry is None or entry.mean_seconds <= 0:
         return Quiet(because="no traffic")
     if entry.engine_seconds <= 0:
-        return Quiet(because="the engine's time is hidden: its requests do not come through an ensemble")
+        see.need(ENGINE_SECONDS, on)
+        return Quiet(because="the engine takes no time beyond its row's")
     engine = Reading.of(entry.engine_seconds, Unit.SECONDS, "anatomy")
     share = engine / Reading.of(entry.mean_seconds, Unit.SECONDS, "anatomy")
     if not see.compare("engine_share", share, MOST):

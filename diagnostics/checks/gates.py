@@ -10,6 +10,7 @@ from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undec
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_WAIT_PER_LANE, HARDLY_WAITS
+from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Subject
@@ -42,6 +43,12 @@ CPU_WAITED = Limit(
     value=HARDLY_WAITS,
     unit=Unit.RATIO,
     because="executions that wait for a processor in under a tenth of their time would hardly be quicker with one",
+)
+STRETCHED = Limit(
+    value=1.25,
+    unit=Unit.RATIO,
+    because="executions that take turns last half as long again beside another, which leaves them the rest of its turn "
+    "to wait; half of that is what more instances would share already",
 )
 BATCHABLE = Limit(value=2, unit=Unit.COUNT, because="a model that may hold one item per execution cannot batch")
 BATCH_FILLED = Limit(
@@ -146,6 +153,12 @@ def waits_for_callees(see: Ledger, on: Subject) -> bool:
     return (see.read(NESTED_SHARE, on).value or 0.0) >= MOSTLY_NESTED
 
 
+def executions_take_turns(see: Ledger, on: Subject) -> bool:
+    """Return whether executions last longer beside others, as under a lock; one instance never shows it."""
+    stretch = see.evidence.read(OVERLAP_STRETCH, on)
+    return stretch.value is not None and see.compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
+
+
 BUSY_LANES = (
     Gate(lambda see, on: see.evidence.is_engine(on), "an engine batches inside; its instances are not lanes"),
     Gate(lambda see, on: not see.at_least(QUEUE_SECONDS, on, QUEUE), "requests hardly wait for an instance"),
@@ -158,6 +171,7 @@ SHORT_OF_LANES = (
     Gate(batching_is_left_unused, "larger batches are possible and cheaper than instances"),
     Gate(host_is_full, "the host's processors are full"),
     Gate(device_is_full, "the device is full: another instance would only share it"),
+    Gate(executions_take_turns, "executions last longer beside others: more instances would share what they wait for"),
 )
 """What keeps a lack of instances from being why; past these, only their number or the deployment's size is left."""
 LANE_LIMITS: Mapping[str, Limit] = {
@@ -166,5 +180,6 @@ LANE_LIMITS: Mapping[str, Limit] = {
     "batch_fill": BATCH_FILLED,
     "device_headroom": DEVICE_FULL,
     "host_cpu_busy": HOST_FULL,
+    "overlap_stretch": STRETCHED,
 }
 """The numbers that these gates compare with."""

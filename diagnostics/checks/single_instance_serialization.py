@@ -13,6 +13,8 @@ request of the pipeline waits in line for it, however fast the other stages are.
 - A queue that is the batching window itself: instances are idle then (`batch-window-mistuned`).
 - A full GPU or full processors: another instance would only share them (`gpu-saturated`, `host-cpu-starved`).
 - A model that waits for others that it calls (`bls-serialization`).
+- Executions that hold each other up, as under a lock of the framework: with two or more instances they last longer
+  beside others than alone. More instances would share the lock; with one instance it cannot be known beforehand.
 - An LLM engine's row: it batches inside, so an instance is not one request at a time.
 
 ## Do
@@ -20,8 +22,8 @@ request of the pipeline waits in line for it, however fast the other stages are.
    `curl -X POST HOST:8000/v2/repository/models/NAME/load` (polling does so by itself; without model control restart).
    It is applied in place, without a reload.
 2. Check that memory allows it: every instance of most backends loads its own weights.
-3. Measure again (`diag explain HOST:8000`): the stage's queue should fall to about the predicted value, and the next
-   stage gets its traffic.
+3. Measure again (`diag explain HOST:8000`): the queue should fall to about the predicted value. If executions last
+   twice as long instead, they share a lock or thread pool: go back, and serve the model from more processes.
 
 ## Sources
 Triton user guide, "Model configuration", instance groups. server#5317, server#4387, server#6681, and a public course
@@ -31,10 +33,11 @@ correction.
 
 from __future__ import annotations
 
+from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
-from diagnostics.checks.instances import Scaling, scaling
+from diagnostics.checks.instances import Scaling, instances_change, scaling
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
@@ -43,7 +46,6 @@ from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
-from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast
 from diagnostics.units import Unit
 
@@ -84,19 +86,26 @@ def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, s
     shared = ""
     if forecast.compute_seconds > 1.1 * more.now.compute_seconds:
         shared = f"; they share the device, so an execution takes {show(forecast.compute_seconds)} then"
+    words, change = instances_change(see, on, now, more.count)
     return Fires(
         summary=f"{lanes} of {on.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: requests wait "
         f"{show(queue)} for {show(see.need(EXECUTION_SECONDS, on))} of work",
         claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
         suggestion=Suggestion(
-            text=f"raise instance_group count of {on.model} from {now} to {more.count}{shared}",
-            change=ConfigChange(
-                model=on.model or "", settings=(Setting(path="instance_group.count", value=more.count),)
-            ),
+            text=f"raise {words}{shared}{_risk(see, on)}",
+            change=change,
             prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions),
         ),
     )
+
+
+def _risk(see: Ledger, on: Subject) -> str:
+    """Return what may make it useless; a Python model's instances are processes, and share no lock by themselves."""
+    config = see.evidence.config(on)
+    if config is None or config.backend in ("", names.PYTHON_BACKEND):
+        return ""
+    return "; if executions take as much longer, a lock or thread pool of the backend is shared: go back, use replicas"
 
 
 _LINE = {

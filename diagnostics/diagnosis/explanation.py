@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from diagnostics.anatomy.anatomy import Anatomy, anatomies
+from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Layer, Unknown
 from diagnostics.diagnosis.finding import Finding, findings, unclaimed
@@ -123,7 +123,7 @@ def _verdict(
     missed = next((sign for sign in signs if sign.misses_objective), None)
     if missed is not None:
         return Verdict.DEGRADED, missed.text
-    missing = _core_missing(evidence)
+    missing = _core_missing(evidence) or _engine_unseen(evidence, anatomy)
     if missing:
         return Verdict.INSUFFICIENT_DATA, missing
     if signs:
@@ -150,6 +150,20 @@ def _core_missing(evidence: Evidence) -> str:
         for signal in (QUEUE_SECONDS, REQUEST_SECONDS):
             if evidence.read(signal, model).missing not in (None, Missing.TOO_FEW_EVENTS):
                 return f"{signal.name} of {model.model} could not be read"
+    return ""
+
+
+def _engine_unseen(evidence: Evidence, anatomy: Sequence[Anatomy]) -> str:
+    """Return whose engine's time nothing shows; empty when all of it, or none, is there.
+
+    A row that ends when its request is handed to an engine tells of a request's time nothing.
+    """
+    for item in anatomy:
+        stage = item.stages[0]
+        on = Subject(server=item.server, model=stage.model)
+        alone = item.ensemble is None and Phase.ENGINE not in stage.cells
+        if alone and item.requests >= ENOUGH_EVENTS and evidence.is_engine(on) and not evidence.shows_engine_time(on):
+            return f"the row of {stage.model} ends where a request is handed to its engine: its time there is unseen"
     return ""
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from diagnostics import names
 from diagnostics.signals.callers import requests_of
-from diagnostics.signals.engine import is_engine, shows_its_time
+from diagnostics.signals.engine_rows import is_engine, shows_its_time
 from diagnostics.signals.executions import service_time
 from diagnostics.signals.gaps import paths
 from diagnostics.signals.reading import Reading

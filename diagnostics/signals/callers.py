@@ -7,7 +7,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 
 from diagnostics.signals.counting import FEWEST_EVENTS
-from diagnostics.signals.engine import is_engine, shows_its_time
+from diagnostics.signals.engine_rows import hides_its_time
 from diagnostics.signals.orchestration import client_seconds, ensemble_of
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
@@ -50,6 +50,8 @@ def _outside_from_clients(view: View) -> Reading:
     whole = client_seconds(view)
     if whole.value is None:
         return whole
+    if view.has_holes():  # a clock that jumped: pieces of the client's record are not those of the server's
+        return Reading.unknown(Missing.STALE, Unit.SECONDS, _CLIENT)
     source = _source_of_time(view)
     if source is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, f"{_CLIENT} and {METRICS}")
@@ -95,8 +97,7 @@ def _pieces(view: View, source: str) -> Iterator[tuple[float, float, bool]]:
 
 def _source_of_time(view: View) -> str | None:
     """Return the source of the time at the server; None where a direct call's row hides it, or without one."""
-    hidden = (is_engine(view) or bool(view.config and view.config.decoupled)) and not shows_its_time(view)
-    if hidden and ensemble_of(view) is None:
+    if hides_its_time(view) and ensemble_of(view) is None:
         return None
     return next((s for s in (STATISTICS, METRICS) if (delta := view.delta(s)) is not None and _has_time(delta)), None)
 

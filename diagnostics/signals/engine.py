@@ -12,25 +12,8 @@ from diagnostics.signals.subject import Scope
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, View
-from diagnostics.wire.engine import shows_engine
 
 _GAUGES_FIX = f"read the metrics port: the TensorRT-LLM backend exports {names.ENGINE_REQUESTS} there"
-
-
-def is_engine(view: View) -> bool:
-    """Return whether the model batches inside: by its backend, or because it exports the engine's own gauges.
-
-    Its row shows batch size 1 and no queue even when hundreds of requests wait inside.
-    """
-    config = view.config
-    if config is not None and config.backend in names.ENGINE_BACKENDS:
-        return True
-    return any(shows_engine(snapshot.layout, view.model or "") for _, _, snapshot in view.server.snapshots[-1:])
-
-
-def shows_its_time(view: View) -> bool:
-    """Return whether the engine's own time is in the row's compute_infer (the C++ backend), not hidden in a gap."""
-    return view.config is not None and view.config.backend in names.ENGINE_BACKENDS_WITH_TIME
 
 
 def engine_signal(

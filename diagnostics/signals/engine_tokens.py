@@ -130,13 +130,14 @@ def _own(view: View, position: int, name: str) -> float | None:
     return sum(found) if found else None
 
 
-def _latency(name: str, doc: str, *families: str) -> Signal:
+def _latency(name: str, doc: str, *families: str, fix: str = "") -> Signal:
     return Signal(
         name=name,
         unit=Unit.SECONDS,
         scope=Scope.MODEL,
         doc=doc,
         readers=(_histogram_mean(*families),),
+        fix=fix,
     )
 
 
@@ -164,6 +165,13 @@ ENGINE_PREFILL_STALL = engine_signal(
     "Share of generating iterations' time by which those with prompts outlast those without.",
     _stall_seconds,
     fix="let trtllm-serve report its iterations (enable_iter_perf_stats)",
+)
+ENGINE_SECONDS = _latency(
+    "engine_seconds",
+    "Mean time of a request in the engine, from its arrival there to its last token.",
+    names.VLLM_LATENCY,
+    fix="trace requests (--trace-config mode=opentelemetry,level=TIMESTAMPS); a vLLM model tells it with the parameter "
+    'REPORT_CUSTOM_METRICS "true"',
 )
 ENGINE_TTFT = _latency("engine_ttft", "Mean time to the first token.", *names.TIME_TO_FIRST_TOKEN)
 ENGINE_TPOT = _latency("engine_tpot", "Mean time per output token after the first.", *names.TIME_PER_OUTPUT_TOKEN)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from diagnostics import names
 from diagnostics.signals.counting import FEWEST_EVENTS
-from diagnostics.signals.engine import is_engine, shows_its_time
+from diagnostics.signals.engine_rows import hides_its_time
 from diagnostics.signals.orchestration import at, ensemble_of
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
@@ -21,13 +21,6 @@ from diagnostics.window.visits import TracedRequest
 _PHASES = (Counter.QUEUE_SECONDS, Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS)
 
 
-def hides_time(view: View, model: str) -> bool:
-    """Return whether a member answers from a thread of its own, so that its row shows only what starts that."""
-    member = at(view, model)
-    decoupled = member.config is not None and member.config.decoupled
-    return (is_engine(member) or decoupled) and not shows_its_time(member)
-
-
 def _may_hide(view: View, model: str) -> bool:
     """A Python model may answer from its own thread without a sign of it (response sender)."""
     config = at(view, model).config
@@ -37,7 +30,7 @@ def _may_hide(view: View, model: str) -> bool:
 def hidden_members(view: View) -> frozenset[str]:
     """Return the members that answer from threads of their own, as far as is known."""
     ensemble = ensemble_of(view)
-    return frozenset(model for model in (ensemble.models() if ensemble else ()) if hides_time(view, model))
+    return frozenset(model for model in (ensemble.models() if ensemble else ()) if hides_its_time(at(view, model)))
 
 
 def paths(view: View) -> list[tuple[TracedRequest, Path]]:
@@ -121,4 +114,4 @@ HIDDEN_MEMBERS = _signal(
     _hidden_count,
 )
 
-__all__ = ["HIDDEN_MEMBERS", "OVERHEAD_SECONDS", "TRACE_FIX", "hidden_members", "hides_time", "paths"]
+__all__ = ["HIDDEN_MEMBERS", "OVERHEAD_SECONDS", "TRACE_FIX", "hidden_members", "paths"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from diagnostics.signals.counting import FEWEST_EVENTS, absent
-from diagnostics.signals.engine import is_engine, shows_its_time
+from diagnostics.signals.engine_rows import hides_its_time
 from diagnostics.signals.flow import ENSEMBLE_FAILURES_PER_REQUEST
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
@@ -177,8 +177,7 @@ def member_seconds(view: View, model: str) -> Reading:
     calls = [call.server_seconds for call in member.traces().roots(model) if view.start <= call.end_seconds <= view.end]
     if len(calls) >= FEWEST_EVENTS:
         return mean_reading(calls, Unit.SECONDS, TRACES)
-    decoupled = member.config is not None and member.config.decoupled
-    if (is_engine(member) or decoupled) and not shows_its_time(member):
+    if hides_its_time(member):
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
     for source in (STATISTICS, METRICS):
         delta = member.delta(source)

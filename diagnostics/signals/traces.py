@@ -113,17 +113,6 @@ def _free_seconds(visits: Sequence[Visit], instances: int) -> list[float]:
     return [(until(visit.began or 0) - until(visit.queued or 0)) * NANOSECOND for visit in visits]
 
 
-def _at_once(view: View) -> Reading:
-    visits = executed_visits(view)
-    if not visits:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, TRACES)
-    runs = {(visit.began or 0, visit.computed or 0) for visit in visits}
-    changes = sorted([(start, 1) for start, _ in runs] + [(end, -1) for _, end in runs])
-    most = max(accumulate(step for _, step in changes))
-    sampled = (_traced_share(view).value or 0.0) < ALL_TRACED
-    return Reading.of(most, Unit.COUNT, TRACES, estimated=sampled, events=len(runs))
-
-
 def _nested_share(view: View) -> Reading:
     """Time in which at least one called model is at work, as a share of the caller's own execution."""
     visits = executed_visits(view)
@@ -169,12 +158,6 @@ BLOCKED_SECONDS = _signal(
     "its wait that its queue's limit cannot explain.",
     _blocked,
     fix=TRACE_FIX,
-)
-EXECUTIONS_AT_ONCE = _signal(
-    "executions_at_once",
-    Unit.COUNT,
-    "Most executions of the model that were seen at one instant; above its instances they overlap.",
-    _at_once,
 )
 NESTED_WAIT = _signal(
     "nested_wait",

@@ -11,7 +11,7 @@ from diagnostics.tuning.device import capacity, headroom_limited, on_device
 from diagnostics.tuning.erlang import waiting_seconds
 from diagnostics.tuning.stage import StageForecast, StageLoad, batches
 
-__all__ = ["StageForecast", "StageLoad", "best_instances", "headroom_limited", "predict"]
+__all__ = ["StageForecast", "StageLoad", "headroom_limited", "predict"]
 
 # Where between late binding and full freeze queues were measured: on two recorded pairs, windows of 1 ms.
 _FREEZE_SHARE = 2 / 3
@@ -20,8 +20,6 @@ _OCCUPANCY_ERROR = 0.01
 # Errors of the formulas against simulation: nine in ten are within this, several batching instances excepted.
 _FORMULA_ERROR = 0.2
 _BUNCHING = 1.6
-# An improvement counts when it takes at least this much off a request.
-_WORTH_SECONDS, _WORTH_SHARE = 0.005, 0.15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,26 +70,6 @@ def predict(load: StageLoad) -> StageForecast:
         capacity_per_second=most,
         assumptions=_assumptions(load, queue),
     )
-
-
-def best_instances(load: StageLoad, target_queue_seconds: float, limit: int = 64) -> int:
-    """Return the smallest count, from `load.instances` up, after which more instances are not worth having.
-
-    That is the first stable count whose queue is below the target, or whose successor takes less than 5 ms
-    or less than 15 % off the stage's time. `load.instances` when no count up to `limit` keeps up.
-    """
-    now = predict(load)
-    for count in range(load.instances, limit):
-        more = predict(replace(load, instances=count + 1))
-        if now.queue_seconds is not None and (now.queue_seconds <= target_queue_seconds or not _worth(now, more)):
-            return count
-        now = more
-    return limit if now.stable else load.instances
-
-
-def _worth(now: StageForecast, more: StageForecast) -> bool:
-    before, after = (f.compute_seconds + (f.queue_seconds or 0.0) for f in (now, more))
-    return more.stable and before - after >= max(_WORTH_SECONDS, _WORTH_SHARE * before)
 
 
 def _wait(load: StageLoad) -> _Wait:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.host import CPU_WAIT_PER_LANE
+from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import REQUEST_RATE
 
 # Signals of pairs that no check's case states.
-ELSEWHERE: tuple[Signal, ...] = (BATCH_MARGINAL_COST, CPU_WAIT_PER_LANE, REQUEST_RATE)
+ELSEWHERE: tuple[Signal, ...] = (BATCH_MARGINAL_COST, CPU_WAIT_PER_LANE, OVERLAP_STRETCH, REQUEST_RATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,7 @@ bursty-arrivals host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
 bursty-arrivals queue queue_seconds 0.00465 quiet 0.00535 fires crowded_tail_seconds=0 request_seconds=0.02 \
     arrival_rate=1 execution_seconds=0.001 instances=1 max_batch_size=1 dynamic_batching=0 max_queue_delay=0 \
     client_batch_size=1
+capacity-exceeded overlap_stretch overlap_stretch 1.1625 mitigates 1.3375 quiet
 capacity-exceeded busy instance_busy_share 0.651 quiet 0.749 mitigates
 capacity-exceeded device_headroom device_headroom 0.093 quiet 0.107 mitigates
 capacity-exceeded host_cpu_busy host_cpu_busy 0.837 mitigates 0.963 quiet
@@ -169,6 +171,7 @@ scheduler-stall busy instance_busy_share 0.651 fires 0.749 quiet
 scheduler-stall host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
 sequence-batcher-starved queue queue_seconds 0.00465 quiet 0.00535 unknown without=sequence_batching
 sequence-batcher-starved instance_busy_share instance_busy_share 0.651 fires 0.749 quiet
+single-instance-serialization overlap_stretch overlap_stretch 1.1625 fires 1.3375 quiet
 single-instance-serialization busy instance_busy_share 0.651 quiet 0.749 fires
 single-instance-serialization device_headroom device_headroom 0.093 quiet 0.107 fires
 single-instance-serialization host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet

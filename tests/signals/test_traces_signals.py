@@ -19,7 +19,6 @@ from diagnostics.signals.orchestration import DIRECT_CALLS, ENSEMBLE_CALLS, HOP_
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.traces import (
     BLOCKED_SECONDS,
-    EXECUTIONS_AT_ONCE,
     NESTED_SHARE,
     NESTED_WAIT,
     TRACED_SHARE,
@@ -113,14 +112,6 @@ def test_without_traces_a_block_is_not_exported() -> None:
     view = seen(SyntheticTriton(models=(SAFETY,)), "safety")
 
     assert BLOCKED_SECONDS.read(view).missing is Missing.NOT_EXPORTED
-
-
-def test_executions_that_overlap_are_counted_and_a_batch_counts_once() -> None:
-    triton = SyntheticTriton(models=(replace(SAFETY, rate=3.0),))
-    twice = [at for at in EVERY_SECOND for _ in range(2)]
-    view = seen(triton, "safety", calls(Leg(model="safety", compute=0.4), [*twice, *(at + 0.2 for at in EVERY_SECOND)]))
-
-    assert EXECUTIONS_AT_ONCE.read(view).value == 2
 
 
 def test_calls_inside_an_execution_are_its_nested_share_once_however_many_run_beside_each_other() -> None:

@@ -1,0 +1,114 @@
+"""Engines without gauges are known by what requests bring; rows that only hand over tell nothing of their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import pytest
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.signals.engine_rows import is_engine
+from tests.builders import Stage, SyntheticTriton, chain, model_config, view_of
+
+HANDOVER = 0.0012
+# Interfaces as published: TensorRT-LLM's llmapi/tensorrt_llm, vllm_backend's vllm_model, TensorRT-LLM's Python runtime.
+LLM_API = ("text_input", "streaming", "sampling_param_temperature", "sampling_param_max_tokens", "stop", "lora_id")
+VLLM = ("text_input", "stream", "sampling_parameters")
+RUNTIME = ("input_ids", "input_lengths", "request_output_len", "streaming")
+BLS = ("text_input", "max_tokens", "top_k", "temperature", "stream")
+
+
+def config(
+    inputs: Iterable[str] = LLM_API, *, decoupled: bool = False, parameters: Iterable[str] = ()
+) -> Mapping[str, object]:
+    return model_config(
+        "llm",
+        input=[{"name": name, "data_type": "TYPE_STRING", "dims": [-1]} for name in inputs],
+        model_transaction_policy={"decoupled": decoupled},
+        parameters={key: {"string_value": "x"} for key in parameters},
+    )
+
+
+def server(
+    config: Mapping[str, object],
+    execution: float = HANDOVER,
+    rate: float = 5,
+    extra: Callable[[int], Iterable[str]] = lambda _: (),
+) -> SyntheticTriton:
+    stage = Stage("llm", rate=rate, execution=execution, config=config)
+    return SyntheticTriton(models=(stage,), extra_metrics=extra)
+
+
+def engine(triton: SyntheticTriton) -> bool:
+    return is_engine(view_of(triton.window(), "llm"))
+
+
+@pytest.mark.parametrize(
+    "interface",
+    [config(LLM_API), config(VLLM, decoupled=True), config(RUNTIME, decoupled=True, parameters=["gpt_model_path"])],
+)
+def test_a_python_model_with_an_engines_interface_that_only_hands_over_is_one(interface: Mapping[str, object]) -> None:
+    assert engine(server(interface))
+
+
+@pytest.mark.parametrize(
+    "interface",
+    [
+        config(("IN", "LENGTH"), decoupled=True),
+        config(("text_input", "language"), decoupled=True),
+        config(("prompt", "sampling_param_seed"), decoupled=True),
+        config(VLLM, decoupled=False),
+        config(BLS, decoupled=True, parameters=["tensorrt_llm_model_name"]),
+        config(LLM_API, parameters=["tensorrt_llm_model_name"]),
+        config(RUNTIME, decoupled=True, parameters=["context_model_name", "generation_model_name"]),
+        config(RUNTIME, decoupled=True),
+    ],
+)
+def test_other_python_models_are_none_whatever_they_do(interface: Mapping[str, object]) -> None:
+    assert not engine(server(interface))
+
+
+@pytest.mark.parametrize(("execution", "rate"), [(0.4, 0.5), (0.02, 40)])
+def test_a_model_that_is_at_work_in_its_own_row_is_no_engine(execution: float, rate: float) -> None:
+    assert not engine(server(config(), execution=execution, rate=rate))
+
+
+def test_an_engine_without_gauges_is_not_called_healthy_by_the_time_to_hand_over() -> None:
+    told = server(config()).explain()
+
+    assert told.verdict is Verdict.INSUFFICIENT_DATA
+    assert "handed to its engine" in told.reason
+    assert any("engine seconds" in spot.what and "trace" in spot.fix for spot in told.blind_spots)
+    assert told.loud == ()
+
+
+def test_an_ordinary_decoupled_model_is_judged_by_its_row() -> None:
+    told = server(config(("IN",), decoupled=True)).explain()
+
+    assert told.verdict is Verdict.HEALTHY
+
+
+def test_inside_an_ensemble_the_engines_time_is_what_the_others_leave() -> None:
+    ensemble = Stage("chat", rate=5, overhead=0.4, config=chain("chat", "tokenizer", "llm"))
+    tokenizer = Stage("tokenizer", rate=5, execution=0.002, config=model_config("tokenizer", backend="onnxruntime"))
+    llm = Stage("llm", rate=5, execution=HANDOVER, config=config())
+    (chat,) = SyntheticTriton(models=(ensemble, tokenizer, llm)).explain().anatomy
+    stage = chat.stage("llm")
+
+    assert stage is not None
+    assert stage.cells[Phase.ENGINE] == pytest.approx(0.4 - 0.002 - HANDOVER, abs=1e-4)
+
+
+def test_what_vllm_counts_itself_is_the_time_of_its_requests() -> None:
+    def lines(read: int) -> Iterable[str]:
+        done = (20 + read) * 25
+        yield f'vllm:e2e_request_latency_seconds_sum{{model="llm",version="1"}} {done * 1.9}'
+        yield f'vllm:e2e_request_latency_seconds_count{{model="llm",version="1"}} {done}'
+
+    told = server(model_config("llm", backend="vllm"), extra=lines).explain()
+    (item,) = told.anatomy
+
+    assert item.mean_seconds == pytest.approx(1.9, abs=0.01)
+    assert item.stages[0].cells[Phase.ENGINE] == pytest.approx(1.9 - HANDOVER, abs=1e-4)
+    assert told.verdict is not Verdict.INSUFFICIENT_DATA

@@ -1,0 +1,170 @@
+"""Executions under a lock last longer beside others; those that share nothing do not, however busy they are.
+
+A small simulation of a stage's instances is what says so: requests arrive at random, at changing rates, and execute on
+the first free instance, with or without a lock that lets one of them work at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.signals.overlap import OVERLAP_STRETCH
+from diagnostics.signals.reading import Missing
+from diagnostics.window.window import Window, window_of
+from diagnostics.wire.records import Kind, Scrape
+from tests.builders import (
+    SERVER,
+    START,
+    Counts,
+    explained,
+    host_body,
+    metrics_page,
+    model_config,
+    statistics_body,
+    view_of,
+)
+from tests.builders_traces import Leg, call, export, exported, trace_id
+
+SECONDS, WORK = 120.0, 0.02
+EVERY = 5.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """One execution, seconds from the start; ordered by its end."""
+
+    ended: float
+    arrived: float
+    began: float
+
+
+@cache
+def runs(*, lock: bool, instances: int, rates: tuple[float, ...], seed: int = 1) -> tuple[Run, ...]:
+    """Return executions, oldest first; each of the rates holds for ten seconds, in turn."""
+    dice, now, found = random.Random(seed), 0.0, list[Run]()
+    free, unlocked = [0.0] * instances, 0.0
+    while now < SECONDS:
+        now += dice.expovariate(rates[int(now / 10) % len(rates)])
+        lane = min(range(instances), key=free.__getitem__)
+        began = max(now, free[lane])
+        turn = max(began, unlocked) if lock else began
+        free[lane] = ended = turn + WORK * dice.uniform(0.9, 1.1)
+        unlocked = ended
+        found.append(Run(ended=ended, arrived=now, began=began))
+    return tuple(found)
+
+
+def counts(done: list[Run]) -> Counts:
+    """Return the counters once these executions have ended."""
+    infer, queue = sum(run.ended - run.began for run in done), sum(run.began - run.arrived for run in done)
+    number = len(done)
+    return Counts(
+        requests=number,
+        items=number,
+        executions=number,
+        seconds=infer + queue,
+        queue=queue,
+        infer=infer,
+        batches={1: (number, infer)},
+    )
+
+
+def window(
+    executions: tuple[Run, ...], instances: int, *, traced: bool = False, backend: str = "onnxruntime"
+) -> Window:
+    """Return what a server of these executions would have said, and with which traces."""
+    groups = [{"kind": "KIND_CPU", "count": instances}]
+    config = model_config("safety", backend=backend, max_batch=0, groups=groups)
+    ordered = sorted(executions)
+    times = [run.ended for run in ordered]
+    bodies: list[tuple[Kind, float, object, str]] = [(Kind.CONFIG, 0.0, config, "safety")]
+    for number in range(int(SECONDS / EVERY)):
+        at = number * EVERY
+        rows = {("safety", "1"): counts(ordered[: bisect_right(times, at)])}
+        bodies += [(Kind.METRICS, at, metrics_page(rows), ""), (Kind.STATISTICS, at, statistics_body(rows), "")]
+        bodies.append((Kind.HOST, at, host_body(START + at, 0.2, cores=16), ""))
+    spans = [
+        one
+        for number, run in enumerate(executions)
+        for one in call(
+            trace_id(number),
+            Leg(model="safety", queue=run.began - run.arrived, compute=run.ended - run.began),
+            run.arrived,
+        )
+    ]
+    return window_of([*(scrape(*body) for body in bodies), *([exported(export(spans))] if traced else [])])
+
+
+def scrape(kind: Kind, at: float, body: object, name: str) -> Scrape:
+    raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    return Scrape(server=SERVER, kind=kind, at=START + at, mono=START + at, body=raw, name=name)
+
+
+BUSY = (40.0, 46.0, 34.0)  # of the 50 per second that the lock lets through
+CHANGING = (10.0, 42.0)
+
+
+def stretch(*, lock: bool, rates: tuple[float, ...], traced: bool, instances: int = 2) -> float:
+    executions = runs(lock=lock, instances=instances, rates=rates)
+    found = OVERLAP_STRETCH.read(view_of(window(executions, instances, traced=traced), "safety")).value
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("instances", [2, 4])
+@pytest.mark.parametrize("rates", [BUSY, CHANGING])
+def test_traces_tell_a_lock_from_instances_that_share_nothing(rates: tuple[float, ...], instances: int) -> None:
+    assert stretch(lock=True, rates=rates, traced=True, instances=instances) > 1.4
+    assert stretch(lock=False, rates=rates, traced=True, instances=instances) == pytest.approx(1.0, abs=0.05)
+
+
+def test_counters_tell_it_where_the_rate_changes() -> None:
+    assert stretch(lock=True, rates=CHANGING, traced=False) > 1.25
+    assert stretch(lock=False, rates=CHANGING, traced=False) == pytest.approx(1.0, abs=0.05)
+
+
+def test_counters_tell_nothing_where_the_rate_stays() -> None:
+    view = view_of(window(runs(lock=True, instances=2, rates=(40.0,)), 2), "safety")
+
+    assert OVERLAP_STRETCH.read(view).missing is Missing.TOO_FEW_EVENTS
+
+
+def test_longer_requests_at_the_same_rate_are_no_lock() -> None:
+    short, long = runs(lock=False, instances=2, rates=(40.0,)), []
+    for run in short:
+        factor = 1.0 if run.arrived < SECONDS / 2 else 1.8
+        long.append(Run(ended=run.began + factor * (run.ended - run.began), arrived=run.arrived, began=run.began))
+    found = OVERLAP_STRETCH.read(view_of(window(tuple(long), 2), "safety"))
+
+    assert found.value is None or found.value < 1.25
+
+
+def test_one_instance_never_shows_a_lock() -> None:
+    view = view_of(window(runs(lock=True, instances=1, rates=CHANGING), 1), "safety")
+
+    assert OVERLAP_STRETCH.read(view).missing is Missing.NOT_EXPORTED
+
+
+def test_more_instances_are_not_advised_where_they_would_share_a_lock() -> None:
+    free = explained(window(runs(lock=False, instances=2, rates=(90.0, 95.0, 84.0)), 2, traced=True))
+    locked = explained(window(runs(lock=True, instances=2, rates=(46.0, 49.0, 43.0)), 2, traced=True))
+
+    assert [finding.check for finding in free.loud] == ["single-instance-serialization"]
+    assert "a lock or thread pool of the backend" in str(free.loud[0].suggestion)
+    assert locked.verdict is Verdict.NO_CLEAR_CAUSE
+    assert not any("instance_group" in str(finding.suggestion) for finding in locked.findings)
+
+
+def test_a_python_models_instances_are_processes_without_a_common_lock() -> None:
+    executions = runs(lock=False, instances=2, rates=(90.0, 95.0, 84.0))
+    told = explained(window(executions, 2, traced=True, backend="python"))
+
+    assert [finding.check for finding in told.loud] == ["single-instance-serialization"]
+    assert "lock" not in str(told.loud[0].suggestion)
