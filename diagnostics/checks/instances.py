@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.load import stage_load
 from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.signals.subject import Subject
+from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, StageLoad, headroom_limited, predict
 
 # Eight times as many instances as now is beyond what any device with room for them was short of.
@@ -68,6 +70,27 @@ def scaling(see: Ledger, on: Subject, measured_seconds: float) -> Scaling:
             key=lambda forecast: forecast.capacity_per_second,
         ),
     )
+
+
+def instances_change(see: Ledger, on: Subject, now: int, wanted: int) -> tuple[str, ConfigChange | None]:
+    """Return in words, and as a change, how a model gets from `now` instances to about `wanted`.
+
+    A count is per GPU that its group lists, and one value is written for every group: where these make several
+    instances of it, the count is what makes at least as many (or at most, of fewer) than wanted. None where groups
+    differ, or where only fewer GPUs would make as few.
+    """
+    config = see.evidence.config(on)
+    counts = {group.count for group in config.instance_groups if not group.passive} if config else {now}
+    count = min(counts, default=1)
+    times, rest = divmod(now, count)
+    if len(counts) > 1 or rest or not times:
+        return f"instance_group counts of {on.model} from {now} to {wanted} instances in all", None
+    to = ceil(wanted / times) if wanted > now else max(wanted // times, 1)
+    if to == count:
+        return f"the instances of {on.model} from {now} to {wanted}, on fewer GPUs", None
+    change = ConfigChange(model=on.model or "", settings=(Setting(path="instance_group.count", value=to),))
+    each = f" ({times} instances each: {now} to {to * times})" if times > 1 else ""
+    return f"instance_group count of {on.model} from {count} to {to}{each}", change
 
 
 def _seconds(forecast: StageForecast) -> float:
