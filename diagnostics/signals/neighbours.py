@@ -9,6 +9,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
+from diagnostics.window.partitions import processes_of
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 from diagnostics.wire.gpu import NVML, Gpu
 
@@ -27,21 +28,13 @@ _FEWEST_REQUESTS = 30
 _SAME_LOAD = 1.3
 
 
-def _own(view: View) -> set[int]:
-    """Return every process that was in the server's tree at any time in the window."""
-    known: set[int] = set()
-    for host in view.server.hosts:
-        known |= {process.pid for process in host.processes} | ({host.server_pid} if host.server_pid else set())
-    return known
-
-
 def strangers(view: View) -> set[int] | Missing:
     """Return the processes on the card that are not the server's, or why that cannot be told.
 
     They cannot when the server's processes are not known, when none of them is among the card's although there are
     some (another process namespace), or when MPS stands in front of them.
     """
-    found, own = [gpu for gpu in samples(view) if gpu.source == NVML], _own(view)
+    found, own = [gpu for gpu in samples(view) if gpu.source == NVML], processes_of(view.server.hosts)
     if not own or not found:
         return Missing.NOT_EXPORTED
     listed = [set(gpu.process_memory) | set(gpu.process_sm or ()) for gpu in found]
@@ -72,7 +65,7 @@ def _foreign_share(view: View) -> Reading:
 def _own_seconds(view: View) -> Reading:
     if isinstance(found := strangers(view), Missing):
         return Reading.unknown(found, Unit.SECONDS, _HOST_AND_NVML)
-    own = _own(view)
+    own = processes_of(view.server.hosts)
     shares = [_sm_share(gpu, own) for gpu in samples(view) if gpu.process_sm is not None]
     if not shares:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, _HOST_AND_NVML)

@@ -9,6 +9,7 @@ from statistics import median
 
 from diagnostics import names
 from diagnostics.window.counters import Counter, CounterTable, Delta, Step, sum_steps
+from diagnostics.window.partitions import as_seen_from
 from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, Gauge, ServerWindow, Window
 from diagnostics.wire.gpu import Gpu
@@ -123,8 +124,9 @@ class View:
         found = {}
         for uuid, samples in (picked or seen or own).items():
             if self.gpu in (None, uuid):
-                found[uuid] = [gpu for at, gpu in samples if self._holds(at, slack=2.0)]
-        return {uuid: inside for uuid, inside in found.items() if inside}
+                inside = [gpu for at, gpu in samples if self._holds(at, slack=2.0)]
+                found[uuid] = as_seen_from(inside, self.server.hosts)
+        return {uuid: gpus for uuid, gpus in found.items() if gpus}
 
     def traces(self) -> Traces:
         """Return the window's traces; none where several servers sent them and none says which one it was."""

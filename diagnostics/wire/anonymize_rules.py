@@ -175,6 +175,7 @@ _NVML = {
         process_utilization sm_percent mem_percent gpm sm_util sm_occupancy tensor_util
         power_default_limit_mw ecc_uncorrected remapped_rows uncorrected pending failure xids
         dram_bw_util graphics_util pcie_tx_per_sec_mib pcie_rx_per_sec_mib fp16_util fp32_util
+        mig_instances gpu_instance compute_instance
         """
     ),
 }

@@ -7,7 +7,7 @@ What the card or the driver does not give, and what cannot be true, is None.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import Fields, decode_object, excerpt, number
@@ -45,7 +45,9 @@ class Gpu:
         power_default_limit_watts: the limit that the card came with; below it somebody lowered the cap.
         throttle_reasons: NVML's bit mask of clock event reasons.
         energy_joules: total since the driver was loaded, for deltas.
-        mig: whether the card is partitioned.
+        mig: whether the card is divided into instances, or one of them.
+        instance: GPU instance id (DCGM's `GPU_I_ID`) of the part that this is of; None for a card.
+        parts: the instances of a divided card, each with its own memory, processes and activity.
         process_memory: bytes by process id; a value is None where it is withheld.
         process_names: the kernel's name by process id, where the recorder saw it.
         process_sm: share of the SMs' time by process id; a process without a recent sample is absent. None when
@@ -79,6 +81,8 @@ class Gpu:
     throttle_reasons: int | None = None
     energy_joules: float | None = None
     mig: bool | None = None
+    instance: int | None = None
+    parts: tuple[Gpu, ...] = ()
     process_memory: Mapping[int, int | None] = field(default_factory=dict)
     process_names: Mapping[int, str] = field(default_factory=dict)
     process_sm: Mapping[int, float] | None = None
@@ -123,8 +127,9 @@ def parse_nvml(body: bytes) -> GpuSample:
 
 def _gpu(fields: Fields, position: int) -> Gpu:
     gpm, rows = fields.child("gpm"), fields.child("remapped_rows")
+    index = fields.integer("index", position)
     return Gpu(
-        index=fields.integer("index", position),
+        index=index,
         uuid=fields.text("uuid"),
         name=fields.text("name"),
         utilization=_ratio(fields, "utilization_gpu_percent"),
@@ -139,6 +144,8 @@ def _gpu(fields: Fields, position: int) -> Gpu:
         throttle_reasons=_mask(fields.raw("throttle_reasons")),
         energy_joules=_energy(fields),
         mig=_mig(fields.raw("mig_mode")),
+        instance=_instance(fields),
+        parts=tuple(replace(_gpu(part, index), index=index, mig=True) for part in fields.children("mig_instances")),
         process_memory=_process_memory(fields.children("processes")),
         process_names=_process_names(fields.children("processes")),
         process_sm=_process_sm(fields),
@@ -187,6 +194,11 @@ def _mig(value: object) -> bool | None:
     if isinstance(value, bool):
         return value
     return {0: False, 1: True}.get(value) if isinstance(value, int) else None
+
+
+def _instance(fields: Fields) -> int | None:
+    value = number(fields.raw("gpu_instance"))
+    return int(value) if value is not None and 0 <= value < BLANK_SHORT else None
 
 
 def _process_memory(processes: tuple[Fields, ...]) -> Mapping[int, int | None]:

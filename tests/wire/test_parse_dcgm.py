@@ -73,18 +73,56 @@ def test_blank_values_are_none(blank: str):
     assert (gpu.utilization, gpu.power_watts, gpu.temperature_celsius) == (None, None, 40.0)
 
 
-def test_instances_of_a_partitioned_card_are_one_card_as_full_as_its_fullest():
+def test_rows_of_an_instance_belong_to_that_part_of_the_card_alone():
     labels = 'gpu="0",UUID="a",GPU_I_PROFILE="1g.10gb"'
     (gpu,) = parse_dcgm(
         page(
             f'DCGM_FI_PROF_SM_ACTIVE{{{labels},GPU_I_ID="1"}} 0.2',
             f'DCGM_FI_PROF_SM_ACTIVE{{{labels},GPU_I_ID="2"}} 0.9',
+            f'DCGM_FI_DEV_FB_USED{{{labels},GPU_I_ID="2"}} 1024',
+            f'DCGM_FI_DEV_FB_FREE{{{labels},GPU_I_ID="2"}} 3072',
             'DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="a"} 300',
         ),
         at=0.0,
     ).gpus
 
-    assert (gpu.mig, gpu.sm_active, gpu.power_watts) == (True, 0.9, 300.0)
+    assert (gpu.mig, gpu.sm_active, gpu.memory_used_bytes, gpu.power_watts) == (True, None, None, 300.0)
+    assert [(part.instance, part.sm_active) for part in gpu.parts] == [(1, 0.2), (2, 0.9)]
+    assert (gpu.parts[1].memory_used_bytes, gpu.parts[1].memory_total_bytes) == (2**30, 2**32)
+
+
+def test_a_card_that_pods_share_is_read_once_whatever_kubernetes_calls_them():
+    (gpu,) = parse_dcgm(
+        page(
+            'DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="a",pod="x",namespace="n",container="c"} 300',
+            'DCGM_FI_DEV_POWER_USAGE{gpu="0",UUID="a",exported_pod="y",exported_namespace="n"} 300',
+            'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="a",pod="x",hostname="h",DCGM_FI_DRIVER_VERSION="580"} 40',
+        ),
+        at=0.0,
+    ).gpus
+
+    assert (gpu.power_watts, gpu.utilization, gpu.parts) == (300.0, 0.4, ())
+
+
+def test_the_names_and_units_of_the_newest_exporter_are_read():
+    (gpu,) = parse_dcgm(
+        page(
+            'DCGM_FI_DEV_GPU_UTIL_RATIO{gpu="0",UUID="a"} 0.95',
+            'DCGM_FI_DEV_FB_USED_BYTES{gpu="0",UUID="a"} 20000000000',
+            'DCGM_FI_DEV_FB_CAPACITY_BYTES{gpu="0",UUID="a"} 85899345920',
+            'DCGM_FI_DEV_SM_CLOCK_HERTZ{gpu="0",UUID="a"} 2200000000',
+            'DCGM_FI_DEV_BOARD_POWER_WATTS{gpu="0",UUID="a"} 300',
+            'DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS{gpu="0",UUID="a"} 700',
+            'DCGM_FI_DEV_GPU_TEMP_CELSIUS{gpu="0",UUID="a"} 55',
+            'DCGM_FI_DEV_XID_ERROR{gpu="0",UUID="a"} 79',
+            'DCGM_FI_DEV_ROW_REMAP_FAILED{gpu="0",UUID="a"} 1',
+        ),
+        at=0.0,
+    ).gpus
+
+    assert (gpu.utilization, gpu.memory_used_bytes, gpu.memory_total_bytes) == (0.95, 2e10, 80 * 2**30)
+    assert (gpu.sm_clock_hertz, gpu.power_watts, gpu.power_limit_watts) == (2.2e9, 300.0, 700.0)
+    assert (gpu.temperature_celsius, gpu.xids, gpu.remap_failed) == (55.0, (79,), True)
 
 
 def test_a_page_of_another_program_has_no_gpu():
