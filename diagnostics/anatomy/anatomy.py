@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from diagnostics.anatomy.cells import Anatomy, Phase, Stage
+from diagnostics.anatomy.from_calls import entries_alone, with_called
 from diagnostics.anatomy.from_outside import from_outside, is_orchestrated
 from diagnostics.anatomy.from_traces import from_direct_calls, from_traces, slowest
 from diagnostics.evidence.evidence import Evidence
@@ -43,7 +44,7 @@ def anatomies(evidence: Evidence) -> tuple[Anatomy, ...]:
         called = {stage.model for anatomy in ensembles for stage in anatomy.stages}
         models = {s.model for s in evidence.subjects(Scope.MODEL) if s.server == server.server and s.model}
         direct = [_of_model(evidence, server.server, model) for model in sorted(models - called)]
-        found += [*ensembles, *(a for a in direct if a)]
+        found += [*ensembles, *entries_alone([a for a in direct if a])]
     return tuple(sorted(found, key=lambda anatomy: -anatomy.requests * anatomy.mean_seconds))
 
 
@@ -82,7 +83,8 @@ def _of_ensemble(evidence: Evidence, on: Subject) -> Anatomy | None:
         return None
     ensemble = evidence.graph(on.server).ensembles[on.ensemble]
     stages = tuple(_stage(evidence, on.server, model) for model in ensemble.models())
-    _, on_path = ensemble.longest_path({stage.model: stage.seconds for stage in stages})
+    path, on_path = ensemble.longest_path({stage.model: stage.seconds for stage in stages})
+    stages = tuple(_visited(stage, max(path.count(stage.model), 1)) for stage in stages)
     stages, rest = _with_engine(evidence, on.server, ensemble, stages, max(mean.value - on_path, 0.0))
     return Anatomy(
         server=on.server,
@@ -112,7 +114,9 @@ def _of_model(evidence: Evidence, server: str, model: str) -> Anatomy | None:
     )
     hidden = _hides_time(evidence, on)
     found = from_direct_calls(counters, evidence.calls(on), hidden)
-    return _with_own_account(evidence, on, found) if hidden and found.source == counters.source else found
+    if found.source != counters.source:
+        return with_called(found, evidence.calls(on))
+    return _with_own_account(evidence, on, found) if hidden else found
 
 
 def _with_own_account(evidence: Evidence, on: Subject, item: Anatomy) -> Anatomy:
@@ -130,6 +134,11 @@ def _stage(evidence: Evidence, server: str, model: str) -> Stage:
     on = Subject(server=server, model=model)
     cells = {phase: evidence.read(signal, on).value or 0.0 for phase, signal in _CELLS}
     return Stage(model=model, cells=cells)
+
+
+def _visited(stage: Stage, visits: int) -> Stage:
+    """Return a stage that each request passes through so often; counters say what one visit takes."""
+    return replace(stage, cells={phase: seconds * visits for phase, seconds in stage.cells.items()}, visits=visits)
 
 
 def _with_engine(
@@ -159,7 +168,7 @@ def entry_of(anatomy: Sequence[Anatomy], evidence: Evidence, on: Subject) -> Ent
             return Entry(
                 ensemble=candidate.ensemble,
                 mean_seconds=candidate.mean_seconds,
-                weight=_weight(evidence, on),
+                weight=_weight(evidence, on) * stage.visits,
                 requests=candidate.requests,
                 engine_seconds=_engine_seconds(evidence, on, stage),
             )

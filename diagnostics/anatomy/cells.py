@@ -36,6 +36,7 @@ class Stage:
         spread: median and tail of each phase, and of the engine; empty without traces.
         path_share: share of the requests whose critical path leads through it; None without traces.
         gap_seconds: mean time on the critical path between the stage before and this one.
+        visits: how often a request passes through it, one visit after another; cells are of all of them together.
 
     """
 
@@ -44,6 +45,7 @@ class Stage:
     spread: Mapping[Phase, Spread] = field(default_factory=dict)
     path_share: float | None = None
     gap_seconds: float = 0.0
+    visits: float = 1.0
 
     @property
     def seconds(self) -> float:

@@ -76,7 +76,9 @@ def _of(item: Anatomy, walked: Sequence[tuple[TracedRequest, Path]], hidden: fro
     for request, path in walked:
         _add(request, path, samples, hidden)
     wholes = [request.root.seconds for request, _ in walked]
-    stages = tuple(_stage(stage.model, samples[stage.model], len(walked)) for stage in item.stages)
+    stages = tuple(
+        replace(_stage(stage.model, samples[stage.model], len(walked)), visits=stage.visits) for stage in item.stages
+    )
     mean = sum(wholes) / len(wholes)
     return replace(
         item,

@@ -67,7 +67,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="most of a request's time is spent elsewhere")
     if see.at_least(ENGINE_WAITING_SHARE, on, WAITS):
         return Quiet(because="requests wait inside the engine")
-    work = see.evidence.read(ENGINE_WORK_SECONDS, on)
+    visits = Reading.of(max(entry.weight, 1.0), Unit.RATIO, "anatomy")
+    work = see.evidence.read(ENGINE_WORK_SECONDS, on) * visits
     if not see.compare("engine_work_share", work / engine, EXPLAINED):
         return Quiet(because="the engine is not seen to work on requests for as long as they take")
     return _finding(see, on, entry.engine_seconds, share.value or 0.0)

@@ -81,7 +81,9 @@ def unclaimed(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> Mapping[
 
 
 def _saving(result: Result) -> float:
-    return result.fires.saved_seconds if result.fires else 0.0
+    """Return what users would be saved per request of theirs, however often that visits the subject."""
+    weight = result.entry.weight if result.entry else 1.0
+    return result.fires.saved_seconds * weight if result.fires else 0.0
 
 
 def _cells(anatomy: Sequence[Anatomy]) -> dict[Cell, float]:

@@ -75,7 +75,8 @@ class Entry:
     Attributes:
         ensemble: the ensemble they call; None when they call the subject's model itself.
         mean_seconds: their mean end-to-end time.
-        weight: requests of the subject per request of the entry: below 1 for one of several versions.
+        weight: requests of the subject per request of the entry: below 1 for one of several versions, above where a
+            request visits it several times.
         requests: how many there were.
         engine_seconds: what they spend in the subject's engine; 0 when it is none, or its time cannot be seen.
 

@@ -119,7 +119,7 @@ def _nested_share(view: View) -> Reading:
     if not visits:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
     own = sum((visit.computed or 0) - (visit.began or 0) for visit in visits)
-    inside = sum(_union((child.start, child.end) for child in visit.below) for visit in visits)
+    inside = sum(union_of((child.start, child.end) for child in visit.below) for visit in visits)
     if own <= 0:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, TRACES)
     return Reading.of(min(inside / own, 1.0), Unit.RATIO, TRACES, events=len(visits))
@@ -136,7 +136,8 @@ def _nested_wait(view: View) -> Reading:
     )
 
 
-def _union(intervals: Iterable[tuple[int, int]]) -> int:
+def union_of(intervals: Iterable[tuple[int, int]]) -> int:
+    """Return the length that intervals cover together."""
     total, reached = 0, 0
     for start, end in sorted(intervals):
         total += max(end - max(start, reached), 0)
