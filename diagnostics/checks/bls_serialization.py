@@ -30,8 +30,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.gates import BUSY, BUSY_LANES, HOST_FULL, QUEUE, first_rival, host_is_full
+from diagnostics.checks.instances import instances_change
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.evidence.load import stage_load
@@ -41,7 +42,6 @@ from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCE
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.traces import MOSTLY_NESTED, NESTED_SHARE, NESTED_WAIT
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
-from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, predict
 from diagnostics.units import Unit
 
@@ -90,6 +90,7 @@ def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
     if not see.worthwhile("predicted_saving", on, saved):
         return Quiet(because="more instances would not shorten requests enough to be worth it")
     seconds = saved.value or 0.0
+    words, change = instances_change(see, on, stage_load(see, on).instances, count)
     return Fires(
         summary=f"{on.model} holds its instances while it waits for models that it calls "
         f"({Unit.RATIO.show(see.need(NESTED_SHARE, on))} of its time): requests wait "
@@ -97,9 +98,10 @@ def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
         claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"let {on.model} call without waiting (async_exec, decoupled mode) or make an ensemble of it; until "
-            f"then raise its instance_group count to {count}",
-            change=ConfigChange(model=on.model or "", settings=(Setting(path="instance_group.count", value=count),)),
+            text=f"raise {words}, until it calls without waiting (async_exec, decoupled mode) or is an ensemble: that "
+            "is the fix",
+            remedy=Remedy.MITIGATE,
+            change=change,
             prediction=prediction(Phase.QUEUE, queue.value or 0.0, queue_of(forecast), forecast.assumptions),
         ),
     )

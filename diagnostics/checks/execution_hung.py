@@ -28,7 +28,7 @@ server#5927 (counters move only when a request ends: stalls show in the pending 
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.reading import Missing, Reading
@@ -84,7 +84,8 @@ def _finding(see: Ledger, on: Subject, still: Reading, usual: Reading) -> Fires:
         failed_share=waiting / max(waiting + ended, 1.0),
         suggestion=Suggestion(
             text=f"take stacks of the stuck instances of {on.model}, then reload the model or restart the replica; "
-            "give calls inside the model a timeout"
+            "the fix is a timeout for what the model calls",
+            remedy=Remedy.MITIGATE,
         ),
     )
 

@@ -68,8 +68,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         "outside every model",
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text="raise --http-thread-count (or --grpc-infer-thread-count), send binary tensors, then split traffic "
-            "over several server processes"
+            text="raise --http-thread-count (or --grpc-infer-thread-count) at a restart, send binary tensors, "
+            "then split traffic over several server processes"
         ),
     )
 

@@ -27,7 +27,7 @@ tensorrtllm_backend#274 (a second engine does not fit). Triton user guide, "Mode
 from __future__ import annotations
 
 from diagnostics.checks.cards import name_of
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.gpu import GPU_MEMORY_FREE, GPU_MEMORY_USED, OUT_OF_MEMORY
 from diagnostics.signals.subject import Scope, Subject
@@ -78,7 +78,8 @@ def _fires(summary: str, severity: Severity) -> Fires:
         severity=severity,
         suggestion=Suggestion(
             text="unload what is not used, run fewer instances of large models, or lower an engine's "
-            "kv_cache_free_gpu_mem_fraction; bound loads with --model-load-gpu-limit"
+            "kv_cache_free_gpu_mem_fraction; bound loads with --model-load-gpu-limit (at a restart)",
+            remedy=Remedy.MITIGATE,
         ),
     )
 

@@ -121,7 +121,10 @@ def _suggestion(what: str) -> Suggestion:
             text="move the load off this card and have its cooling and power supply looked at", remedy=Remedy.MITIGATE
         )
     if "lowered" in what:
-        return Suggestion(text="raise the power limit to the card's default (nvidia-smi -pl), if the supply allows it")
+        return Suggestion(
+            text="raise the power limit to the card's default (nvidia-smi -pl, for all that runs on it), if the supply "
+            "allows it"
+        )
     return Suggestion(
         text="the card works at its own power limit: only another card, or cheaper requests, give more",
         remedy=Remedy.MITIGATE,

@@ -75,8 +75,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         summary=f"{what} are kept of {on.model} at {Unit.PER_SECOND.show(rate.value)}: they may take a part of its "
         "throughput",
         suggestion=Suggestion(
-            text="switch summaries off (--metrics-config summary_latencies=false) and trace one request in a hundred "
-            "(--trace-config rate=100), then compare throughput"
+            text="trace one request in a hundred (POST /v2/trace/setting with trace_rate 100, at once) and switch "
+            "summaries off (--metrics-config summary_latencies=false, at a restart), then compare throughput"
         ),
     )
 

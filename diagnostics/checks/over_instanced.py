@@ -33,6 +33,7 @@ from dataclasses import replace
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.checks.gates import BUSY, DEVICE_FULL, device_is_full, is_idle
+from diagnostics.checks.instances import instances_change
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.evidence.load import stage_load
@@ -42,7 +43,6 @@ from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
-from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, StageLoad, headroom_limited, predict
 from diagnostics.units import Unit
 
@@ -127,15 +127,10 @@ def _saved(see: Ledger, on: Subject, forecast: StageForecast, shorter: float) ->
 
 
 def _suggestion(see: Ledger, on: Subject, load: StageLoad, count: int, forecast: StageForecast) -> Suggestion:
-    config = see.evidence.config(on)
-    listed = sum(group.count for group in config.instance_groups if not group.passive) if config else load.instances
-    # A count is per listed GPU: only on one card is it the number of instances.
-    setting = Setting(path="instance_group.count", value=count)
-    change = ConfigChange(model=on.model or "", settings=(setting,)) if listed == load.instances else None
+    words, change = instances_change(see, on, load.instances, count)
     queue = queue_of(forecast)
     return Suggestion(
-        text=f"lower instance_group count of {on.model} from {load.instances} to {count} and compare throughput; batch "
-        "instead where a batch is cheaper than its items",
+        text=f"lower {words} and compare throughput; batch instead where a batch is cheaper than its items",
         change=change,
         prediction=prediction(Phase.QUEUE, see.need(QUEUE_SECONDS, on), queue, forecast.assumptions)
         if queue.value is not None

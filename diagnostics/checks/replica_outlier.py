@@ -26,7 +26,7 @@ server#8947 (a node that turned bad: launches 1.24 times, host functions 11.6 ti
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.entries import enough_requests, stages_of
 from diagnostics.checks.replica_imbalance import SEVERAL, UNEVEN
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -83,7 +83,8 @@ def _finding(see: Ledger, on: Subject, stage: Subject, excess: float) -> Fires:
         saved_seconds=excess,
         suggestion=Suggestion(
             text=f"take {on.server} out of the balancer, and compare its clocks, neighbours, driver and limits with a "
-            "healthy one"
+            "healthy one",
+            remedy=Remedy.MITIGATE,
         ),
     )
 

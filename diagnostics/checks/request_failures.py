@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
@@ -96,7 +96,8 @@ def _judge(see: Ledger, on: Subject, failed: Reading, how: str) -> Fires | Quiet
         f"({Unit.COUNT.show(failed.value)} in the window)",
         failed_share=share.value or 0.0,
         suggestion=Suggestion(
-            text=f"read the log and the error text of {on.model}; if a version was just deployed, go back"
+            text=f"read the log and the error text of {on.model}; if a version was just deployed, go back",
+            remedy=Remedy.MITIGATE,
         ),
     )
 

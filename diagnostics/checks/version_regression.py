@@ -68,7 +68,10 @@ def _finding(see: Ledger, on: Subject, extra: float) -> Fires:
 
 def _suggestion(on: Subject, before: int) -> Suggestion:
     if not before:
-        return Suggestion(text=f"load the files of {on.model} from before the reload, and compare how both were built")
+        return Suggestion(
+            text=f"load the files of {on.model} from before the reload, and compare how both were built",
+            remedy=Remedy.MITIGATE,
+        )
     return Suggestion(
         text=f"serve version {before} of {on.model} again until the new one is as fast",
         remedy=Remedy.MITIGATE,

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.checks.entries import busiest_stage, enough_requests, stages_of
 from diagnostics.checks.gates import BUSY
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -113,7 +113,8 @@ def _finding(see: Ledger, on: Subject, extra: Signal, *, larger: bool, full: boo
         severity=Severity.INFO if full else Severity.WARNING,
         suggestion=Suggestion(
             text="ask who changed what at that time; size the deployment for the new load if it is to stay, else limit "
-            "it in front of Triton"
+            "it in front of Triton",
+            remedy=Remedy.MITIGATE,
         ),
     )
 
