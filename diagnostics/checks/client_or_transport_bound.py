@@ -10,7 +10,8 @@ where binary would do, a proxy, a connection per request, or a client that is bu
 Triton shortens it.
 
 ## Rules out
-- The server's frontend (`frontend-limited`): what it holds in traces is taken off, and reads of its port succeed.
+- The server's frontend (`frontend-limited`): what it holds in traces is taken off, and reads of its port succeed
+  as fast as those of the metrics port.
 - A host without processors to spare, when clients share it (`host-cpu-starved`).
 - A frontend that is near its limit unseen: above 1,000 requests per second traces must show that it holds none.
 - A client that calls an ensemble's members one by one (`external-orchestration`).
@@ -40,6 +41,7 @@ from diagnostics.signals.callers import (
     HANDLING_SECONDS,
     MISSED_READS,
     OUTSIDE_SECONDS,
+    PORT_LAG,
     TRANSFER_SECONDS,
 )
 from diagnostics.signals.device import HOST_CPU_BUSY
@@ -52,6 +54,12 @@ MISSED = Limit(
     value=0.05,
     unit=Unit.RATIO,
     because="a frontend that leaves one read in twenty unanswered is short of threads, whoever else is slow",
+)
+PORT_WAITS = Limit(
+    value=0.25,
+    unit=Unit.RATIO,
+    because="a read of the inference port goes the same way as one of the metrics port: what it takes longer it waits "
+    "for the frontend's threads, as requests do, if not always as long",
 )
 BUSY_FRONTEND = Limit(
     value=1000,
@@ -66,6 +74,7 @@ CHECK = Check(
         "outside_seconds": WORTHWHILE_TIME,
         "outside_share": WORTHWHILE_PART,
         "missed_reads": MISSED,
+        "port_lag_share": PORT_WAITS,
         "request_rate": BUSY_FRONTEND,
         "host_cpu_busy": HOST_FULL,
     },
@@ -87,6 +96,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the server's frontend holds most of it")
     if see.ruled_out(MISSED_READS, Subject(server=on.server), MISSED, above=True):
         return Quiet(because="the server's frontend leaves reads unanswered")
+    if _port_waits(see, on, outside):
+        return Quiet(because="reads of the inference port wait as well: its frontend may hold requests")
     if not see.at_most(HOST_CPU_BUSY, on, HOST_FULL):
         return Quiet(because="the host's processors are full, and clients may share them")
     seconds = outside.value or 0.0
@@ -114,6 +125,15 @@ def _frontend_holds(see: Ledger, on: Subject, outside: Reading) -> bool:
             raise Undecided(HANDLING_SECONDS.name, held.missing or Missing.NOT_EXPORTED)
         return False
     return outside.value is not None and held.value >= outside.value / 2
+
+
+def _port_waits(see: Ledger, on: Subject, outside: Reading) -> bool:
+    """Return whether reads of the inference port are slow, too; where that was not recorded, it counts as no."""
+    lag = see.evidence.read(PORT_LAG, Subject(server=on.server))
+    if lag.value is None or not outside.value:
+        return False
+    share = Reading.of(lag.value / outside.value, Unit.RATIO, lag.source, events=lag.events)
+    return see.compare("port_lag_share", share, PORT_WAITS)
 
 
 def _is_part(see: Ledger, on: Subject) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.engine_rows import hides_its_time
@@ -16,6 +16,7 @@ from diagnostics.signals.traces import TRACES, mean_reading
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, View
 from diagnostics.window.visits import NANOSECOND, TracedRequest
+from diagnostics.wire.records import Kind
 from diagnostics.wire.spans import CLIENT_KIND
 
 _CLIENT = "client records"
@@ -131,9 +132,36 @@ def _missed(view: View) -> Reading:
     Both are read once a round; a recorder that does not keep failures leaves a hole.
     """
     metrics, answered = len(view.server.reads[METRICS]), len(view.server.reads[STATISTICS])
+    if (unread := view.server.failures.get(Kind.STATISTICS)) is not None:
+        answered += unread.answered  # a proxy's page or a cut body: something answered
     if not metrics or not answered:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, "reads")
     return Reading.of(max(metrics - answered, 0) / metrics, Unit.RATIO, "reads", events=metrics)
+
+
+def _port_lag(view: View) -> Reading:
+    """How much later a read of the inference port ends than one of the metrics port that began with it, median.
+
+    Both go the same way, and only one of them shares its threads with the requests. A recorder that gives a whole
+    round one time says nothing of it.
+    """
+    reads = view.server.reads
+    metrics, answered = (
+        [at for at, _ in reads[source] if view.start <= at <= view.end] for source in (METRICS, STATISTICS)
+    )
+    if len(metrics) < FEWEST_EVENTS or len(answered) < FEWEST_EVENTS:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, "reads")
+    lags = sorted(_nearest(answered, at) - at for at in metrics)
+    if not any(lags):
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, "reads")
+    quarter = len(lags) // 4
+    middle, low, high = (max(lags[place], 0.0) for place in (len(lags) // 2, quarter, len(lags) - 1 - quarter))
+    return Reading.of(middle, Unit.SECONDS, "reads", low=low, high=high, events=len(lags))
+
+
+def _nearest(ascending: Sequence[float], at: float) -> float:
+    place = bisect_left(ascending, at)
+    return min(ascending[max(place - 1, 0) : place + 1], key=lambda other: abs(other - at))
 
 
 def _own_time(view: View) -> Reading:
@@ -177,6 +205,13 @@ TRANSFER_SECONDS = _signal(
 )
 CALLER_SECONDS = _signal(
     "caller_seconds", Unit.SECONDS, "Mean time of the service in front, outside its call to the server.", _own_time
+)
+PORT_LAG = Signal(
+    name="port_lag",
+    unit=Unit.SECONDS,
+    scope=Scope.SERVER,
+    doc="How much longer a read of the inference port takes than one of the metrics port at the same time, median.",
+    readers=(_port_lag,),
 )
 MISSED_READS = Signal(
     name="missed_reads",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from diagnostics.signals.callers import PORT_LAG
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.host import CPU_WAIT_PER_LANE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
@@ -12,7 +13,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.triton import REQUEST_RATE
 
 # Signals of pairs that no check's case states.
-ELSEWHERE: tuple[Signal, ...] = (BATCH_MARGINAL_COST, CPU_WAIT_PER_LANE, OVERLAP_STRETCH, REQUEST_RATE)
+ELSEWHERE: tuple[Signal, ...] = (BATCH_MARGINAL_COST, CPU_WAIT_PER_LANE, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,7 @@ client-or-transport-bound outside_seconds outside_seconds 0.00465 quiet 0.00535 
 client-or-transport-bound outside_share outside_seconds 0.008106 quiet 0.009559 fires
 client-or-transport-bound missed_reads missed_reads 0.0465 fires 0.0535 quiet
 client-or-transport-bound host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+client-or-transport-bound port_lag_share port_lag 0.0186 fires 0.0214 quiet
 client-or-transport-bound request_rate request_rate 930 fires 1070 unknown without=handling_seconds
 cold-start cold_slowdown cold_slowdown 2.79 quiet 3.21 fires
 engine-token-budget engine_waiting_share engine_waiting_share 0.31 quiet 0.3567 fires

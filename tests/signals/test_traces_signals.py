@@ -12,6 +12,7 @@ from diagnostics.signals.callers import (
     HANDLING_SECONDS,
     MISSED_READS,
     OUTSIDE_SECONDS,
+    PORT_LAG,
     TRANSFER_SECONDS,
 )
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
@@ -297,3 +298,25 @@ def test_counters_alone_show_no_overhead_of_python_stages() -> None:
     triton, _ = stages(0.03, "python")
 
     assert OVERHEAD_SECONDS.read(seen(triton, "chat")).missing is Missing.NOT_EXPORTED
+
+
+def lagging(*lags: float) -> View:
+    """Return a server whose reads of the inference port end so much later than those of the metrics port."""
+    scrapes = [
+        replace(one, at=one.at + lags[round((one.at - START) / 5) % len(lags)]) if one.kind is Kind.STATISTICS else one
+        for one in SyntheticTriton(models=(SAFETY,)).scrapes()
+    ]
+    return view_of(window_of(scrapes), None, None)
+
+
+def test_a_frontend_that_is_short_of_threads_keeps_reads_of_its_port_waiting() -> None:
+    assert PORT_LAG.read(lagging(0.05, 0.06, 0.07)).value == pytest.approx(0.06)
+    assert PORT_LAG.read(lagging(-0.003, 0.001, -0.001)).value == 0
+
+
+def test_one_slow_read_is_no_slow_port() -> None:
+    assert PORT_LAG.read(lagging(0.001, 0.001, 0.001, 0.9)).value == pytest.approx(0.001)
+
+
+def test_rounds_with_one_time_say_nothing_of_the_port() -> None:
+    assert PORT_LAG.read(lagging(0.0)).missing is Missing.NOT_EXPORTED
