@@ -2,7 +2,8 @@
 
 Counts per interval come from a client's own record, else from what the first stages of the entry took in (completions
 plus the growth of their backlog). Completions of the entry itself will not do: a stall anywhere behind makes them
-bunch, too.
+bunch, too. Where intervals differ in length, arrivals are bunched only if they are also without what the clock says of
+the lengths: a clock that trembles makes even arrivals look bunched.
 """
 
 from __future__ import annotations
@@ -70,12 +71,15 @@ def _client_bins(view: View) -> list[Bin]:
     if len(view.window.servers) > 1:
         return []  # a client's record does not say which of several servers answered
     sent = [r for r in view.window.clients if r.model == view.model and view.start <= r.at < view.end]
-    count = int(view.seconds / BIN_SECONDS)
+    # A record does not say when it began and ended: what is outside its requests is no lull.
+    times = [r.at for r in view.window.clients if view.start <= r.at < view.end]
+    start, end = min(times, default=view.start), max(times, default=view.start)
+    count = int((end - start) / BIN_SECONDS)
     if not sent or not FEWEST_BINS <= count <= MOST_BINS:
         return []
     inside: list[list[float]] = [[] for _ in range(count)]
     for request in sent:
-        if (position := int((request.at - view.start) / BIN_SECONDS)) < count:
+        if (position := int((request.at - start) / BIN_SECONDS)) < count:
             inside[position].append(request.seconds)
     return [Bin(BIN_SECONDS, len(latencies), fmean(latencies) if latencies else None) for latencies in inside]
 
@@ -83,6 +87,8 @@ def _client_bins(view: View) -> list[Bin]:
 def _counter_bins(view: View) -> list[Bin] | Missing:
     if not view.server.reads[METRICS]:
         return Missing.NOT_EXPORTED
+    if view.ticks_coarsely(METRICS):
+        return Missing.CONFLICTING
     ensemble = view.server.graph.ensembles.get(view.model or "")
     firsts = [name for name in ensemble.models() if not ensemble.before(name)] if ensemble else [view.model or ""]
     taken = [_taken_in(_other(view, model)) for model in firsts]
@@ -233,6 +239,22 @@ def _from_bins(unit: Unit, compute: Callable[[Sequence[Bin]], float | None]) -> 
     return read
 
 
+def evened(bins: Sequence[Bin]) -> list[Bin]:
+    """Return the intervals as if all were equally long."""
+    mean = fmean(one.seconds for one in bins)
+    return [Bin(mean, one.count, one.latency) for one in bins]
+
+
+def _at_least(compute: Callable[[Sequence[Bin]], float | None]) -> Callable[[Sequence[Bin]], float | None]:
+    """Return the smaller of two values: by the intervals' lengths, and as if all were equally long."""
+
+    def least(bins: Sequence[Bin]) -> float | None:
+        measured, even = (compute(bins), compute(evened(bins))) if bins else (None, None)
+        return None if measured is None or even is None else min(measured, even)
+
+    return least
+
+
 def _index(bins: Sequence[Bin]) -> float | None:
     found = dispersion(bins)
     return found.index if found else None
@@ -266,19 +288,19 @@ BURST_SIZE = _signal(
     "burst_size",
     Unit.COUNT,
     "Index of dispersion of arrivals: mean size of the group that a request arrives in; 1 for independent requests.",
-    _index,
+    _at_least(_index),
 )
 BURST_CERTAINTY = _signal(
     "burst_certainty",
     Unit.COUNT,
     "Standard score of that index against independent (Poisson) arrivals at the same rate.",
-    _index_score,
+    _at_least(_index_score),
 )
 PEAK_TO_MEAN = _signal(
     "peak_to_mean",
     Unit.COUNT,
     "Highest arrival rate of an interval ÷ the mean rate; intervals of a second or a read.",
-    _peak,
+    _at_least(_peak),
 )
 CROWDING_CERTAINTY = _signal(
     "crowding_certainty",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import quantiles
+from statistics import median, quantiles
 
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
@@ -25,6 +25,7 @@ class _Start:
     steps: Sequence[Step]
     cold: int
     steady_execution: float
+    slowdown: float
     source: str
 
 
@@ -63,10 +64,46 @@ def _measured(steps: Sequence[Step], source: str) -> _Start | Missing:
     if len(steps) < 3:
         return Missing.TOO_FEW_EVENTS
     steady = _low_quartile([execution_seconds(step) for step in steps])
-    cold = 0
-    while cold < len(steps) and execution_seconds(steps[cold]) > COLD_FACTOR * steady:
-        cold += 1
-    return _Start(steps, cold, steady, source)
+    slowness = _slowness(steps, steady)
+    cold = next((i for i, times in enumerate(slowness) if times <= COLD_FACTOR), len(steps))
+    return _Start(steps, cold, steady, slowness[0], source)
+
+
+def _slowness(steps: Sequence[Step], steady: float) -> list[float]:
+    """Return how many times as long as it should have each step's executions took, at the sizes of their batches.
+
+    Batches behind a backlog are larger: each size is compared with itself, and one that was not seen later may take
+    longer in proportion to its items, which is the most that any size does. The sizes that were seen also count alone.
+    """
+    seen: dict[int, list[float]] = {}
+    for step in steps[1:]:
+        for size, batch in step.batches.items():
+            seen.setdefault(size, []).append(batch.seconds / batch.executions)
+    by_size = {size: _low_quartile(times) for size, times in seen.items()}
+    usual = median(map(_items, steps[1:]))
+
+    def most(items: float) -> float:
+        return steady * max(items / usual, 1.0)
+
+    def slowness(step: Step) -> float:
+        if not step.batches:
+            return execution_seconds(step) / max(most(_items(step)), 1e-9)
+        should = {size: by_size.get(size, most(size)) for size in step.batches}
+        return max(_ratio(step, should), _ratio(step, by_size))
+
+    return [slowness(step) for step in steps]
+
+
+def _ratio(step: Step, should: Mapping[int, float]) -> float:
+    """Return the time of the executions at some sizes ÷ what they should take; 0 without any at these sizes."""
+    batches = [(batch, should[size]) for size, batch in step.batches.items() if size in should]
+    expected = sum(batch.executions * seconds for batch, seconds in batches)
+    return sum(batch.seconds for batch, _ in batches) / expected if expected > 0 else 0.0
+
+
+def _items(step: Step) -> float:
+    """Return the mean items per execution; 1 where they are not counted."""
+    return max(step.values.get(Counter.INFERENCES, 0.0) / step.values[Counter.EXECUTIONS], 1.0)
 
 
 def warm_steps(steps: Sequence[Step]) -> Sequence[Step]:
@@ -100,10 +137,6 @@ def _first_execution(start: _Start) -> float:
     return execution_seconds(start.steps[0])
 
 
-def _slowdown(start: _Start) -> float:
-    return _first_execution(start) / start.steady_execution if start.steady_execution > 0 else 0.0
-
-
 def _excess(start: _Start, counter: Counter, floor: float) -> float:
     """Seconds per request above the steady level while cold, over all requests since the first execution."""
     per_request = [step.values.get(counter, 0.0) / step.values[Counter.SUCCESS] for step in start.steps]
@@ -123,8 +156,8 @@ def _signal(name: str, unit: Unit, doc: str, compute: Callable[[_Start], float])
 COLD_SLOWDOWN = _signal(
     "cold_slowdown",
     Unit.COUNT,
-    "Mean time of the first executions since loading ÷ the steady time; 0 when no first execution was seen.",
-    _slowdown,
+    "Mean time of the first executions since loading ÷ the steady time at the same batch sizes; 0 when none was seen.",
+    lambda start: start.slowdown,
 )
 COLD_EXECUTION_SECONDS = _signal(
     "cold_execution_seconds",

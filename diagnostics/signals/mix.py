@@ -39,7 +39,8 @@ def rate_shift(view: View) -> Shift | Missing | None:
         return arrivals
     bins = _at_most(arrivals.bins, MOST_STEPS)
     found = rise([one.count / one.seconds for one in bins])
-    if found is None or found.last < len(bins):
+    counted = rise([one.count for one in bins])  # a clock that was set alters the rates, not the counts
+    if found is None or counted is None or min(found.last, counted.last) < len(bins):
         return None
     return _shift(bins[: found.first], bins[found.first :], arrivals.source)
 

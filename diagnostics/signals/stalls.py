@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import quantiles
 
+from diagnostics.signals.counting import absent
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.lifecycle import Change, Happened, changes_of
+from diagnostics.window.counters import Opened
+from diagnostics.window.lifecycle import Change, Happened, changes, changes_of, touch
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
 _PENDING_FIX = "use Triton 23.09 or later, which exports the pending gauge"
 _LOADS = (Happened.LOADED, Happened.RELOADED)
+_ENDED = (Counter.SUCCESS, Counter.EXECUTIONS)
 
 
 def _standstill(view: View) -> Reading:
@@ -26,14 +29,24 @@ def _standstill(view: View) -> Reading:
         if value <= 0:
             break
         waiting_since = at
-    done = [step.end for step in view.steps(METRICS) if _moved(step)]
-    since = max([waiting_since, *done])
+    seen = {source: steps for source in (METRICS, STATISTICS) if (steps := _counting(view, source))}
+    if any(table.unsteady for source in (METRICS, STATISTICS) for table in view.tables(source)):
+        return Reading.unknown(Missing.RESET, Unit.SECONDS, METRICS)
+    if not seen:
+        return absent(view, METRICS, Unit.SECONDS)
+    done = [step.end for steps in seen.values() for step in steps if _moved(step)]
+    doubted = [at for source in seen for table in view.tables(source) for at in table.dropped_at]
+    since = max([waiting_since, *done, *doubted])
     return Reading.of(pending[-1][0] - since, Unit.SECONDS, METRICS, events=pending[-1][1])
 
 
+def _counting(view: View, source: str) -> list[Step]:
+    """Return the steps of a source that count what ends; none where it does not, or its counters mean nothing."""
+    return [step for step in view.steps(source) if any(counter in step.values for counter in _ENDED)]
+
+
 def _moved(step: Step) -> bool:
-    counted = (Counter.SUCCESS, Counter.EXECUTIONS, Counter.FAILURE)
-    return any(step.values.get(counter, 0.0) > 0 for counter in counted)
+    return any(step.values.get(counter, 0.0) > 0 for counter in (*_ENDED, Counter.FAILURE))
 
 
 STANDSTILL_SECONDS = Signal(
@@ -106,6 +119,22 @@ def _excess(steps: Sequence[Step]) -> list[float]:
     return [max(queue - steady, 0.0) * step.values[Counter.SUCCESS] for queue, step in zip(queues, steps, strict=True)]
 
 
+def _loads_while_it_served(view: View) -> list[Change]:
+    """Return the loads that requests can have waited out: not the server's restart, nor an unload and a load.
+
+    What waited before those is gone with its queue. The metrics tell: they go on through a reload in place, and a new
+    version's begin; where a version's own begin anew, it was away.
+    """
+    restarts = [change for change in changes(view.server) if change.kind is Happened.RESTARTED]
+    away = [s for table in view.tables(METRICS) for s in table.steps if s.opens and s.opened is Opened.RESET]
+    return [
+        load
+        for load in _loads(view)
+        if not any(touch(load, restart) for restart in restarts)
+        and not any(step.start <= load.at and load.since <= step.end for step in away)
+    ]
+
+
 def _in_load(steps: Sequence[Step], loads: Sequence[Change]) -> list[bool]:
     """Return which steps overlap a load; what waited during one ends in the step after it at the latest."""
     marked = [any(step.start <= load.at and load.since <= step.end for load in loads) for step in steps]
@@ -116,7 +145,7 @@ def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> 
     """Return a reader of (excess during loads, all excess, requests)."""
 
     def read(view: View) -> Reading:
-        loads, (steps, source) = _loads(view), _served(view)
+        loads, (steps, source) = _loads_while_it_served(view), _served(view)
         if not loads:
             return Reading.of(0.0, unit, source)
         if len(steps) < 4:

@@ -4,17 +4,17 @@ Resets, reloads, vanished series and absurd jumps are normal events and are hand
 a drop of a request or execution counter opens a new epoch that started from zero; a version that appears while the
 server was already being read started from zero too; a step whose durations run backwards or exceed what its requests
 could have taken is dropped whole, so that ratios of two counters always cover the same requests; a read whose counters
-stand above both its neighbours' (a corrupted value, a body filed under the wrong time) is taken out again. Counters
+stand above or below both its neighbours' (a corrupted value, a body filed under the wrong time) is taken out again.
+Counters
 that jump back again and again are several servers' behind one address, and counters that end where they began are one
 recording whose clock was set back: then no zero was ever there to start from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
 
+from diagnostics.window.openings import doubtful_openings
 from diagnostics.window.points import (
     EPOCH_COUNTERS,
     Batches,
@@ -26,16 +26,9 @@ from diagnostics.window.points import (
     stands_out,
     zero_at,
 )
+from diagnostics.window.steps import Delta, Opened, Step, sum_steps
 
 __all__ = ["Batches", "Counter", "CounterTable", "Delta", "Opened", "Point", "Step", "sum_steps"]
-
-
-class Opened(StrEnum):
-    """How the epoch of a step began."""
-
-    BEFORE_WINDOW = "before_window"
-    RESET = "reset"
-    APPEARED = "appeared"
 
 
 # A server whose counters jump back more often, and at more than one of so many reads, is not told from several servers
@@ -46,50 +39,13 @@ READS_PER_JUMP = 8
 _NEIGHBOURS = 3.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What happened between two neighbouring reads of one epoch.
-
-    `seconds` is the steady-clock time between them; `opened` says how the epoch began and `first` whether this is its
-    first step. An epoch that began inside the window starts at the previous read, from zero. `from_zero` says that the
-    version had executed nothing before this step.
-    """
-
-    start: float
-    end: float
-    seconds: float
-    values: Mapping[Counter, float]
-    batches: Mapping[int, Batches]
-    opened: Opened
-    first: bool
-    from_zero: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
-    """The sum of some steps: events and seconds of work over `seconds` of observation.
-
-    `resets` counts epochs that began inside; `dropped` counts steps left out as implausible.
-    """
-
-    values: Mapping[Counter, float]
-    batches: Mapping[int, Batches]
-    seconds: float
-    steps: int
-    resets: int
-    dropped: int
-
-    def get(self, counter: Counter) -> float | None:
-        """Return the increase of one counter, None where the source does not carry it."""
-        return self.values.get(counter)
-
-
 class CounterTable:
     """All reads of one model version from one source, in time order."""
 
     def __init__(self, source: str) -> None:
         self.source = source
         self._steps: list[Step] = []
+        self._trusted: list[Step] | None = None
         self._dropped_at: list[float] = []
         # A dozen signals ask for the same span; it is summed once, until another read comes.
         self._deltas: dict[tuple[float, float], Delta | None] = {}
@@ -97,8 +53,10 @@ class CounterTable:
         self._first: Point | None = None
         self._last: Point | None = None
         self._earlier: Point | None = None
-        self._opened = Opened.BEFORE_WINDOW
+        self._above: Point | None = None  # the read before the last one, where the counters fell between them
+        self._opened = self._opened_above = Opened.BEFORE_WINDOW
         self._fresh = True
+        self._tried: float | None = None
 
     @property
     def last(self) -> Point | None:
@@ -108,29 +66,43 @@ class CounterTable:
     @property
     def steps(self) -> Sequence[Step]:
         """All plausible steps in time order."""
-        if self.unsteady:
-            return []
-        openings = [step for step in self._steps if step.first and step.opened is Opened.RESET]
-        if not openings:
-            return self._steps
-        return [step for step in self._steps if step not in openings] if self._clock_set_back(openings) else self._steps
+        if self._trusted is None:
+            left_out = self._left_out()
+            self._trusted = [step for step in self._steps if step not in left_out] if left_out else self._steps
+        return [] if self.unsteady or self._seen_once else self._trusted
+
+    @property
+    def _seen_once(self) -> bool:
+        """Whether one read alone listed it, and not the first: a damaged name looks like that, a load lasts."""
+        return self._reads == 1 and self._opened is Opened.APPEARED
+
+    @property
+    def dropped_at(self) -> Sequence[float]:
+        """Unix seconds of the reads whose steps were left out as implausible."""
+        return self._dropped_at
 
     @property
     def unsteady(self) -> bool:
         """Whether the counters jump back so often that no difference of two of them means anything."""
         return self._jumps > max(MOST_JUMPS, self._reads / READS_PER_JUMP)
 
-    def add(self, point: Point, previous_read: tuple[float, float] | None) -> None:
-        """Append a read.
+    def add(self, point: Point, previous_read: tuple[float, float] | None, tried: float | None = None) -> None:
+        """Append a read; one at the same steady time as the last says nothing new.
 
         Args:
             point: the values read.
             previous_read: wall and steady time of the server's previous successful read of this source, which did
                 not list this version if there is no earlier point; None at the first read of all.
+            tried: steady time of the last read of this source that was tried, failed ones included; None where
+                only successful ones are known.
 
         """
-        self._deltas.clear()
         before, earlier = self._last, self._earlier
+        above, self._above = self._above, None
+        if before is not None and point.mono <= before.mono:
+            return
+        self._deltas.clear()
+        self._trusted, self._tried = None, tried
         self._last, self._earlier = point, before
         self._first, self._reads = self._first or point, self._reads + 1
         if before is None:
@@ -143,12 +115,15 @@ class CounterTable:
             self._jumps += 1
             self._earlier = earlier
             self._step(earlier, point)
+        elif above is not None and self._was_a_dip(above, point):
+            self._fill_dip(above, before, point)
         elif fell(before, point):
+            self._above, self._opened_above = before, self._opened
             self._open(Opened.RESET)
             self._jumps += 1
             self._earlier = None
             self._step(zero_at(before.at, before.mono, point), point)
-        elif point.mono > before.mono:
+        else:
             self._step(before, point)
 
     def delta(self, start: float, end: float) -> Delta | None:
@@ -158,6 +133,13 @@ class CounterTable:
             left_out = sum(1 for at in self._dropped_at if start <= at <= end)
             self._deltas[start, end] = sum_steps(inside, left_out) if inside else None
         return self._deltas[start, end]
+
+    def _left_out(self) -> list[Step]:
+        """Return the first steps of epochs for which no zero was there to start from."""
+        resets = [step for step in self._steps if step.opens and step.opened is Opened.RESET]
+        if resets and self._clock_set_back(resets):
+            return resets
+        return doubtful_openings(self._steps)
 
     def _clock_set_back(self, openings: Sequence[Step]) -> bool:
         """Return whether the one reset is where the end of the recording was filed before its beginning.
@@ -172,6 +154,17 @@ class CounterTable:
             for counter in EPOCH_COUNTERS
             if counter in self._first.values and all(counter in step.values for step in (*beside, self._last))
         )
+
+    def _was_a_dip(self, above: Point, point: Point) -> bool:
+        """Return whether the counters are back where they fell from, sooner than work could bring them there."""
+        most = max((step.values.get(Counter.SUCCESS, 0.0) for step in self._steps if not step.opens), default=0.0)
+        return not fell(above, point) and above.values.get(Counter.SUCCESS, 0.0) > _NEIGHBOURS * most > 0
+
+    def _fill_dip(self, above: Point, low: Point, point: Point) -> None:
+        """Forget the low read between two that belong together."""
+        self._take_out(low)
+        self._opened, self._fresh, self._earlier = self._opened_above, not self._steps, above
+        self._step(above, point)
 
     def _take_out(self, point: Point) -> None:
         """Forget the step that ended at this read; the epoch goes on as if the read had not been."""
@@ -199,6 +192,7 @@ class CounterTable:
                 start=before.at,
                 end=after.at,
                 seconds=seconds,
+                unwatched=after.mono - max(self._tried or before.mono, before.mono),
                 values=values,
                 batches=batches,
                 opened=self._opened,
@@ -207,25 +201,6 @@ class CounterTable:
             )
         )
         self._fresh = False
-
-
-def sum_steps(steps: Iterable[Step], dropped: int = 0) -> Delta:
-    """Return the total of some steps; a counter counts only if every step carries it."""
-    steps = list(steps)
-    common = set.intersection(*(set(step.values) for step in steps)) if steps else set()
-    batches: dict[int, Batches] = {}
-    for step in steps:
-        for size, more in step.batches.items():
-            have = batches.get(size, Batches(0.0, 0.0))
-            batches[size] = Batches(have.executions + more.executions, have.seconds + more.seconds)
-    return Delta(
-        values={counter: sum(step.values[counter] for step in steps) for counter in common},
-        batches=batches,
-        seconds=sum(step.seconds for step in steps),
-        steps=len(steps),
-        resets=sum(1 for step in steps if step.first and step.opened is not Opened.BEFORE_WINDOW),
-        dropped=dropped,
-    )
 
 
 def _alike(gap: float, steps: Sequence[float]) -> bool:

@@ -70,7 +70,7 @@ def changes(server: ServerWindow) -> tuple[Change, ...]:
         change
         for model in _models(server)
         for change in changes_of(server, model)
-        if not any(_touch(change, restart) for restart in restarts)
+        if not any(touch(change, restart) for restart in restarts)
     ]
     return tuple(sorted([*restarts, *loads], key=lambda change: (change.at, change.model)))
 
@@ -79,7 +79,7 @@ def changes_of(server: ServerWindow, model: str) -> tuple[Change, ...]:
     """Return what happened to one model, in time order; a restart of the server shows as its load."""
     found = [
         *_from_log([event for event in server.log if event.model == model]),
-        *_from_index(server, model),
+        *(change for change in _from_index(server, model) if not _went_on(server, change)),
         *_from_counters(server, model),
         *_from_configurations(server, model),
     ]
@@ -141,6 +141,19 @@ def _from_index(server: ServerWindow, model: str) -> Iterator[Change]:
                     version=entry.version,
                     source="index",
                 )
+
+
+def _went_on(server: ServerWindow, change: Change) -> bool:
+    """Return whether the version's own statistics tell of no load: they start from zero with each.
+
+    An index that left an entry out once, as a damaged one does, looks like an unload and a load.
+    """
+    table = server.tables[STATISTICS].get((change.model, change.version))
+    if table is None or change.kind not in (*_LOADS, Happened.UNLOADED):
+        return False
+    before = any(step.start <= change.since for step in table.steps)
+    after = any(step.end > change.at and step.start <= change.at and not step.opens for step in table.steps)
+    return before and after and not any(step.opens for step in table.steps)
 
 
 def _failed(since: float, at: float, entry: IndexEntry) -> Change:
@@ -242,8 +255,9 @@ def _same(one: Change, other: Change) -> bool:
     versions = one.version == other.version or not one.version or not other.version
     # One source tells an event once: what it tells twice happened twice.
     apart = one.source == other.source
-    return not apart and kinds and one.model == other.model and versions and _touch(one, other)
+    return not apart and kinds and one.model == other.model and versions and touch(one, other)
 
 
-def _touch(one: Change, other: Change) -> bool:
+def touch(one: Change, other: Change) -> bool:
+    """Return whether two changes may be one event, by their times."""
     return one.since - SAME_EVENT_SECONDS <= other.at and other.since - SAME_EVENT_SECONDS <= one.at

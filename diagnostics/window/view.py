@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import gcd
 from statistics import median
 
 from diagnostics import names
 from diagnostics.window.counters import Counter, CounterTable, Delta, Step, sum_steps
+from diagnostics.window.openings import MOST_MISSED_ROUNDS
 from diagnostics.window.partitions import as_seen_from
 from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, Gauge, ServerWindow, Window
@@ -20,7 +22,11 @@ NO_TRACES = Traces()
 
 # Pages of one round are read within less.
 SAME_ROUND_SECONDS = 0.05
-MOST_MISSED_ROUNDS = 3.0
+# Clocks of recorders tell milliseconds: times that are all whole seconds were cut to them. A tenth of the time
+# between two reads is what a rate from one read to the next may be off.
+MILLISECOND = 1e-3
+COARSE_SECONDS = 1.0
+_TICKS_PER_READ = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +101,17 @@ class View:
         times = sorted(at for reads in self.server.reads.values() for at, _ in reads if self._holds(at))
         gaps = [later - sooner for sooner, later in pairwise(times) if later - sooner > SAME_ROUND_SECONDS]
         return bool(gaps) and max(gaps) > MOST_MISSED_ROUNDS * median(gaps)
+
+    def ticks_coarsely(self, source: str) -> bool:
+        """Return whether reads were filed under times too coarse to tell how long it was from one to the next.
+
+        Then all times are multiples of a tick of a second or more, which the time between reads does not exceed ten
+        times, and the times between reads differ: cut times of a steady rhythm do, a rhythm in whole seconds does not.
+        """
+        times = [at for at, _ in self.server.reads[source] if self._holds(at)]
+        tick = gcd(*(round(at / MILLISECOND) for at in times)) * MILLISECOND if times else 0.0
+        gaps = {round(later - sooner, 3) for sooner, later in pairwise(times)}
+        return tick >= COARSE_SECONDS and len(gaps) > 1 and median(gaps) < _TICKS_PER_READ * tick
 
     def pending(self) -> Gauge:
         """Return (time, requests waiting) of the pending gauge, empty before Triton 23.09."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -19,6 +20,7 @@ from diagnostics.window.normalize import (
     gpus_from_metrics,
     positions_of,
 )
+from diagnostics.window.renamed import under_their_own_names
 from diagnostics.window.traces import SpanStore, Traces
 from diagnostics.wire.dcgm import parse_dcgm
 from diagnostics.wire.engine import EngineSample, samples_of_iterations
@@ -32,14 +34,16 @@ from diagnostics.wire.statistics import parse_statistics
 
 STATISTICS = "statistics"
 METRICS = "metrics"
+_SOURCES = {Kind.STATISTICS: STATISTICS, Kind.METRICS: METRICS}
 Gauge = Sequence[tuple[float, float]]
 
 
 @dataclass(slots=True)
 class Failures:
-    """Reads of one kind that gave nothing: how many, and the newest reason."""
+    """Reads of one kind that gave nothing: how many, how many of them were answered, and the newest reason."""
 
     count: int = 0
+    answered: int = 0
     reason: str = ""
 
 
@@ -61,6 +65,7 @@ class ServerWindow:
         self.failures: dict[Kind, Failures] = {}
         self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
         self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
+        self.tries: dict[str, list[float]] = {STATISTICS: [], METRICS: []}
         self._exposition = ExpositionReader()
         self._keys: dict[str, list[ModelKey]] = {}
         self._keys_of: tuple[int, int] = (0, 0)
@@ -108,6 +113,8 @@ class ServerWindow:
 
     def take(self, scrape: Scrape) -> None:
         """Add one scrape; a body that cannot be parsed counts as a failed read with its reason."""
+        if scrape.kind in _SOURCES:
+            self.tries[_SOURCES[scrape.kind]].append(scrape.mono)
         if scrape.body is None:
             self._fail(scrape.kind, scrape.error or "no answer")
             return
@@ -115,6 +122,7 @@ class ServerWindow:
             self._parse(scrape, scrape.body)
         except MalformedBody as error:
             self._fail(scrape.kind, error.what)
+            self.failures[scrape.kind].answered += 1
 
     def _parse(self, scrape: Scrape, body: bytes) -> None:
         match scrape.kind:
@@ -177,8 +185,11 @@ class ServerWindow:
 
     def _append(self, source: str, at: float, mono: float, rows: Mapping[ModelKey, Point]) -> None:
         previous = self.reads[source][-1] if self.reads[source] else None
-        for key, point in rows.items():
-            self.tables[source].setdefault(key, CounterTable(source)).add(point, previous)
+        tables, tries = self.tables[source], self.tries[source]
+        before = bisect_left(tries, mono)
+        tried = tries[before - 1] if before else None
+        for key, point in under_their_own_names(rows, tables, previous).items():
+            tables.setdefault(key, CounterTable(source)).add(point, previous, tried)
         self.reads[source].append((at, mono))
 
     def _fail(self, kind: Kind, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,7 +33,11 @@ def judge(label: Label, explanation: Explanation) -> Judgement:
     A healthy capture is `same` when nothing is loud. Loud findings that the label allows beside a cause are no cause
     by themselves: where they rank first although a check for the cause exists, that is wrong.
     """
-    loud = explanation.loud
+    return judge_loud(label, explanation.loud)
+
+
+def judge_loud(label: Label, loud: Sequence[Finding]) -> Judgement:
+    """Return the same of the loud findings alone, the first ranking first."""
     extra = sorted({finding.check for finding in loud} - label.allowed)
     if extra:
         return Judgement(outcome=Outcome.WRONG, wrong=f"{', '.join(extra)} must not be loud")

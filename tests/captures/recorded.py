@@ -54,7 +54,9 @@ class Label:
         return bool(self.causes & set(catalogue()))
 
 
-def _label(entry: Mapping[str, object]) -> Label:
+def label_of(entry: Mapping[str, object]) -> Label:
+    """Return the label that an entry of a `labels.json` makes."""
+
     def listed(key: str) -> frozenset[str]:
         value = entry.get(key, [])
         return frozenset(value if isinstance(value, list) else ())
@@ -77,7 +79,7 @@ def _label(entry: Mapping[str, object]) -> Label:
 def labels() -> Mapping[str, Label]:
     """Return the label of every capture by name."""
     entries = json.loads((FOLDER / "labels.json").read_text())
-    return {name: _label(entry) for name, entry in entries.items()}
+    return {name: label_of(entry) for name, entry in entries.items()}
 
 
 @cache

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,19 +15,26 @@ Page = Mapping[bytes, float]
 
 def with_reset_in_the_middle(scrapes: Sequence[Scrape]) -> list[Scrape]:
     """Return the recording with every counter of metrics and statistics restarting from zero at half time."""
+    return with_reset_at(scrapes, 0.5, (Kind.METRICS, Kind.STATISTICS))
+
+
+def with_reset_at(scrapes: Sequence[Scrape], share: float, kinds: Collection[Kind]) -> list[Scrape]:
+    """Return the recording with the counters of these kinds restarting after this share of its time."""
     times = [scrape.at for scrape in scrapes if scrape.kind in (Kind.METRICS, Kind.STATISTICS)]
     if not times:
         return list(scrapes)
-    half = (min(times) + max(times)) / 2
-    changed: dict[Kind, _Metrics | _Statistics] = {Kind.METRICS: _Metrics(), Kind.STATISTICS: _Statistics()}
+    moment = min(times) + share * (max(times) - min(times))
+    possible: dict[Kind, _Metrics | _Statistics] = {Kind.METRICS: _Metrics(), Kind.STATISTICS: _Statistics()}
+    changed = {kind: state for kind, state in possible.items() if kind in kinds}
     result = []
     for scrape in sorted(scrapes, key=lambda scrape: scrape.at):
         body, since_zero = scrape.body, changed.get(scrape.kind)
-        if body is not None and since_zero is not None:
-            if scrape.at > half:
-                body = since_zero.after(body)
-            else:
-                since_zero.remember(body)
+        if body and since_zero is not None:
+            with suppress(ValueError, KeyError, TypeError):  # it was damaged before, and stays so
+                if scrape.at > moment:
+                    body = since_zero.after(body)
+                else:
+                    since_zero.remember(body)
         result.append(replace(scrape, body=body))
     return result
 

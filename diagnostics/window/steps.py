@@ -1,0 +1,81 @@
+"""What happened between two reads of a counter, and the sum of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from diagnostics.window.points import Batches, Counter
+
+
+class Opened(StrEnum):
+    """How the epoch of a step began."""
+
+    BEFORE_WINDOW = "before_window"
+    RESET = "reset"
+    APPEARED = "appeared"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What happened between two neighbouring reads of one epoch.
+
+    `seconds` is the steady-clock time between them, `unwatched` that since anyone last tried to read (less, where
+    reads failed); `opened` says how the epoch began and `first` whether this is its first step. An epoch that began
+    inside the window starts at the previous read, from zero. `from_zero` says that the version had executed nothing
+    before this step.
+    """
+
+    start: float
+    end: float
+    seconds: float
+    unwatched: float
+    values: Mapping[Counter, float]
+    batches: Mapping[int, Batches]
+    opened: Opened
+    first: bool
+    from_zero: bool
+
+    @property
+    def opens(self) -> bool:
+        """Whether it begins an epoch that began inside the window."""
+        return self.first and self.opened is not Opened.BEFORE_WINDOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """The sum of some steps: events and seconds of work over `seconds` of observation.
+
+    `resets` counts epochs that began inside; `dropped` counts steps left out as implausible.
+    """
+
+    values: Mapping[Counter, float]
+    batches: Mapping[int, Batches]
+    seconds: float
+    steps: int
+    resets: int
+    dropped: int
+
+    def get(self, counter: Counter) -> float | None:
+        """Return the increase of one counter, None where the source does not carry it."""
+        return self.values.get(counter)
+
+
+def sum_steps(steps: Iterable[Step], dropped: int = 0) -> Delta:
+    """Return the total of some steps; a counter counts only if every step carries it."""
+    steps = list(steps)
+    common = set.intersection(*(set(step.values) for step in steps)) if steps else set()
+    batches: dict[int, Batches] = {}
+    for step in steps:
+        for size, more in step.batches.items():
+            have = batches.get(size, Batches(0.0, 0.0))
+            batches[size] = Batches(have.executions + more.executions, have.seconds + more.seconds)
+    return Delta(
+        values={counter: sum(step.values[counter] for step in steps) for counter in common},
+        batches=batches,
+        seconds=sum(step.seconds for step in steps),
+        steps=len(steps),
+        resets=sum(1 for step in steps if step.opens),
+        dropped=dropped,
+    )
