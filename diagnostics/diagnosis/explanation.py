@@ -10,6 +10,7 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Layer, Unknown
 from diagnostics.diagnosis.finding import Finding, findings, unclaimed
+from diagnostics.diagnosis.gpu_notes import gpu_notes
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
@@ -109,7 +110,7 @@ def explain(
         findings=found,
         symptoms=signs,
         anatomy=anatomy,
-        blind_spots=(*gaps, *_blind_spots(results), *_of_traces(evidence, anatomy)),
+        blind_spots=(*gaps, *_blind_spots(results), *_of_gpus(evidence), *_of_traces(evidence, anatomy)),
         results=results,
         evidence=evidence,
     )
@@ -181,6 +182,10 @@ def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:
                 why = missing.value.replace("_", " ")
                 spots.setdefault(signal.name, BlindSpot(what=what, why=why, fix=signal.fix))
     return tuple(spots[name] for name in sorted(spots))
+
+
+def _of_gpus(evidence: Evidence) -> Iterator[BlindSpot]:
+    return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in gpu_notes(evidence))
 
 
 def _of_traces(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[BlindSpot]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
 from itertools import pairwise
 
 from diagnostics.signals.reading import Missing, Reading
@@ -63,6 +64,25 @@ def _signal(name: str, unit: Unit, doc: str, compute: Callable[[Sequence[Gpu]], 
 def active_share(gpu: Gpu) -> float | None:
     """Return the share of time with any kernel running; None when not measured."""
     return gpu.graphics_active if gpu.graphics_active is not None else gpu.utilization
+
+
+class Sight(IntEnum):
+    """How much of a card's fullness was read."""
+
+    ACTIVITY = 0
+    TIME_ONLY = 1
+    PART_WITHOUT_ACTIVITY = 2
+    UNKNOWN_PART = 3
+
+
+def _sight(found: Sequence[Gpu]) -> float:
+    resources = (share for gpu in found for share in (gpu.sm_active, gpu.tensor_active, gpu.dram_active))
+    if any(share is not None for share in resources):
+        return Sight.ACTIVITY
+    if any(gpu.parts for gpu in found):
+        known = any(gpu.instance is not None for gpu in found)
+        return Sight.PART_WITHOUT_ACTIVITY if known else Sight.UNKNOWN_PART
+    return Sight.TIME_ONLY
 
 
 def _time_full(found: Sequence[Gpu]) -> float | None:
@@ -187,6 +207,13 @@ OUT_OF_MEMORY = Signal(
     scope=Scope.SERVER,
     doc="Models that are not ready because there was no memory for them, by the repository index.",
     readers=(_loads_out_of_memory,),
+)
+GPU_SIGHT = _signal(
+    "gpu_sight",
+    Unit.COUNT,
+    "0 where SM, tensor or DRAM activity was read; 1 only time in use; of a divided card 2 no activity of the server's "
+    "part, 3 not even which part that is.",
+    _sight,
 )
 GPU_TIME_FULL = _signal(
     "gpu_time_full",

@@ -212,6 +212,59 @@ def test_a_gpu_sample_reads_back_with_gpm_from_the_second_one_on():
     assert second.process_sm == {}
 
 
+class Divided(FakeNvml):
+    """A GPU with two MIG instances in places 0 and 3, of GPU instance ids 7 and 9."""
+
+    PLACES = {0: 7, 3: 9}  # noqa: RUF012 - read only
+    nvmlDeviceGetMigMode = staticmethod(lambda _: [1, 1])  # noqa: N815
+    nvmlDeviceGetMaxMigDeviceCount = staticmethod(lambda _: 7)  # noqa: N815
+    nvmlDeviceGetComputeInstanceId = staticmethod(lambda _: 0)  # noqa: N815
+    nvmlDeviceGetUUID = staticmethod(lambda handle: f"MIG-{handle}" if handle else "GPU-1")  # noqa: N815
+    nvmlDeviceGetGpuInstanceId = staticmethod(lambda handle: handle)  # noqa: N815
+    nvmlDeviceGetComputeRunningProcesses = staticmethod(  # noqa: N815
+        lambda handle: [SimpleNamespace(pid=10 * handle, usedGpuMemory=4)]
+    )
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, _: int, place: int) -> int:  # noqa: N802
+        if place not in self.PLACES:
+            raise self.NVMLError_NotFound
+        return self.PLACES[place]
+
+    def nvmlDeviceGetUtilizationRates(self, _: int) -> None:  # noqa: N802
+        raise self.NVMLError("Not Supported")
+
+    def nvmlGpmMigSampleGet(self, _: int, instance: int, sample: int) -> int:  # noqa: N802
+        assert instance in self.PLACES.values()
+        return sample
+
+
+def test_each_instance_of_a_divided_card_has_memory_processes_and_activity_of_its_own():
+    nvml = Divided()
+    sampler = sampler_of(nvml)
+    sampler.sample()
+    body = sampler.sample().body
+    (card,) = parse_nvml(body).gpus
+    assert (card.uuid, card.mig, card.utilization, card.sm_active, card.process_sm) == ("GPU-1", True, None, None, None)
+    assert [(part.uuid, part.instance) for part in card.parts] == [("MIG-7", 7), ("MIG-9", 9)]
+    assert [(part.memory_total_bytes, part.process_memory, part.sm_active) for part in card.parts] == [
+        (80, {70: 4}, 0.2),
+        (80, {90: 4}, 0.2),
+    ]
+    assert "MIG" in card.withheld["gpm"]
+    sampler.close()
+    assert sorted(nvml.freed) == [1, 2, 3, 4]
+
+
+def test_an_instance_that_is_gone_is_given_back_and_the_others_go_on():
+    nvml = Divided()
+    sampler = sampler_of(nvml)
+    sampler.sample()
+    nvml.PLACES = {3: 9}
+    sampler.sample()
+    (card,) = parse_nvml(sampler.sample().body).gpus
+    assert [(part.uuid, part.sm_active) for part in card.parts] == [("MIG-9", 0.2)]
+
+
 def test_every_gpm_sample_is_given_back():
     nvml = FakeNvml()
     sampler = sampler_of(nvml)
