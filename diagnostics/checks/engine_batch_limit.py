@@ -33,10 +33,7 @@ from __future__ import annotations
 from diagnostics import names
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
-    KV_BLOCKED,
-    SLOTS_REACHED,
-    SLOTS_TAKEN,
-    WAITS,
+    HELD_LIMITS,
     cache_is_short,
     held_earlier,
     slots_are_taken,
@@ -62,12 +59,7 @@ from diagnostics.units import Unit
 CHECK = Check(
     layer=Layer.ENGINE,
     scope=Scope.MODEL,
-    limits={
-        "engine_waiting_share": WAITS,
-        "engine_slot_fill": SLOTS_TAKEN,
-        "engine_peak_slot_fill": SLOTS_REACHED,
-        "engine_kv_blocked_share": KV_BLOCKED,
-    },
+    limits=HELD_LIMITS,
     symptom='nv_trt_llm_request_metrics{request_type="waiting"} > 0 and ignoring(request_type) '
     'nv_trt_llm_request_metrics{request_type="scheduled"} >= ignoring(request_type) '
     'nv_trt_llm_request_metrics{request_type="max"}',

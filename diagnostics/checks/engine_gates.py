@@ -5,6 +5,7 @@ Slots, KV cache and token budget exclude each other: a request that waits is hel
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
@@ -116,6 +117,15 @@ IN_ORDER = (
     Gate(cache_is_short, "the KV cache has no room for another request"),
 )
 """What holds requests back inside, the limit that they meet first standing first."""
+
+
+HELD_LIMITS: Mapping[str, Limit] = {
+    "engine_waiting_share": WAITS,
+    "engine_slot_fill": SLOTS_TAKEN,
+    "engine_peak_slot_fill": SLOTS_REACHED,
+    "engine_kv_blocked_share": KV_BLOCKED,
+}
+"""The numbers that these questions compare with."""
 
 
 def held_earlier(see: Ledger, on: Subject, limits: int) -> Quiet | None:

@@ -29,10 +29,7 @@ from __future__ import annotations
 from diagnostics import names
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
-    KV_BLOCKED,
-    SLOTS_REACHED,
-    SLOTS_TAKEN,
-    WAITS,
+    HELD_LIMITS,
     held_earlier,
     wait_claim,
 )
@@ -67,10 +64,7 @@ CHECK = Check(
     layer=Layer.ENGINE,
     scope=Scope.MODEL,
     limits={
-        "engine_waiting_share": WAITS,
-        "engine_slot_fill": SLOTS_TAKEN,
-        "engine_peak_slot_fill": SLOTS_REACHED,
-        "engine_kv_blocked_share": KV_BLOCKED,
+        **HELD_LIMITS,
         "engine_context_share": PREFILLS,
         "engine_token_budget_fill": FILLED,
     },

@@ -30,12 +30,9 @@ from __future__ import annotations
 
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet
 from diagnostics.checks.engine_gates import (
-    KV_BLOCKED,
+    HELD_LIMITS,
     KV_RESERVED,
     SLOTS_LEFT,
-    SLOTS_REACHED,
-    SLOTS_TAKEN,
-    WAITS,
     cache_is_short,
     cache_may_be_reserved,
     held_earlier,
@@ -82,11 +79,8 @@ CHECK = Check(
     layer=Layer.ENGINE,
     scope=Scope.MODEL,
     limits={
-        "engine_waiting_share": WAITS,
-        "engine_slot_fill": SLOTS_TAKEN,
+        **HELD_LIMITS,
         "engine_slots_left": SLOTS_LEFT,
-        "engine_peak_slot_fill": SLOTS_REACHED,
-        "engine_kv_blocked_share": KV_BLOCKED,
         "engine_kv_used_share": KV_RESERVED,
         "engine_context_share": PREFILLING,
         "engine_paused_share": PAUSED,
