@@ -22,6 +22,7 @@ from diagnostics.wire.capture import CaptureWriter
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.redact import Anonymizer, redact
 from exporters.sources.access import SourceOptions
+from exporters.sources.clock import CLOCK
 from exporters.sources.dcgm import dcgm_page
 from exporters.sources.machine import Machine
 from exporters.sources.repository import repository_scrapes
@@ -148,7 +149,7 @@ class _Recording:
         self.tally = _Tally()
         self.stopped = threading.Event()
         self.first: float | None = None
-        self.last = 0.0
+        self.last = self.stepped = 0.0
 
     def run(self, repository: Path | None) -> None:
         """Record until the time is up or a signal comes; the capture is whole afterwards."""
@@ -167,6 +168,7 @@ class _Recording:
             for scrape in collect(sources, self.interval, seconds=self.seconds, stop=self.stopped.is_set):
                 self._keep(scrape, writer)
                 show(scrape)
+            writer.clock_stepped = self.stepped = CLOCK.stepped()
 
     def _writer(self) -> CaptureWriter:
         names = [self._public_name(server.name) for server in self.servers]
@@ -215,6 +217,11 @@ class _Recording:
         count = len(self.servers)
         servers = self.servers[0].name if count == 1 else f"{count} servers"
         click.echo(f"{self.output}: {servers}, {span}, {self.tally.bodies} bodies, {size}")
+        if self.stepped:
+            by = f"{Unit.SECONDS.show(abs(self.stepped))} {'forward' if self.stepped > 0 else 'back'}"
+            click.echo(
+                f"diag: this machine's clock was set {by}: times are by the clock as it was at the start", err=True
+            )
         missing = [*self._gaps(), *self.tally.lines()]
         if missing:
             click.echo("not recorded:", err=True)

@@ -56,20 +56,21 @@ def looks_like_a_path(source: str) -> bool:
 
 
 def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> Explanation:
-    """Return the explanation of recorded windows.
+    """Return the explanation of recorded windows; what is lost of a damaged one is a blind spot.
 
     Raises:
         CaptureError: a path is not a capture.
         UsageError: `at` or `since` leaves nothing to look at, or two captures name the same server.
 
     """
-    scrapes = _between(_recorded(paths, tell), question)
+    gaps: list[BlindSpot] = []
+    scrapes = _between(_recorded(paths, tell, gaps), question)
     servers = tuple(dict.fromkeys(scrape.server for scrape in scrapes if scrape.server))
     scrapes += _repository(question, servers)
-    return _explained(window_of(scrapes), question, servers or tuple(str(path) for path in paths))
+    return _explained(window_of(scrapes), question, servers or tuple(str(path) for path in paths), gaps)
 
 
-def _recorded(paths: Sequence[Path], tell: Tell) -> list[Scrape]:
+def _recorded(paths: Sequence[Path], tell: Tell, gaps: list[BlindSpot]) -> list[Scrape]:
     """Return what all captures hold. GPU samples name no server: those of several machines would be mixed up."""
     found: dict[Path, list[Scrape]] = {}
     owner: dict[str, Path] = {}
@@ -78,6 +79,7 @@ def _recorded(paths: Sequence[Path], tell: Tell) -> list[Scrape]:
         found[path] = list(capture.scrapes())
         if capture.damage:
             tell(f"{path}: {capture.damage}")
+            gaps.append(BlindSpot(what=f"the rest of {path.name}", why=capture.damage, fix="copy or record it anew"))
         for server in {scrape.server for scrape in found[path] if scrape.server}:
             if owner.setdefault(server, path) != path:
                 raise UsageError(

@@ -37,7 +37,7 @@ class LogEvent:
 MOST_EVENTS = 100_000
 LONGEST_REASON = 400
 _CLASSIC = re.compile(r"^[IWEF](\d{2})(\d{2}) (\d{2}):(\d{2}):(\d{2})\.(\d{1,9}) \d+ [^\]]{1,200}\] (.*)$")
-_ISO = re.compile(r"^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.\d+)?Z? [^\]]{1,200}\] (.*)$")
+_ISO = re.compile(r"^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.\d+)?(Z|[+-]\d{2}:?\d{2})? [^\]]{1,200}\] (.*)$")
 _NAME = r"([^:'\s]{1,256})"
 _MARKERS = (
     (LogKind.LOADING, re.compile(rf"^loading: {_NAME}:(\d+)$")),
@@ -53,7 +53,7 @@ def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
     Args:
         body: the log's text.
         near: Unix seconds within half a year of the lines: the classic format names no year. Times are taken as
-            UTC, as containers have them.
+            UTC, as containers have them, where the line tells no offset of its own.
 
     """
     found = []
@@ -104,7 +104,7 @@ def _iso(line: str) -> tuple[float, str] | None:
     if match is None:
         return None
     try:
-        moment = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
+        moment = datetime.fromisoformat(match[1] + (match[2] or "Z"))
     except ValueError:
         return None
-    return moment.timestamp(), match[2]
+    return moment.timestamp(), match[3]

@@ -71,6 +71,8 @@ class CaptureWriter:
         self._total = 0
         self._sink = _open_sink(path, name, overwrite)
         self._closed = False
+        self.clock_stepped = 0.0
+        """By how many seconds the recorder's clock was set forward meanwhile; bodies keep the time it had at first."""
 
     def add(self, scrape: Scrape) -> None:
         """Write one scrape; a failed read is kept too, as evidence.
@@ -151,7 +153,8 @@ class CaptureWriter:
             "window_from": self._times[0] if self._times else None,
             "window_to": self._times[1] if self._times and finished else None,
         }
-        return json.dumps(self._about | window, indent=1).encode()
+        stepped = {"clock_stepped_s": round(self.clock_stepped, 3)} if self.clock_stepped else {}
+        return json.dumps(self._about | window | stepped, indent=1).encode()
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

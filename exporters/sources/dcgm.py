@@ -8,6 +8,7 @@ from dataclasses import replace
 from diagnostics.wire.records import Kind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import parse_address
+from exporters.sources.clock import CLOCK
 from exporters.sources.failure import ReadFailure
 from exporters.sources.http import HttpReader
 from exporters.sources.triton_http import read_metrics
@@ -41,7 +42,7 @@ class DcgmPage:
 
     def round(self) -> list[Scrape]:
         """Return the page as it is now."""
-        at, begun = time.time(), time.monotonic()
+        at, begun = CLOCK.now(), time.monotonic()
         body, error = None, None
         try:
             body = read_metrics(self._reader, self._url)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from diagnostics.wire.records import Kind, Scrape
+from exporters.sources.clock import CLOCK
 
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
@@ -30,7 +31,7 @@ def sample_host(server: str, server_pid: int | None) -> Scrape | None:
     """
     if server_pid is None or not (PROC / str(server_pid)).exists():
         return None
-    begun, at = time.monotonic(), time.time()
+    begun, at = time.monotonic(), CLOCK.now()
     body = json.dumps(_sample(at, server_pid)).encode()
     now = time.monotonic()
     return Scrape(server=server, kind=Kind.HOST, at=at, mono=begun, took=now - begun, body=body)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from diagnostics.wire.records import Kind, Scrape
+from exporters.sources.clock import CLOCK
 from exporters.sources.nvml_device import Json, NvmlDevice
 from exporters.sources.nvml_query import Budget
 from exporters.sources.parallel import Lanes
@@ -60,7 +61,7 @@ class NvmlSampler:
 
     def sample(self) -> Scrape:
         """Return one sample of every GPU; what card, driver or rights withhold is null in the body."""
-        begun, at = time.monotonic(), time.time()
+        begun, at = time.monotonic(), CLOCK.now()
         answers = self._answers()
         gpus = [answers.get(index) or {"index": index, "errors": _LATE} for index in self._devices]
         body: Json = {"t": at, "driver_version": self._version, "gpus": gpus}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
+from exporters.sources.clock import CLOCK
 from exporters.sources.failure import ReadFailure
 
 K = TypeVar("K", bound=Hashable)
@@ -87,7 +88,7 @@ class Lanes(Generic[K, V]):
     def _late(self, begun: float) -> Outcome[V]:
         failure = ReadFailure(f"no complete answer within {self._timeout:g} s")
         now = time.monotonic()
-        return Outcome(value=None, failure=failure, at=time.time(), mono=now, took=now - begun)
+        return Outcome(value=None, failure=failure, at=CLOCK.now(), mono=now, took=now - begun)
 
 
 class _Worker(Generic[V]):
@@ -140,4 +141,4 @@ def _settle(read: Callable[[], V]) -> Outcome[V] | BaseException:
     except BaseException as error:  # noqa: BLE001 - carried to the thread that asked, which raises it
         return error
     now = time.monotonic()
-    return Outcome(value=value, failure=failure, at=time.time(), mono=now, took=now - begun)
+    return Outcome(value=value, failure=failure, at=CLOCK.now(), mono=now, took=now - begun)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from diagnostics.errors import CollectError
 from diagnostics.wire.records import Kind, Scrape
+from exporters.sources.clock import CLOCK
 
 # A configuration is a few kilobytes; weights and engines beside it are never read.
 _MAX_FILE_BYTES = 2**20
@@ -36,7 +37,7 @@ def repository_scrapes(root: Path, servers: Sequence[str]) -> Iterator[Scrape]:
                 server=server,
                 kind=Kind.REPOSITORY,
                 name=name,
-                at=time.time(),
+                at=CLOCK.now(),
                 mono=time.monotonic(),
                 body=body,
             )

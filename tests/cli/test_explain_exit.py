@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from diagnostics.cli.main import main
@@ -25,3 +27,18 @@ def test_the_exit_code_is_what_fail_on_asks_for(
 ) -> None:
     assert main(["explain", *arguments]) == code
     assert capsys.readouterr().out
+
+
+def test_a_damaged_capture_is_judged_by_what_came_whole_with_a_warning_and_a_blind_spot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = Path(HEALTHY).read_bytes()
+    damaged = tmp_path / "cut.tar.xz"
+    damaged.write_bytes(whole[: len(whole) * 3 // 4])
+
+    code = main(["explain", str(damaged)])
+    told = capsys.readouterr()
+
+    assert code == 0
+    assert "damaged after" in told.err
+    assert "the rest of cut.tar.xz" in told.out

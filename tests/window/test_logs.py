@@ -62,3 +62,9 @@ def test_a_reason_is_cut() -> None:
 @given(body=st.binary(max_size=400), near=st.floats(0, 4e9))
 def test_any_bytes_are_read_without_fault(body: bytes, near: float) -> None:
     assert isinstance(parse_log(body, near), tuple)
+
+
+def test_an_offset_of_its_own_counts() -> None:
+    body = b'2026-11-27T23:00:00+02:00 1 model_lifecycle.cc:472] "loading: chat:1"\n'
+
+    assert parse_log(body, 0.0)[0].at == 1795813200.0
