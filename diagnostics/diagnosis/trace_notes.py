@@ -41,7 +41,7 @@ def trace_notes(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Note, .
 def _losses(counts: SpanCounts) -> Iterator[Note]:
     if counts.unreadable:
         what = f"{counts.unreadable} of {counts.bodies} trace exports"
-        yield Note(what, counts.reason, "record what the exporter sends, unaltered")
+        yield Note(what, counts.reason, "record what the exporter sends, unaltered and in smaller batches")
     if counts.corrupt:
         yield Note(f"{counts.corrupt} of {counts.received} spans", "they could not be read", "look at what made them")
     if counts.dropped:
