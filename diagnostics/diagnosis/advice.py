@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diagnostics.checks.check import Suggestion
+from diagnostics.diagnosis.applying import Steps, steps
 from diagnostics.errors import DiagError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.signals.subject import Subject
@@ -20,12 +21,14 @@ class Advice:
         patch: what to apply; None when no setting does it or no text could be made.
         blast_radius: what applying it does to the running server; None without a setting.
         note: why there is no patch, or what to know before applying it; may be empty.
+        steps: how to apply and undo it, and what that touches; None without a setting.
 
     """
 
     patch: Patch | None
     blast_radius: BlastRadius | None
     note: str = ""
+    steps: Steps | None = None
 
 
 def advice(evidence: Evidence, on: Subject, suggestion: Suggestion) -> Advice | None:
@@ -40,4 +43,6 @@ def advice(evidence: Evidence, on: Subject, suggestion: Suggestion) -> Advice | 
         made = patch(change, file_text=evidence.config_file(on), path=path, effective=config)
     except DiagError as error:
         return Advice(patch=None, blast_radius=radius, note=str(error))
-    return Advice(patch=made if made.text else None, blast_radius=radius, note=" ".join(made.notes))
+    shown, engine = made if made.text else None, evidence.is_engine(on)
+    how = steps(change, shown, radius, config, engine=engine)
+    return Advice(patch=shown, blast_radius=radius, note="; ".join(made.notes), steps=how)

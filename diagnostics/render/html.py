@@ -38,13 +38,17 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """A finding with what is shown beside it: its number, its cause's, its runbook, the entry's mean without it."""
+    """A finding with what is shown beside it: its number, its cause's, its runbook, the entry's mean without it.
+
+    `beside` tells how its patch stands to an earlier one; empty where it is the only one.
+    """
 
     finding: Finding
     number: int
     cause: int | None
     runbook: tuple[Part, ...]
     mean_after: float | None
+    beside: str
 
 
 def html(explanation: Explanation) -> str:
@@ -62,7 +66,7 @@ def html(explanation: Explanation) -> str:
 
 
 def _told(explanation: Explanation) -> Iterator[Told]:
-    numbers = words.numbers(explanation)
+    numbers, beside = words.numbers(explanation), words.beside(explanation)
     for finding in explanation.findings:
         yield Told(
             finding=finding,
@@ -70,6 +74,7 @@ def _told(explanation: Explanation) -> Iterator[Told]:
             cause=numbers.get(finding.caused_by or ""),
             runbook=parts(catalogue()[finding.check]),
             mean_after=words.mean_after(finding),
+            beside=beside.get(finding.id, ""),
         )
 
 

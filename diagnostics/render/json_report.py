@@ -121,6 +121,9 @@ def _suggestion(suggestion: Suggestion, advice: Advice | None) -> Json:
         "patch": made.text if made else None,
         "patch_base": made.base if made else None,
         "note": advice.note if advice and advice.note else None,
+        "touches": advice.steps.touches if advice and advice.steps else None,
+        "apply": advice.steps.apply or None if advice and advice.steps else None,
+        "undo": advice.steps.undo or None if advice and advice.steps else None,
         "prediction": _prediction(suggestion.prediction) if suggestion.prediction else None,
     }
 

@@ -33,15 +33,15 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         sources, seconds = ", ".join(window.sources), Unit.SECONDS.show(window.end - window.start)
         span = f"{time_text(window.start)} to {time_text(window.end)} ({seconds})"
         yield from ("", f"{span}, from {escaped(sources)}")
-    numbers = words.numbers(explanation)
+    numbers, beside = words.numbers(explanation), words.beside(explanation)
     for finding in explanation.findings:
-        yield from _finding(finding, numbers, told=finding in explanation.loud[:1])
+        yield from _finding(finding, numbers, beside.get(finding.id, ""), told=finding in explanation.loud[:1])
     for item in explanation.anatomy[:1]:
         yield from _anatomy(item)
     yield from _lists(explanation)
 
 
-def _finding(finding: Finding, numbers: dict[str, int], *, told: bool) -> Iterator[str]:
+def _finding(finding: Finding, numbers: dict[str, int], beside: str, *, told: bool) -> Iterator[str]:
     yield from ("", f"### {numbers[finding.id]}. {finding.check} ({finding.severity.value})", "")
     facts = [f"{words.where(finding)}; layer {finding.layer.value}", words.impact(finding)]
     facts += [f"confidence {finding.confidence:.2f}"]
@@ -50,7 +50,7 @@ def _finding(finding: Finding, numbers: dict[str, int], *, told: bool) -> Iterat
         yield from (f"{escaped(finding.summary)}.", "")
     yield escaped("; ".join(fact for fact in facts if fact)) + "."
     yield from _evidence(finding)
-    yield from _suggestion(finding, told=told)
+    yield from _suggestion(finding, beside, told=told)
 
 
 def _evidence(finding: Finding) -> Iterator[str]:
@@ -59,15 +59,16 @@ def _evidence(finding: Finding) -> Iterator[str]:
         yield from table(("evidence", "value", "limit", "source"), rows)
 
 
-def _suggestion(finding: Finding, *, told: bool) -> Iterator[str]:
+def _suggestion(finding: Finding, beside: str, *, told: bool) -> Iterator[str]:
     suggestion, advice = finding.suggestion, finding.advice
     if suggestion is None:
         return
     if not told:
         yield from ("", f"**{suggestion.remedy.value}**: {escaped(suggestion.text)}")
-    radius = words.RADIUS[advice.blast_radius] if advice and advice.blast_radius else ""
+    how = advice.steps if advice else None
     forecast = words.predicted(suggestion.prediction) if suggestion.prediction else ""
-    told_more = [words.end_to_end(finding), forecast, radius, advice.note if advice else ""]
+    told_more = [words.end_to_end(finding), forecast, how.touches if how else "", advice.note if advice else "", beside]
+    told_more += [f"apply: {how.apply}", f"undo: {how.undo}"] if how and how.apply else []
     items = [f"- {escaped(item)}" for item in told_more if item]
     yield from ("", *items) if items else ()
     if advice and advice.patch:

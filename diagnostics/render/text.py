@@ -64,7 +64,7 @@ def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
 
 def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
     numbers, answered = words.numbers(explanation), explanation.loud[:1]
-    patched: set[str | None] = set()
+    beside = words.beside(explanation)
     for finding in explanation.findings:
         yield ""
         head = f"{numbers[finding.id]}. {finding.check}, {finding.severity.value}, confidence {finding.confidence:.2f}"
@@ -77,11 +77,7 @@ def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
         if finding.caused_by in numbers:
             yield f"   caused by {numbers[finding.caused_by]}"
         yield from _evidence(finding.evidence)
-        yield from _suggestion(finding, style, told=finding in answered)
-        if finding.advice and finding.advice.patch:
-            if finding.subject.model in patched:
-                yield "one change at a time: apply the first patch, measure, then look again"
-            patched.add(finding.subject.model)
+        yield from _suggestion(finding, style, beside.get(finding.id, ""), told=finding in answered)
 
 
 def _evidence(lines: Sequence[Line]) -> Iterator[str]:
@@ -92,7 +88,7 @@ def _evidence(lines: Sequence[Line]) -> Iterator[str]:
         yield f"   {name:<27}{value:>10}  {limit:<11}{fitted(words.source(line), WIDTH - 51)}"
 
 
-def _suggestion(finding: Finding, style: Style, *, told: bool) -> Iterator[str]:
+def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> Iterator[str]:
     suggestion, advice = finding.suggestion, finding.advice
     if suggestion is None:
         return
@@ -101,10 +97,15 @@ def _suggestion(finding: Finding, style: Style, *, told: bool) -> Iterator[str]:
     if suggestion.prediction:
         yield from _wrapped(words.end_to_end(finding), "   ")
         yield from _wrapped(words.predicted(suggestion.prediction), "   ")
-    if advice and advice.blast_radius:
-        yield f"   {words.RADIUS[advice.blast_radius]}"
+    if advice and advice.steps:
+        yield from _wrapped(advice.steps.touches, "   ")
     if advice and advice.note:
         yield from _wrapped(f"note: {advice.note}", "   ")
+    if advice and advice.steps and advice.patch:
+        yield from _wrapped(f"apply: {advice.steps.apply}", "   ", hang="  ")
+        yield from _wrapped(f"undo: {advice.steps.undo}", "   ", hang="  ")
+    if beside:
+        yield from _wrapped(beside, "   ")
     if advice and advice.patch:
         yield ""
         yield from (style(line, _diff_colour(line)) for line in code_lines(advice.patch.text))

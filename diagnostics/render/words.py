@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -13,14 +12,32 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import Line
 from diagnostics.signals.reading import Missing
-from diagnostics.tuning.changes import BlastRadius
 from diagnostics.units import Unit
 
-RADIUS: Mapping[BlastRadius, str] = {
-    BlastRadius.IN_PLACE: "applied in place, without a reload",
-    BlastRadius.RELOAD: "reloads the model: both copies in memory meanwhile",
-    BlastRadius.ENGINE_REBUILD: "needs a new engine",
-}
+
+def beside(explanation: Explanation) -> dict[str, str]:
+    """Return by a finding's id how its patch stands to the patch of an earlier finding, where both touch one model."""
+    number, found = numbers(explanation), dict[str, str]()
+    patched = [one for one in explanation.findings if one.advice and one.advice.patch and one.suggestion]
+    for at, one in enumerate(patched):
+        earlier = [other for other in patched[:at] if other.subject.model == one.subject.model]
+        if earlier:
+            found[one.id] = _beside(one, earlier[0], number[earlier[0].id])
+    return found
+
+
+def _beside(one: Finding, other: Finding, number: int) -> str:
+    mine, theirs = _settings(one), _settings(other)
+    if mine == theirs:
+        return f"the same change as {number}: it needs to be made once"
+    shared = any(a == b or a.startswith(f"{b}.") or b.startswith(f"{a}.") for a in mine for b in theirs)
+    where = "changes the same lines as" if shared else "changes the same file as"
+    return f"{where} {number}; one change at a time: apply the patch of {number}, measure, then look again"
+
+
+def _settings(finding: Finding) -> dict[str, object]:
+    change = finding.suggestion.change if finding.suggestion else None
+    return {setting.path: setting.value for setting in change.settings} if change else {}
 
 
 def headline(explanation: Explanation) -> str:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.clean import code_lines
 from diagnostics.render.text import WIDTH, text
+from diagnostics.tuning.changes import ConfigChange, Setting
 from tests.render.situations import situations
 from tests.render.widths import columns
 
@@ -106,3 +107,24 @@ def test_colour_changes_nothing_but_colour(situation: Explanation) -> None:
         marked = marked.replace(f"\x1b[{colour}m", "")
 
     assert marked == text(situation)
+
+
+def test_a_patch_says_what_it_touches_how_it_is_applied_and_undone(degraded: Explanation) -> None:
+    shown = " ".join(text(degraded).split())
+
+    assert "applied in place, without a reload; each further instance holds its own copy of the model" in shown
+    assert "then POST /v2/repository/models/safety/load (model control explicit)" in shown
+    assert "undo: put the former text back, then the same" in shown
+
+
+def test_patches_of_one_model_say_how_they_stand_to_each_other(degraded: Explanation) -> None:
+    first = degraded.findings[0]
+    assert first.suggestion is not None
+    assert first.suggestion.change is not None
+    other = ConfigChange(model="safety", settings=(Setting(path="dynamic_batching", value=True),))
+    same = replace(first, id="f" * 16)
+    differs = replace(first, id="e" * 16, suggestion=replace(first.suggestion, change=other))
+    shown = " ".join(text(replace(degraded, findings=(first, same, differs))).split())
+
+    assert "the same change as 1: it needs to be made once" in shown
+    assert "changes the same file as 1; one change at a time" in shown
