@@ -11,6 +11,7 @@ shapes, different sets of optional inputs, or so many instances that each finds 
 ## Rules out
 - Batch 1 at low concurrency: nothing waits, so nothing could have been joined.
 - Batches whose cost grows with every item: they would not help (`batching-without-gain`).
+- A model that waits for others it calls (`bls-serialization`): it would call them for one request after another.
 - An LLM engine's row: batch 1 is normal there, it batches inside.
 
 ## Do
@@ -37,6 +38,7 @@ from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECOND
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.traces import MOSTLY_NESTED, NESTED_SHARE
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, predict
@@ -67,6 +69,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the model takes one request per execution by configuration")
     if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
         return Quiet(because="instances are idle while requests wait")
+    if (see.evidence.read(NESTED_SHARE, on).value or 0.0) >= MOSTLY_NESTED:
+        return Quiet(because="it waits for models that it calls, one request after another in any batch")
     if not batching_is_left_unused(see, on):
         return Quiet(because="batches are as large as the queue allows, or larger ones would not pay")
     return _with_batching(see, on)

@@ -12,6 +12,7 @@ models' clocks start, so no model shows it; rates stay flat whatever instances o
 ## Rules out
 - Queues of the models: their clocks start behind the frontend.
 - Network and client (`client-or-transport-bound`): nothing is held in the frontend, and reads of its port succeed.
+- A load inside the window: asked for over the port, it holds one of its threads until it ends.
 - A host without processors to spare (`host-cpu-starved`).
 
 ## Do
@@ -39,6 +40,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
+from diagnostics.window.lifecycle import Happened
 
 CHECK = Check(
     layer=Layer.SERVING,
@@ -51,6 +53,7 @@ CHECK = Check(
         "host_cpu_busy": HOST_FULL,
     },
 )
+_LOADING = (Happened.LOADED, Happened.RELOADED)
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
@@ -61,6 +64,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     seconds = held.value if held.value is not None and _holds(see, on, held) else _unanswered(see, on)
     if seconds is None:
         return Quiet(because="the frontend passes requests and answers on at once, as far as can be seen")
+    if _loads(see, on):
+        return Quiet(because="a load that is asked for over the port holds a thread, and what waits for that thread")
     if not see.at_most(HOST_CPU_BUSY, on, HOST_FULL):
         return Quiet(because="the host's processors are full: threads of the frontend wait for one")
     return Fires(
@@ -72,6 +77,12 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
             "then split traffic over several server processes"
         ),
     )
+
+
+def _loads(see: Ledger, on: Subject) -> bool:
+    moments = see.evidence.moments(on.server)
+    times = [change.at for change in see.evidence.changes(on.server) if change.kind in _LOADING]
+    return bool(moments) and any(min(moments) < at <= max(moments) for at in times)
 
 
 def _holds(see: Ledger, on: Subject, held: Reading) -> bool:

@@ -68,9 +68,10 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     # Without the next stage's configuration nobody knows whether it refuses requests at its own queue.
     if any(see.need(QUEUE_LIMIT, next_stage) for next_stage in _next_stages(see, on)):
         return Quiet(because="the next stage limits its queue: requests may have been refused there")
+    lost = lost - _expired(see, on)
     if not see.compare("explained_share", lost / failed, EXPLAINED):
         return Quiet(because="most failures happen elsewhere")
-    least = Reading.of(min(lost.value, failed.value or 0.0), Unit.COUNT, lost.source, estimated=True)
+    least = Reading.of(min(lost.value or 0.0, failed.value or 0.0), Unit.COUNT, lost.source, estimated=True)
     return _judge(see, on, least, "answers")
 
 
@@ -85,6 +86,12 @@ def _next_stages(see: Ledger, on: Subject) -> Sequence[Subject]:
     ensemble = see.evidence.graph(on.server).ensembles.get(caller_of(see, on).ensemble or "")
     followers = ensemble.after(on.model or "") if ensemble else ()
     return [Subject(server=on.server, model=model) for model in followers]
+
+
+def _expired(see: Ledger, on: Subject) -> Reading:
+    """Return how many requests reached a next stage and outlived its queue's timeout, where that is counted."""
+    counts = [see.evidence.read(REJECTED_REQUESTS, next_stage).value or 0.0 for next_stage in _next_stages(see, on)]
+    return Reading.of(max(counts, default=0.0), Unit.COUNT, "metrics", estimated=True)
 
 
 def _judge(see: Ledger, on: Subject, failed: Reading, how: str) -> Fires | Quiet:

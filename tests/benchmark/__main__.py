@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from diagnostics.demo.environment import ensure_environment
-from tests.benchmark.draw import draw, draw_gpu
+from tests.benchmark.draws import draw, draw_gpu
 from tests.benchmark.record import record
 from tests.benchmark.score import score
 
@@ -21,6 +21,7 @@ def main() -> int:
     recording = verbs.add_parser("record", help="draw incidents and record them from a real Triton")
     recording.add_argument("--count", type=int, default=24)
     recording.add_argument("--seed", type=int, default=1, help="the first of COUNT consecutive seeds")
+    recording.add_argument("--kind", action="append", default=[], help="only seeds that draw such a kind; repeatable")
     recording.add_argument("--jobs", type=int, default=1, help="servers at once; each wants two cores of its own")
     recording.add_argument("--out", type=Path, required=True)
     one = verbs.add_parser("record-one")
@@ -43,6 +44,8 @@ def _record(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     ensure_environment()
     seeds = range(arguments.seed, arguments.seed + arguments.count)
+    one_of = draw_gpu if arguments.gpu else draw
+    wanted = [seed for seed in seeds if not arguments.kind or one_of(seed).kind in arguments.kind]
 
     def one(seed: int) -> int:
         command = [sys.executable, "-m", "tests.benchmark", "record-one", "--seed", str(seed), "--out"]
@@ -52,7 +55,7 @@ def _record(arguments: argparse.Namespace) -> int:
         return done.returncode
 
     with ThreadPoolExecutor(max_workers=arguments.jobs) as pool:
-        failed = sum(1 for code in pool.map(one, seeds) if code)
+        failed = sum(1 for code in pool.map(one, wanted) if code)
     labels = {
         path.name.removesuffix(".label.json"): json.loads(path.read_text("utf-8"))
         for path in sorted(arguments.out.glob("*.label.json"))

@@ -14,7 +14,15 @@ _MODELS = Path(__file__).parent / "models"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSpec:
-    """One stage. Times in milliseconds; `delay_us` None means no dynamic batching."""
+    """One stage. Times in milliseconds; `delay_us` None means no dynamic batching.
+
+    Attributes:
+        priorities: it has two levels, of which the second is what a request has that names none.
+        sequence_idle_ms: above 0 it serves sequences, and one that is idle for so long loses its slot.
+        broken: why it cannot be loaded; empty for a stage that can.
+        hang_after: executions after which an instance never comes back from one; 0 for none.
+        mode: `sleep`, `cpu`, `gpu`, or `work`, which is processor time of its own.
+    """
 
     name: str
     base_ms: float
@@ -24,8 +32,15 @@ class StageSpec:
     max_batch: int = 1
     delay_us: int | None = None
     queue_limit: int = 0
+    queue_timeout_ms: int = 0
+    priorities: bool = False
+    sequence_idle_ms: int = 0
     first_ms: float = 0.0
+    load_ms: float = 0.0
+    broken: str = ""
     fail_every: int = 0
+    fail_mode: str = "error"
+    hang_after: int = 0
     mode: str = "sleep"
     gpu_size: int = 0
 
@@ -36,12 +51,14 @@ class StageSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpec:
-    """The engine stand-in."""
+    """The engine stand-in; `static` begins a batch only when the one before it has ended."""
 
     name: str
     slots: int = 32
     kv_tokens: int = 65536
     decode_ms: float = 3.8
+    prompt: int = 48
+    static: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +71,8 @@ class Deployment:
         engine: the engine, after stage `engine_after`; None for an ensemble without one.
         engine_after: position of the stage before the engine.
         side: position of a stage that runs beside its successor, both fed by its predecessor; None for a chain.
+        callers: above 0, a model with so many instances takes the ensemble's place and calls the stages itself.
+        width: numbers in a row of a tensor; −1 for any.
     """
 
     ensemble: str
@@ -61,6 +80,8 @@ class Deployment:
     engine: EngineSpec | None = None
     engine_after: int = 0
     side: int | None = None
+    callers: int = 0
+    width: int = 4
 
     def changed(self, stage: str, **values: object) -> Deployment:
         """Return the deployment with other settings of one stage."""
@@ -76,7 +97,7 @@ def write(deployment: Deployment, into: Path) -> Path:
     """Write the model repository of a deployment and return it."""
     common = reference_root() / "common"
     for spec in deployment.stages:
-        folder = _folder(into, spec.name, _stage_config(spec))
+        folder = _folder(into, spec.name, _stage_config(spec, deployment.width))
         shutil.copy(_MODELS / "stage_model.py", folder / "1/model.py")
         shutil.copy(common / "stage.py", folder / "1/stage.py")
     if deployment.engine is not None:
@@ -86,7 +107,11 @@ def write(deployment: Deployment, into: Path) -> Path:
         for name in ("batcher.py", "gauges.py"):
             shutil.copy(standin / name, folder / "1" / name)
         shutil.copy(_MODELS / "engine_model.py", folder / "1/model.py")
-    _folder(into, deployment.ensemble, _ensemble_config(deployment))
+    if deployment.callers:
+        folder = _folder(into, deployment.ensemble, _caller_config(deployment))
+        shutil.copy(_MODELS / "caller_model.py", folder / "1/model.py")
+    else:
+        _folder(into, deployment.ensemble, _ensemble_config(deployment))
     return into
 
 
@@ -94,7 +119,7 @@ def release(deployment: Deployment, repository: Path, spec: StageSpec) -> None:
     """Put version 2 of a stage beside version 1, with the settings of `spec`."""
     model = repository / spec.name
     shutil.copytree(model / "1", model / "2", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    (model / "config.pbtxt").write_text(_stage_config(spec), "utf-8")
+    (model / "config.pbtxt").write_text(_stage_config(spec, deployment.width), "utf-8")
 
 
 def _folder(into: Path, name: str, config: str) -> Path:
@@ -104,12 +129,12 @@ def _folder(into: Path, name: str, config: str) -> Path:
     return folder
 
 
-def _tensors(max_batch: int) -> str:
-    return (
-        f"max_batch_size: {max_batch}\n"
-        'input [ { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
-        'output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
-    )
+def _tensor(kind: str, name: str, width: int) -> str:
+    return f'{kind} [ {{ name: "{name}" data_type: TYPE_FP32 dims: [ {width} ] }} ]\n'
+
+
+def _tensors(max_batch: int, width: int) -> str:
+    return f"max_batch_size: {max_batch}\n{_tensor('input', 'IN', width)}{_tensor('output', 'OUT', width)}"
 
 
 def _parameters(values: Mapping[str, object]) -> str:
@@ -118,13 +143,10 @@ def _parameters(values: Mapping[str, object]) -> str:
     )
 
 
-def _stage_config(spec: StageSpec) -> str:
-    text = f'name: "{spec.name}"\nbackend: "python"\n{_tensors(spec.max_batch)}'
+def _stage_config(spec: StageSpec, width: int) -> str:
+    text = f'name: "{spec.name}"\nbackend: "python"\n{_tensors(spec.max_batch, width)}'
     kind = "KIND_GPU gpus: [ 0 ]" if spec.mode == "gpu" else "KIND_CPU"
-    text += f"instance_group [ {{ count: {spec.instances} kind: {kind} }} ]\n"
-    if spec.delay_us is not None or spec.queue_limit:
-        policy = f" default_queue_policy {{ max_queue_size: {spec.queue_limit} }}" if spec.queue_limit else ""
-        text += f"dynamic_batching {{ max_queue_delay_microseconds: {spec.delay_us or 0}{policy} }}\n"
+    text += f"instance_group [ {{ count: {spec.instances} kind: {kind} }} ]\n{_scheduling(spec)}"
     values: dict[str, object] = {
         "service_base_ms": round(spec.base_ms, 3),
         "service_per_item_ms": round(spec.per_item_ms, 3),
@@ -132,21 +154,46 @@ def _stage_config(spec: StageSpec) -> str:
         "service_mode": spec.mode,
         "first_execution_ms": spec.first_ms,
         "fail_every": spec.fail_every,
+        "fail_mode": spec.fail_mode,
         "gpu_size": spec.gpu_size or 1024,
+        "standin_load_ms": round(spec.load_ms),
+        "standin_broken": spec.broken,
+        "standin_hang_after": spec.hang_after,
     }
     return text + _parameters(values)
 
 
+def _scheduling(spec: StageSpec) -> str:
+    if spec.sequence_idle_ms:
+        return f"sequence_batching {{ max_sequence_idle_microseconds: {spec.sequence_idle_ms * 1000} direct {{ }} }}\n"
+    limits = [f"max_queue_size: {spec.queue_limit}"] if spec.queue_limit else []
+    if spec.queue_timeout_ms:
+        limits.append(f"timeout_action: REJECT default_timeout_microseconds: {spec.queue_timeout_ms * 1000}")
+    if spec.delay_us is None and not limits and not spec.priorities:
+        return ""
+    policy = f" default_queue_policy {{ {' '.join(limits)} }}" if limits else ""
+    levels = " priority_levels: 2 default_priority_level: 2" if spec.priorities else ""
+    return f"dynamic_batching {{ max_queue_delay_microseconds: {spec.delay_us or 0}{levels}{policy} }}\n"
+
+
+def _caller_config(deployment: Deployment) -> str:
+    batch = min(stage.max_batch for stage in deployment.stages)
+    text = f'name: "{deployment.ensemble}"\nbackend: "python"\n{_tensors(batch, deployment.width)}'
+    text += f"instance_group [ {{ count: {deployment.callers} kind: KIND_CPU }} ]\n"
+    return text + _parameters({"standin_calls": ",".join(_order(deployment))})
+
+
 def _engine_config(spec: EngineSpec) -> str:
-    text = f'name: "{spec.name}"\nbackend: "python"\n{_tensors(64)}'
+    text = f'name: "{spec.name}"\nbackend: "python"\n{_tensors(64, 4)}'
     text += "instance_group [ { count: 1 kind: KIND_CPU } ]\n"
     values: dict[str, object] = {
-        "gpt_model_type": "inflight_fused_batching",
+        "gpt_model_type": "V1" if spec.static else "inflight_fused_batching",
         "batch_scheduler_policy": "guaranteed_no_evict",
         "max_tokens_in_paged_kv_cache": spec.kv_tokens,
         "stats_check_period_ms": 100,
         "standin_engine_max_batch_size": spec.slots,
         "standin_tokens_per_block": 32,
+        "standin_prompt_tokens": spec.prompt,
         "standin_prefill_base_ms": 5,
         "standin_prefill_per_token_ms": 0.05,
         "standin_decode_base_ms": spec.decode_ms,
@@ -181,15 +228,13 @@ def _ensemble_config(deployment: Deployment) -> str:
         beside = deployment.side is not None and name == deployment.stages[deployment.side].name
         source = source if beside and not last else target
     batch = min(stage.max_batch for stage in deployment.stages)
-    extra = 'output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
-    head = (
-        f'name: "{deployment.ensemble}"\nplatform: "ensemble"\nmax_batch_size: {batch}\n'
-        'input [ { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] } ]\n'
-    )
+    extra = _tensor("output", "OUT", deployment.width)
+    head = f'name: "{deployment.ensemble}"\nplatform: "ensemble"\nmax_batch_size: {batch}\n'
+    head += _tensor("input", "IN", deployment.width)
     if deployment.side is not None:
-        beside = deployment.stages[deployment.side].name
-        produced = next(s for s in wiring.steps if f'"{beside}"' in s).rsplit('value: "', 1)[1].split('"')[0]
-        extra = extra.rstrip("\n") + f'\noutput [ {{ name: "{produced}" data_type: TYPE_FP32 dims: [ 4 ] }} ]\n'
+        aside = deployment.stages[deployment.side].name
+        produced = next(s for s in wiring.steps if f'"{aside}"' in s).rsplit('value: "', 1)[1].split('"')[0]
+        extra += _tensor("output", produced, deployment.width)
     return f"{head}{extra}ensemble_scheduling {{ step [\n  " + ",\n  ".join(wiring.steps) + "\n] }\n"
 
 

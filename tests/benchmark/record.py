@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -10,14 +12,15 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.load import Action, ClientRecord, LoadProfile, run_load, schedule, summarise
+from diagnostics.demo.load import Action, ClientRecord, summarise
 from diagnostics.demo.server import TritonLauncher
+from diagnostics.errors import CollectError
 from diagnostics.wire.capture import CaptureWriter
 from diagnostics.wire.records import Kind, Scrape
 from exporters.sources.access import SourceOptions
@@ -25,8 +28,10 @@ from exporters.sources.machine import Machine
 from exporters.sources.repository import repository_scrapes
 from exporters.sources.schedule import Source, collect
 from exporters.sources.triton import discover
-from tests.benchmark.deployment import Deployment, release, write
-from tests.benchmark.draw import Drawn
+from tests.benchmark.clients import send
+from tests.benchmark.deployment import release, write
+from tests.benchmark.draws.base import Drawn
+from tests.benchmark.hop import Hop
 
 SETTLING_SECONDS = 5.0
 INTERVAL_SECONDS = 2.0
@@ -34,40 +39,77 @@ TRIAL_SECONDS = 18.0
 TRACE_RATE = 10
 # A change that takes less off a request than this share of what the best one takes is not the cause.
 AS_GOOD = 0.9
-_STANDIN = ("service_", "first_execution_ms", "fail_every", "gpu_size", "standin_")
+_STANDIN = ("service_", "first_execution_ms", "fail_", "gpu_size", "standin_")
+_SUMMARIES = ("--metrics-config=summary_latencies=true",)
+Fleet = tuple[TritonLauncher, Path]
 
 
 def record(drawn: Drawn, name: str, folder: Path, environment: TritonEnvironment) -> dict[str, object]:
     """Record one incident as `folder/name.tar.xz` and return its label."""
-    with Spans() as spans, tempfile.TemporaryDirectory() as scratch:
-        repository = write(drawn.deployment, Path(scratch) / "repository")
-        arguments = tracing(spans.url)
-        with TritonLauncher(environment, repository, args=arguments) as server:
-            scrapes, clients = _observe(drawn, server, repository)
+    with Spans() as spans, serving(drawn, environment, spans.url) as fleet:
+        scrapes, clients = _observe(drawn, fleet)
+        for server, _ in fleet:
             server.check()
-        _write(folder / f"{name}.tar.xz", name, [*scrapes, *spans.scrapes()], clients)
+    _write(folder / f"{name}.tar.xz", name, [*scrapes, *spans.scrapes()], clients)
     return _label(drawn, environment, _mean_ms(clients))
+
+
+@contextmanager
+def serving(drawn: Drawn, environment: TritonEnvironment, spans: str = "") -> Iterator[list[Fleet]]:
+    """Run the servers of an incident; yields each with its repository. Only a single one is traced.
+
+    A body of spans does not say which of several servers it is from.
+    """
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        stack.enter_context(_confined(drawn.cores))
+        traced = tracing(spans) if spans and len(drawn.shares) == 1 else _SUMMARIES
+        fleet: list[Fleet] = []
+        for number in range(len(drawn.shares)):
+            odd = drawn.slowed if number == len(drawn.shares) - 1 else None
+            repository = write(odd or drawn.deployment, scratch / f"repository-{number}")
+            server = TritonLauncher(environment, repository, args=(*traced, *drawn.options))
+            fleet.append((stack.enter_context(server), repository))
+        yield fleet
+
+
+@contextmanager
+def _confined(cores: int) -> Iterator[None]:
+    """Let what is started meanwhile run on so many processors only; 0 for all."""
+    if not cores:
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, random.sample(sorted(allowed), min(cores, len(allowed))))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def tracing(url: str) -> tuple[str, ...]:
     """Return the options with which a Triton sends its traces to a receiver."""
     settings = ("mode=opentelemetry", f"opentelemetry,url={url}", f"rate={TRACE_RATE}", "level=TIMESTAMPS")
-    return (*(f"--trace-config={setting}" for setting in settings), "--metrics-config=summary_latencies=true")
+    return (*(f"--trace-config={setting}" for setting in settings), *_SUMMARIES)
 
 
-def _observe(drawn: Drawn, server: TritonLauncher, repository: Path) -> tuple[list[Scrape], list[ClientRecord]]:
-    target = discover(server.http_url, SourceOptions())
+def _observe(drawn: Drawn, fleet: Sequence[Fleet]) -> tuple[list[Scrape], list[ClientRecord]]:
+    targets = [discover(server.http_url, SourceOptions()) for server, _ in fleet]
     with ExitStack() as stack, ThreadPoolExecutor(max_workers=1) as pool:
-        machine = Machine([target])
-        stack.callback(target.close)
+        machine = Machine(targets)
+        for target in targets:
+            stack.callback(target.close)
         stack.callback(machine.close)
-        load = pool.submit(_send, drawn, server, repository)
+        load = pool.submit(_send, drawn, fleet)
         stack.enter_context(_neighbour(drawn.neighbour))
         time.sleep(SETTLING_SECONDS)
-        sources: list[Source] = [target, *([machine] if machine.local else [])]
+        sources: list[Source] = [*targets, *([machine] if machine.local else [])]
         seconds = drawn.load.duration - SETTLING_SECONDS - 1.0
         scrapes = list(collect(sources, INTERVAL_SECONDS, seconds=seconds))
-        scrapes += repository_scrapes(repository, [target.name])
+        for target, (_, repository) in zip(targets, fleet, strict=True):
+            scrapes += repository_scrapes(repository, [target.name])
+        named = {target.name: f"triton-{number}" for number, target in enumerate(targets)}
+        scrapes = [replace(scrape, server=named.get(scrape.server, scrape.server)) for scrape in scrapes]
         return [_without_standin(scrape) for scrape in scrapes], load.result()
 
 
@@ -85,56 +127,32 @@ def _neighbour(share: float) -> Iterator[None]:
         process.wait()
 
 
-def _send(drawn: Drawn, server: TritonLauncher, repository: Path) -> list[ClientRecord]:
-    if drawn.by_hand:
-        return _by_hand(drawn, server)
-    actions = []
+def _send(drawn: Drawn, fleet: Sequence[Fleet]) -> list[ClientRecord]:
+    actions, (first, repository) = [], fleet[0]
     if drawn.release is not None:
         spec = drawn.release
 
         def go_live() -> None:
             release(drawn.deployment, repository, spec)
-            server.load_model(spec.name)
+            # A version that is broken is refused, and the one before it goes on serving.
+            with suppress(CollectError) if spec.broken else nullcontext():
+                first.load_model(spec.name)
 
         actions.append(Action(at=drawn.load.duration * 0.4, do=go_live))
-    return run_load(server.http_url, drawn.load, actions=actions)
-
-
-def _by_hand(drawn: Drawn, server: TritonLauncher) -> list[ClientRecord]:
-    """Call the members one after another, as a client does that knows no ensemble."""
-    models = [stage.name for stage in drawn.deployment.stages]
-    if drawn.deployment.engine is not None:
-        models.insert(drawn.deployment.engine_after + 1, drawn.deployment.engine.name)
-    started, local = time.monotonic(), threading.local()
-
-    def one(due: float) -> list[ClientRecord]:
-        time.sleep(max(0.0, started + due - time.monotonic()))
-        return [_call(local, server.http_url, model) for model in models]
-
-    with ThreadPoolExecutor(max_workers=64) as pool:
-        results = list(pool.map(one, schedule(drawn.load)))
-    return sorted((record for chain in results for record in chain), key=lambda record: record.t)
-
-
-def _call(local: threading.local, url: str, model: str) -> ClientRecord:
-    import urllib3
-
-    if not hasattr(local, "http"):
-        local.http = urllib3.PoolManager(retries=False)
-    body = json.dumps({"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]})
-    sent = time.time()
-    answer = local.http.request("POST", f"{url}/v2/models/{model}/infer", body=body)
-    ms = (time.time() - sent) * 1e3
-    return ClientRecord(t=sent, model=model, ms=ms, ok=answer.status == 200, code=answer.status)
+    with ExitStack() as stack:
+        urls = [server.http_url for server, _ in fleet]
+        if drawn.hop_ms:
+            urls = [stack.enter_context(Hop(url, drawn.hop_ms)).url for url in urls]
+        return send(drawn, urls, actions)
 
 
 def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[ClientRecord]) -> None:
     scrapes = sorted(scrapes, key=lambda scrape: scrape.at)
-    server = next(scrape.server for scrape in scrapes if scrape.kind is Kind.STATISTICS)
+    names = sorted({scrape.server for scrape in scrapes if scrape.kind is Kind.STATISTICS})
     window = [scrape.at for scrape in scrapes if scrape.kind is Kind.STATISTICS]
-    with CaptureWriter(path, name, ["triton-0"], INTERVAL_SECONDS, trace_rate=TRACE_RATE, overwrite=True) as writer:
+    with CaptureWriter(path, name, names, INTERVAL_SECONDS, trace_rate=TRACE_RATE, overwrite=True) as writer:
         for scrape in scrapes:
-            writer.add(replace(scrape, server="triton-0") if scrape.server == server else scrape)
+            writer.add(scrape)
         seen = [record for record in clients if window[0] <= record.t <= window[-1]]
         body = "".join(record.line() + "\n" for record in seen).encode()
         writer.add(Scrape(server="", kind=Kind.CLIENT, at=window[0], mono=window[0], body=body))
@@ -157,7 +175,7 @@ def _without_standin(scrape: Scrape) -> Scrape:
 
 
 def _label(drawn: Drawn, environment: TritonEnvironment, before_ms: float) -> dict[str, object]:
-    measured = {check: _trial(repaired, drawn.load, environment) for check, repaired in (drawn.repairs or {}).items()}
+    measured = {check: _trial(repaired, environment) for check, repaired in (drawn.repairs or {}).items()}
     causes = helped_most(before_ms, measured) if measured else list(drawn.causes)
     label: dict[str, object] = {"cause": causes or "healthy", "kind": drawn.kind}
     if drawn.target:
@@ -178,13 +196,11 @@ def helped_most(before_ms: float, after_ms: Mapping[str, float]) -> list[str]:
     return sorted(check for check, ms in after_ms.items() if before_ms - ms >= AS_GOOD * best)
 
 
-def _trial(deployment: Deployment, load: LoadProfile, environment: TritonEnvironment) -> float:
+def _trial(repaired: Drawn, environment: TritonEnvironment) -> float:
     """Return the mean latency in milliseconds that clients see after one change, warm."""
-    with tempfile.TemporaryDirectory() as scratch:
-        repository = write(deployment, Path(scratch) / "repository")
-        with TritonLauncher(environment, repository) as server:
-            records = run_load(server.http_url, replace(load, duration=TRIAL_SECONDS))
-    return _mean_ms(records)
+    repaired = replace(repaired, load=replace(repaired.load, duration=TRIAL_SECONDS))
+    with serving(repaired, environment) as fleet:
+        return _mean_ms(_send(repaired, fleet))
 
 
 def _mean_ms(records: Sequence[ClientRecord]) -> float:

@@ -9,7 +9,8 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from tests.benchmark.deployment import write
-from tests.benchmark.draw import Drawn, draw, draw_gpu
+from tests.benchmark.draws import draw, draw_gpu
+from tests.benchmark.draws.base import Drawn
 from tests.benchmark.record import helped_most
 from tests.benchmark.score import Scored, diagnose
 

@@ -1,20 +1,33 @@
 """The reference deployment's engine behind the plain tensors of a drawn deployment."""
 
+import json
+
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from batcher import Sequence
+from batcher import InflightBatcher, Sequence
 from standin import TritonPythonModel as Standin
+
+
+class StaticBatcher(InflightBatcher):
+    """Takes requests in only when all of the batch before are finished."""
+
+    def _admit(self):
+        return [] if self.running else super()._admit()
 
 
 class TritonPythonModel(Standin):
     def initialize(self, args):
-        super().initialize(args)
+        parameters = json.loads(args["model_config"])["parameters"]
+        self.prompt = int(parameters["standin_prompt_tokens"]["string_value"])
         self.random = np.random.default_rng(1)
+        super().initialize(args)
+        if parameters["gpt_model_type"]["string_value"] == "V1":
+            self.batcher = StaticBatcher(self.batcher.limits)
 
     def sequence(self, request, sender):
         data = pb_utils.get_input_tensor_by_name(request, "IN").as_numpy()
         tokens = int(self.random.integers(12, 40))
-        return Sequence((sender, data), 48, tokens)
+        return Sequence((sender, data), self.prompt, tokens)
 
     def outputs(self, sequence):
         return [pb_utils.Tensor("OUT", sequence.owner[1])]
