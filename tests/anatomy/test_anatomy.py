@@ -152,3 +152,10 @@ class TestEntries:
 
         assert entry is not None
         assert (entry.ensemble, entry.weight) == ("chat", 1.0)
+
+
+def test_what_a_direct_call_takes_beyond_its_phases_is_unattributed() -> None:
+    anatomy = only(Stage("m", rate=10, execution=0.01, queue=0.02, overhead=0.05, config=model_config("m")))
+
+    assert anatomy.mean_seconds == pytest.approx(0.08)
+    assert anatomy.unattributed_seconds == pytest.approx(0.05)

@@ -27,7 +27,7 @@ LIMITS: tuple[tuple[str, int, Signal, float, float], ...] = (
     ("engine-batch-limit", 0, ENGINE_SLOT_FILL, 0.70, 0.60),
     ("engine-batch-limit", 0, ENGINE_PEAK_FILL, 1.0, 0.9),
     ("engine-batch-limit", 0, ENGINE_KV_BLOCKED, 0.45, 0.55),
-    ("engine-batch-limit", 0, ENGINE_MICRO_BATCHES, 1, 2),
+    ("engine-batch-limit", 0, ENGINE_MICRO_BATCHES, 1.86, 2.14),
     ("kv-cache-exhausted", 0, ENGINE_WAITING_SHARE, 0.36, 0.30),
     ("kv-cache-exhausted", 0, ENGINE_PAUSED_SHARE, 0.30, 0.36),
     ("kv-cache-exhausted", 0, ENGINE_SLOT_FILL, 0.85, 0.95),
