@@ -21,7 +21,8 @@ class Did:
     """What one model version did between two reads.
 
     `seconds`, `queue`, `infer` are per request; `size` is items per request and per execution; `pending` waits at the
-    end. `absent`: the version is not listed at the end; `anew`: it counts from zero since the read before.
+    end. `absent`: the version is not listed at the end; `anew`: it was reloaded in place since the read before, so that
+    its statistics count from zero while the metrics page counts on (core shares a reporter between the two copies).
     """
 
     requests: float = 0.0
@@ -44,17 +45,20 @@ def scrapes_told(
     """Return metrics and statistics of a server, read at the start and after each step of the story."""
     found = [_scrape(server, Kind.CONFIG, 0.0, json.dumps(config), name) for name, config in (configs or {}).items()]
     counts = {key: Counts() for key, steps in story.items() if not steps[0].absent}
+    pages = dict(counts)
     pending = dict.fromkeys(counts, 0.0)
-    found += _read(server, 0.0, counts, pending)
+    found += _read(server, 0.0, pages, counts, pending)
     for number in range(max(map(len, story.values()))):
         for key, steps in story.items():
             did = steps[number]
             if did.absent:
                 counts.pop(key, None)
+                pages.pop(key, None)
                 continue
+            pages[key] = _plus(pages.get(key, Counts()), did)
             counts[key] = _plus(Counts() if did.anew else counts.get(key, Counts()), did)
             pending[key] = did.pending
-        found += _read(server, (number + 1) * interval, counts, pending)
+        found += _read(server, (number + 1) * interval, pages, counts, pending)
     return found
 
 
@@ -97,13 +101,15 @@ def _plus(counts: Counts, did: Did) -> Counts:
     )
 
 
-def _read(server: str, at: float, counts: Mapping[Key, Counts], pending: Mapping[Key, float]) -> list[Scrape]:
+def _read(
+    server: str, at: float, pages: Mapping[Key, Counts], counts: Mapping[Key, Counts], pending: Mapping[Key, float]
+) -> list[Scrape]:
     waiting = [
         f'nv_inference_pending_request_count{{model="{m}",version="{v}"}} {pending.get((m, v), 0.0):.0f}'
         for m, v in counts
     ]
     return [
-        _scrape(server, Kind.METRICS, at, metrics_page(counts, waiting)),
+        _scrape(server, Kind.METRICS, at, metrics_page(pages, waiting)),
         _scrape(server, Kind.STATISTICS, at, json.dumps(statistics_body(counts))),
     ]
 
