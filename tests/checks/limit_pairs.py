@@ -72,10 +72,10 @@ batch-window-mistuned queue queue_seconds 0.00465 quiet 0.00535 unknown without=
 batching-without-gain batch_marginal_cost batch_marginal_cost 0.744 quiet 0.856 fires
 batching-without-gain batch_size batch_size 1.395 quiet 1.605 fires
 bls-serialization queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
-bls-serialization busy instance_busy_share 0.651 quiet 0.749 fires
-bls-serialization nested_share nested_share 0.465 quiet 0.535 fires
-bls-serialization nested_wait nested_wait 0.2325 fires 0.2675 quiet
-bls-serialization host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+bls-serialization busy instance_busy_share 0.651 quiet 0.749 mitigates
+bls-serialization nested_share nested_share 0.465 quiet 0.535 mitigates
+bls-serialization nested_wait nested_wait 0.2325 mitigates 0.2675 quiet
+bls-serialization host_cpu_busy host_cpu_busy 0.837 mitigates 0.963 quiet
 bursty-arrivals peak_to_mean peak_to_mean 1.86 quiet 2.14 fires
 bursty-arrivals burst_size burst_size 3.72 quiet 4.28 fires
 bursty-arrivals burst_certainty burst_certainty 4.418 quiet 5.083 fires
@@ -107,8 +107,8 @@ engine-token-budget engine_kv_blocked_share engine_kv_blocked_share 0.465 fires 
 engine-token-budget engine_peak_slot_fill engine_peak_slot_fill 0.93 fires 1.07 quiet engine_slot_fill=0.9
 ensemble-overhead ensemble_calls ensemble_calls 0.93 quiet 1.07 fires
 ensemble-overhead host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
-execution-hung standstill_seconds standstill_seconds 9.3 quiet 10.7 fires
-execution-hung standstill_executions execution_seconds 1.869 fires 2.151 quiet
+execution-hung standstill_seconds standstill_seconds 9.3 quiet 10.7 mitigates
+execution-hung standstill_executions execution_seconds 1.869 mitigates 2.151 quiet
 external-orchestration direct_calls direct_calls 27.9 quiet 32.1 fires
 external-orchestration ensemble_part ensemble_calls 2.009 fires 2.311 quiet direct_calls=43.2
 external-orchestration lockstep_gap lockstep_gap 0.465 fires 0.535 quiet
@@ -124,7 +124,7 @@ frontend-limited host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
 gpu-fault gpu_fault_code gpu_fault_code 0.93 quiet 1.07 mitigates
 gpu-fault gpu_memory_errors gpu_fault_code 0.93 quiet 1.07 mitigates
 gpu-fault gpu_remap_failed gpu_fault_code 0.93 quiet 1.07 mitigates
-gpu-memory-pressure loads_out_of_memory loads_out_of_memory 0.93 quiet 1.07 fires
+gpu-memory-pressure loads_out_of_memory loads_out_of_memory 0.93 quiet 1.07 mitigates
 gpu-saturated queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
 gpu-saturated busy instance_busy_share 0.651 quiet 0.749 fires
 gpu-saturated device_headroom device_headroom 0.093 fires 0.107 quiet
@@ -162,12 +162,12 @@ queue-rejections busy instance_busy_share 0.651 fires 0.749 mitigates
 replica-imbalance replicas replicas 1.86 quiet 2.14 fires
 replica-imbalance traffic_ratio traffic_ratio 1.395 quiet 1.605 fires
 replica-imbalance traffic_certainty traffic_certainty 4.418 quiet 5.083 fires
-replica-outlier replicas replicas 1.86 quiet 2.14 fires
-replica-outlier execution_ratio execution_ratio 1.209 quiet 1.391 fires
-replica-outlier traffic_ratio traffic_ratio 1.395 fires 1.605 quiet
+replica-outlier replicas replicas 1.86 quiet 2.14 mitigates
+replica-outlier execution_ratio execution_ratio 1.209 quiet 1.391 mitigates
+replica-outlier traffic_ratio traffic_ratio 1.395 mitigates 1.605 quiet
 request-failures failed_requests lost_after_stage 4.65 quiet 5.35 unknown without=failed_requests
-request-failures failed_share failed_requests 6.045 quiet 6.965 fires
-request-failures explained_share lost_after_stage 93 quiet 107 fires failed_requests=200 rejected_requests=200
+request-failures failed_share failed_requests 6.045 quiet 6.965 mitigates
+request-failures explained_share lost_after_stage 93 quiet 107 mitigates failed_requests=200 rejected_requests=200
 scheduler-stall queue queue_seconds 0.00465 quiet 0.00535 fires
 scheduler-stall busy instance_busy_share 0.651 fires 0.749 quiet
 scheduler-stall host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
@@ -183,9 +183,9 @@ single-instance-serialization batch_fill batch_size 3.475 quiet 3.995 unknown wi
 telemetry-implausible implausible_steps implausible_steps 0.93 quiet 1.07 fires
 telemetry-implausible counted_share counted_share 0.744 fires 0.856 quiet case=1
 version-regression version_slowdown version_slowdown 1.116 quiet 1.284 mitigates
-workload-shift size_shift size_shift 1.395 fires 1.605 quiet
-workload-shift rate_shift size_shift 1.395 fires 1.605 quiet
-workload-shift rate_shift_certainty rate_shift_certainty 4.418 quiet 5.083 fires
-workload-shift instance_busy_share instance_busy_share 0.651 fires 0.749 informs
+workload-shift size_shift size_shift 1.395 mitigates 1.605 quiet
+workload-shift rate_shift size_shift 1.395 mitigates 1.605 quiet
+workload-shift rate_shift_certainty rate_shift_certainty 4.418 quiet 5.083 mitigates
+workload-shift instance_busy_share instance_busy_share 0.651 mitigates 0.749 informs
 """
 PAIRS: tuple[Pair, ...] = tuple(_read(line) for line in _TABLE.strip().splitlines())
