@@ -220,10 +220,10 @@ class TestSharedDevice:
 
 def test_the_busy_share_is_executions_times_their_time_over_all_instances() -> None:
     """Utilisation law: 40 requests/s of 25 ms and the dispatch gap each on two instances; then batches on one."""
-    batched = stage(2000.0, affine(0.002, 0.0), max_batch=8, batching=True)
+    batched = stage(400.0, affine(0.002, 0.0), max_batch=8, batching=True, delay=0.01)
     forecast = predict(batched)
     size = forecast.batch_size_mean
 
     assert predict(stage(40.0, constant(0.025), instances=2)).busy_share == pytest.approx(40 * 0.02515 / 2, rel=1e-3)
     assert size > 1
-    assert forecast.busy_share == pytest.approx(2000 / size * 0.00215, rel=0.05)
+    assert forecast.busy_share == pytest.approx(400 / size * 0.00215, rel=0.05)
