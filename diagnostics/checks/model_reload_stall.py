@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.cold_start import SLOW
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.lifecycle import COLD_SLOWDOWN
 from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOADS
@@ -42,10 +41,16 @@ ALIGNED = Limit(
     unit=Unit.RATIO,
     because="if most of the extra queue lies outside the loads, they are not its reason",
 )
+WARM = Limit(
+    value=1.5,
+    unit=Unit.COUNT,
+    because="executions half again as slow after a load make requests wait by themselves, which no other way to load "
+    "mends",
+)
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={"loads": LOADED, "load_queue_share": ALIGNED, "cold_slowdown": SLOW},
+    limits={"loads": LOADED, "load_queue_share": ALIGNED, "cold_slowdown": WARM},
 )
 
 
@@ -57,8 +62,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="requests hardly waited for the load")
     if not see.at_least(LOAD_QUEUE_SHARE, on, ALIGNED):
         return Quiet(because="requests waited as long without a load")
-    if see.ruled_out(COLD_SLOWDOWN, on, SLOW, above=True):
-        return Quiet(because="the first executions were slow: the wait is a cold start's")
+    if see.ruled_out(COLD_SLOWDOWN, on, WARM, above=True):
+        return Quiet(because="the first executions were slow: the wait may be their doing")
     return _finding(see, on)
 
 

@@ -144,7 +144,7 @@ kv-cache-exhausted engine_kv_blocked_share engine_kv_blocked_share 0.465 quiet 0
 kv-cache-exhausted engine_peak_slot_fill engine_peak_slot_fill 0.93 fires 1.07 quiet engine_slot_fill=0.7
 model-reload-stall loads loads 0.93 quiet 1.07 fires
 model-reload-stall load_queue_share load_queue_share 0.465 quiet 0.535 fires
-model-reload-stall cold_slowdown cold_slowdown 2.79 fires 3.21 quiet
+model-reload-stall cold_slowdown cold_slowdown 1.395 fires 1.605 quiet
 model-unavailable failed_versions failed_versions 0.93 quiet 1.07 fires
 over-instanced busy instance_busy_share 0.651 quiet 0.749 informs
 over-instanced device_headroom device_headroom 0.093 unknown 0.107 quiet without=max_batch_size

@@ -92,7 +92,7 @@ class TestLoads:
         assert list(found) == ["model-reload-stall"]
         assert finding.onset is not None
         assert finding.onset.at == START + 16
-        assert str(finding.onset.change) == "m version 1 loaded"
+        assert str(finding.onset.change) == "m version 1 reloaded"
 
     def test_a_reload_that_nobody_notices_is_nothing(self) -> None:
         quiet = Did(requests=40, seconds=0.03, infer=0.02, anew=True)

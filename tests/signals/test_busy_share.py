@@ -35,6 +35,12 @@ def test_batches_occupy_an_instance_once_however_many_requests_share_them() -> N
     assert busy(stage) == pytest.approx(0.8 + 20 * DISPATCH_GAP)
 
 
+def test_a_request_that_waits_occupies_no_instance() -> None:
+    stage = Stage("m", rate=20, queue=0.5, input=0.002, execution=0.02, output=0.003, config=ONE)
+
+    assert busy(stage) == pytest.approx(20 * (0.025 + DISPATCH_GAP))
+
+
 def test_the_share_is_per_instance() -> None:
     stage = Stage("m", rate=30, execution=0.02, config=TWO)
 
