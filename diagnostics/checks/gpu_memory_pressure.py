@@ -29,7 +29,8 @@ from __future__ import annotations
 from diagnostics.checks.cards import name_of
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.signals.gpu import GPU_MEMORY_FREE, GPU_MEMORY_USED, OUT_OF_MEMORY
+from diagnostics.signals.gpu import GPU_MEMORY_FREE, GPU_MEMORY_USED
+from diagnostics.signals.memory import OUT_OF_MEMORY
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.units import Unit
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -96,4 +97,24 @@ SERVER_MEMORY = _signal(
     Unit.BYTES,
     "Memory of the server's processes; of the whole host where they were not seen.",
     _memory,
+)
+
+
+_NO_MEMORY = re.compile(r"out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|memory limit", re.IGNORECASE)
+
+
+def _loads_out_of_memory(view: View) -> Reading:
+    if not view.server.index:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, "index")
+    entries = view.server.index[-1][1]
+    refused = sum(1 for entry in entries if entry.state != "READY" and _NO_MEMORY.search(entry.reason))
+    return Reading.of(float(refused), Unit.COUNT, "index")
+
+
+OUT_OF_MEMORY = Signal(
+    name="loads_out_of_memory",
+    unit=Unit.COUNT,
+    scope=Scope.SERVER,
+    doc="Models that are not ready because there was no memory for them, by the repository index.",
+    readers=(_loads_out_of_memory,),
 )

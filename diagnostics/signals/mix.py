@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from diagnostics.signals.arrivals import Bin, arrivals_of
+from diagnostics.signals.arrivals import arrivals_of
+from diagnostics.signals.bunching import Bin
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope

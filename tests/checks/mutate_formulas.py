@@ -283,13 +283,13 @@ FORMULAS = (
     ),
     # Arrivals.
     Broken(
-        "signals/arrivals.py",
+        "signals/bunching.py",
         "dispersion without its half",
         "index = sum(squares) / (2 * count)",
         "index = sum(squares) / count",
     ),
     Broken(
-        "signals/arrivals.py", "a change of level is a burst", "in pairwise(residues))[:-1]", "in pairwise(residues))"
+        "signals/bunching.py", "a change of level is a burst", "in pairwise(residues))[:-1]", "in pairwise(residues))"
     ),
     # Traffic between replicas, memory, versions.
     Broken("signals/memory.py", "growth over the whole window", "/ ((end - start) * 3 / 6)", "/ (end - start)"),

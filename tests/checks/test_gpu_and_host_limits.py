@@ -39,7 +39,7 @@ TABLE: tuple[tuple[CheckModule, int, Signal, float, bool], ...] = (
     (idle_clocks, 0, gpu.GPU_TIME_USED, 0.3, False),
     (idle_clocks, 0, gpu.IDLE_CLOCK_SHARE, 0.7, False),
     (gpu_memory_pressure, 1, gpu.GPU_MEMORY_USED, 0.97, True),
-    (gpu_memory_pressure, 0, gpu.OUT_OF_MEMORY, 1.0, True),
+    (gpu_memory_pressure, 0, memory.OUT_OF_MEMORY, 1.0, True),
     (gpu_fault, 0, gpu.FAULT_CODE, 1.0, True),
     (gpu_fault, 1, gpu.MEMORY_ERRORS, 1.0, True),
     (gpu_fault, 2, gpu.GPU_LOST, 0.1, True),

@@ -11,11 +11,9 @@ from diagnostics.signals.arrivals import (
     CROWDED_SECONDS,
     CROWDED_TAIL_SECONDS,
     CROWDING_CERTAINTY,
-    FEWEST_BINS,
     PEAK_TO_MEAN,
-    Bin,
-    dispersion,
 )
+from diagnostics.signals.bunching import FEWEST_BINS, Bin, dispersion
 from diagnostics.signals.reading import Missing
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.records import Kind

@@ -9,7 +9,8 @@ from statistics import stdev
 import pytest
 
 from diagnostics.signals import memory
-from diagnostics.signals.arrivals import BURST_SIZE, CROWDED_TAIL_SECONDS, Bin, dispersion
+from diagnostics.signals.arrivals import BURST_SIZE, CROWDED_TAIL_SECONDS
+from diagnostics.signals.bunching import Bin, dispersion
 from diagnostics.signals.callers import OUTSIDE_SECONDS
 from diagnostics.signals.device import GPU_AT_LIMIT, Load
 from diagnostics.signals.engine_samples import mean_over
