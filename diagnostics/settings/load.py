@@ -1,0 +1,125 @@
+"""Puts the tree together from a TOML file, the environment and flags, and remembers where each value came from."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from diagnostics.errors import UsageError
+from diagnostics.settings.tree import Settings
+
+PREFIX = "DIAG_"
+# Between a section's name and a key's, as both hold single ones: DIAG_WEB__LISTEN_ADDRESS.
+SEPARATOR = "__"
+DEFAULT = "default"
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The settings, and where the values that are not defaults came from, by dotted name."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+    def lines(self) -> Iterator[tuple[str, str, str]]:
+        """Yield (name, value, origin) of every setting in order. Credentials of URLs are left out."""
+        for name, value in _flat(self.settings.model_dump(mode="json")):
+            yield name, _spelled(value), self.origins.get(name, DEFAULT)
+
+
+def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str]) -> Loaded:
+    """Return the settings; a flag wins over the environment, that over the file, that over the default.
+
+    Args:
+        file: a TOML file; None for none.
+        environment: variables; those that begin with `DIAG_` and hold `__` are settings.
+        flags: values by dotted name, as in `web.listen_address`.
+
+    Raises:
+        UsageError: the file cannot be read, a name is not known, or a value cannot be used.
+
+    """
+    tree: Tree = {}
+    origins: dict[str, str] = {}
+    if file is not None:
+        tree = _read(file)
+        origins |= {name: str(file) for name, _ in _flat(tree)}
+    for variable, value in sorted(environment.items()):
+        if variable.startswith(PREFIX) and SEPARATOR in variable:
+            name = variable.removeprefix(PREFIX).lower().replace(SEPARATOR, ".")
+            _set(tree, name, value, variable)
+            origins[name] = variable
+    for name, value in flags.items():
+        _set(tree, name, value, f"--{name.replace('_', '-')}")
+        origins[name] = f"--{name.replace('_', '-')}"
+    return Loaded(settings=_valid(tree, origins, file), origins=origins)
+
+
+def _read(file: Path) -> Tree:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
+    except UnicodeDecodeError:
+        raise UsageError("is not UTF-8 text", where=str(file)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"is not TOML: {str(error)[:1].lower()}{str(error)[1:]}", where=str(file)) from None
+
+
+def _set(tree: Tree, name: str, value: str, origin: str) -> None:
+    """Put a text at a dotted name. Lists of plain values are written with commas between them."""
+    *sections, key = name.split(".")
+    known: Any = Settings
+    for section in sections:
+        known = _field_type(known, section, origin)
+        if not (isinstance(known, type) and issubclass(known, BaseModel)):
+            raise UsageError("only values in single sections can be set so", where=origin, hint="use the file")
+        tree = tree.setdefault(section, {})
+    kind = _field_type(known, key, origin)
+    tree[key] = [part.strip() for part in value.split(",") if part.strip()] if str(kind).startswith("tuple") else value
+
+
+def _field_type(model: type[BaseModel], name: str, origin: str) -> Any:
+    if name not in model.model_fields:
+        raise UsageError(f"there is no setting {name!r}", where=origin, hint="`diag serve --check-config` lists them")
+    return model.model_fields[name].annotation
+
+
+def _valid(tree: Tree, origins: Mapping[str, str], file: Path | None) -> Settings:
+    try:
+        return Settings.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(str(part) for part in first["loc"])
+        where = origins.get(name) or (str(file) if file else "")
+        raise UsageError(f"{_told(first['msg'], first['type'])}", where=f"{where}: {name}" if where else name) from None
+
+
+def _told(message: str, kind: str) -> str:
+    if kind == "extra_forbidden":
+        return "there is no such setting"
+    plain = message.removeprefix("Value error, ")
+    return plain[:1].lower() + plain[1:]
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for position, inner in enumerate(value):
+            yield from _flat(inner, f"{name}.{position}")
+    else:
+        yield name, value
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
