@@ -136,18 +136,19 @@ class IncidentBook:
         """Take up the open incidents of an earlier run, so that they keep their identity."""
         self._open.update({one.fingerprint: one for one in incidents if one.open})
 
-    def take(self, at: float, explanation: Explanation) -> tuple[IncidentChange, ...]:
+    def take(self, explanation: Explanation, at: float, steady: float) -> tuple[IncidentChange, ...]:
         """Return what one more explanation changes: incidents opened, updated and closed.
 
         Args:
-            at: Unix seconds of the newest scrape behind it; one not later than the last is a repetition, and ignored.
-            explanation: the verdict on the window that ends there.
+            explanation: the verdict on the window that ends now.
+            at: Unix seconds of the newest scrape behind it, for dates.
+            steady: a steady clock's seconds, for durations; not later than the last is a repetition, and ignored.
 
         """
-        if self._last is not None and at <= self._last:
+        if self._last is not None and steady <= self._last:
             return ()
-        elapsed = at - self._last if self._last is not None else 0.0
-        self._last = at
+        elapsed = steady - self._last if self._last is not None else 0.0
+        self._last = steady
         present = {finding.id: finding for finding in explanation.loud}
         changes = [*self._seen(at, present), *self._missed(at, elapsed, explanation, present)]
         return tuple(self._linked(changes, present))

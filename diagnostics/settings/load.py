@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,16 @@ class Loaded:
             yield name, _spelled(value), self.origins.get(name, DEFAULT)
 
 
-def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str]) -> Loaded:
+def load(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], servers: Sequence[str] = ()
+) -> Loaded:
     """Return the settings; a flag wins over the environment, that over the file, that over the default.
 
     Args:
         file: a TOML file; None for none.
         environment: variables; those that begin with `DIAG_` and hold `__` are settings.
         flags: values by dotted name, as in `web.listen_address`.
+        servers: URLs of further servers, from the command line.
 
     Raises:
         UsageError: the file cannot be read, a name is not known, or a value cannot be used.
@@ -58,7 +61,17 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     for name, value in flags.items():
         _set(tree, name, value, f"--{name.replace('_', '-')}")
         origins[name] = f"--{name.replace('_', '-')}"
+    _add_servers(tree, origins, servers)
     return Loaded(settings=_valid(tree, origins, file), origins=origins)
+
+
+def _add_servers(tree: Tree, origins: dict[str, str], urls: Sequence[str]) -> None:
+    written = tree.setdefault("server", []) if urls else []
+    known = {one.get("url") for one in written if isinstance(one, dict)} if isinstance(written, list) else set()
+    for url in dict.fromkeys(urls):
+        if url not in known and isinstance(written, list):
+            origins[f"server.{len(written)}.url"] = "command line"
+            written.append({"url": url})
 
 
 def _read(file: Path) -> Tree:

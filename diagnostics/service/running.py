@@ -1,0 +1,55 @@
+"""`diag serve` from its command line on: reads the settings, puts the parts together, and runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from diagnostics.errors import UsageError
+from diagnostics.service.daemon import Daemon, Part
+from diagnostics.service.log_lines import log_to_stderr
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.plan import deployments, jobs
+from diagnostics.service.service import Service
+from diagnostics.settings.load import Loaded, load
+
+
+def check(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], sources: Sequence[str]
+) -> Iterator[str]:
+    """Yield a line per setting: its name, its value, and where that comes from.
+
+    Raises:
+        UsageError: the settings cannot be used.
+
+    """
+    loaded = _loaded(file, environment, flags, sources)
+    jobs(loaded.settings, deployments(loaded.settings))
+    lines = list(loaded.lines())
+    width = max(len(f"{name} = {value}") for name, value, _ in lines)
+    for name, value, origin in lines:
+        yield f"{f'{name} = {value}':<{width}}  # {origin}"
+
+
+def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], sources: Sequence[str]) -> None:
+    """Serve until told to end.
+
+    Raises:
+        UsageError: the settings cannot be used, or name no server.
+
+    """
+    loaded = _loaded(file, environment, flags, sources)
+    settings = loaded.settings
+    if not settings.server:
+        raise UsageError("there is no server to watch", where="diag serve", hint="name one, or write [[server]]")
+    log_to_stderr(settings.log.level, settings.log.format)
+    metrics = OwnMetrics()
+    parts: list[Part] = []
+    service = Service(settings, metrics=metrics)
+    Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
+
+
+def _loaded(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], sources: Sequence[str]
+) -> Loaded:
+    return load(file, environment, flags, servers=sources)
