@@ -11,6 +11,7 @@ from diagnostics.errors import UsageError
 from diagnostics.service.jobs import Job, TritonReader
 from diagnostics.settings.tree import CollectSettings, ServerSettings, Settings
 from exporters.sources.access import SourceOptions, read_secret
+from exporters.sources.address import parse_address
 from exporters.sources.dcgm import DcgmPage
 
 
@@ -46,7 +47,10 @@ def deployments(settings: Settings) -> Mapping[str, Planned]:
         found[written.name] = _planned(written.name, written.servers, objective, servers, settings.collect)
     for url in servers:
         if url not in owner:
-            found[url] = _planned(url, (url,), None, servers, settings.collect)
+            name = parse_address(url).netloc()
+            if name in found:
+                raise UsageError(f"two deployments would be called {name}", where=url, hint="name them: [[deployment]]")
+            found[name] = _planned(name, (url,), None, servers, settings.collect)
     return found
 
 

@@ -65,7 +65,7 @@ class ServerSettings(Section):
 class DeploymentSettings(Section):
     """Servers that hold the same models and are judged together."""
 
-    name: str = Field(min_length=1, description="As incidents and alerts call it.")
+    name: str = Field(pattern=r"^[^\s/?#%]+$", description="As incidents and alerts call it: no spaces and slashes.")
     servers: tuple[str, ...] = Field(min_length=1, description="URLs, as in [[server]].")
     objective: str = Field(default="", description="What latency must be, as in 'p95 < 200ms'.")
 
