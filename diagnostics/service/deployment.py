@@ -11,7 +11,7 @@ from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.service.rolling import RollingWindow
+from diagnostics.window.rolling import RollingWindow
 from diagnostics.service.state import Evaluation
 from diagnostics.wire.records import Scrape
 from diagnostics.wire.spans import Span
@@ -70,8 +70,8 @@ class Deployment:
             if isinstance(arrival, Scrape):
                 self._window.add(arrival)
                 fresh = True
-                self.latest = max(arrival.mono, self.latest or arrival.mono)
-                self._latest_at = arrival.at
+                if self.latest is None or arrival.mono >= self.latest:
+                    self.latest, self._latest_at = arrival.mono, arrival.at
             else:
                 self._window.add_spans(*arrival)
 

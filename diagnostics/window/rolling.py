@@ -18,6 +18,9 @@ from diagnostics.wire.spans import Span
 
 # What holds until it is read again: the newest of each is part of every window, however old.
 LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY})
+# Rounds come at whole multiples of an interval: the window's edge lies between two, so that a millisecond, the
+# precision of a recording, does not decide whether a round is part of it.
+SLACK = 0.5
 
 
 class RollingWindow:
@@ -43,12 +46,14 @@ class RollingWindow:
         self._recent: deque[Parsed] = deque()
         self._lasting: dict[tuple[str, Kind, str], Parsed] = {}
         self._spans = RecentSpans(seconds, max_spans)
+        self._newest = float("-inf")
 
     def add(self, scrape: Scrape) -> None:
         """Take one scrape and let go of what has left the window."""
         if scrape.kind is not Kind.TRACES:
             self._recent.append(self._parser.parse(scrape))
-            self._let_go(scrape.mono - self.seconds)
+            self._newest = max(self._newest, scrape.mono)
+            self._let_go(self._newest - self.seconds - SLACK)
         elif scrape.body is not None:
             self._spans.add(scrape.body, scrape.at)
 
@@ -59,8 +64,13 @@ class RollingWindow:
     def window(self) -> Window:
         """Return the window that ends with the newest scrape; its start and end are 0 when nothing was read."""
         builder = WindowBuilder(spans=self._spans)
-        for parsed in (*self._lasting.values(), *self._recent):
+        since = self._newest - self.seconds - SLACK
+        for parsed in self._lasting.values():
             builder.take(parsed)
+        for parsed in self._recent:
+            # Servers come in each other's way: what is too old may still wait behind what is not.
+            if parsed.scrape.mono >= since or parsed.scrape.kind in LASTING:
+                builder.take(parsed)
         return builder.build(self.name)
 
     def forget(self, server: str) -> None:
