@@ -12,6 +12,8 @@ from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.plan import deployments, jobs
 from diagnostics.service.service import Service
 from diagnostics.settings.load import Loaded, load
+from diagnostics.store.history import History
+from exporters.sources.access import read_secret
 
 
 def check(
@@ -36,6 +38,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
 
     Raises:
         UsageError: the settings cannot be used, or name no server.
+        CollectError: the history cannot be opened.
 
     """
     loaded = _loaded(file, environment, flags, sources)
@@ -44,8 +47,9 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
         raise UsageError("there is no server to watch", where="diag serve", hint="name one, or write [[server]]")
     log_to_stderr(settings.log.level, settings.log.format)
     metrics = OwnMetrics()
-    parts: list[Part] = []
-    service = Service(settings, metrics=metrics)
+    history = History(settings.history, metrics, read_secret=read_secret)
+    parts: list[Part] = [history]
+    service = Service(settings, memory=history, metrics=metrics)
     Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
 
 
