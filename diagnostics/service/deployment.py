@@ -11,8 +11,8 @@ from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.window.rolling import RollingWindow
 from diagnostics.service.state import Evaluation
+from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
 from diagnostics.wire.spans import Span
 

@@ -15,9 +15,9 @@ from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.jobs import Job, TritonReader
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.plan import Planned, deployments, jobs
-from diagnostics.window.rolling import RollingWindow
 from diagnostics.service.state import Board, EvaluationConsumer, ScrapeConsumer, TargetState
 from diagnostics.settings.tree import Settings
+from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
 
 log = logging.getLogger(__name__)
