@@ -48,7 +48,7 @@ class Incident:
         onset: when the fault began, dated by the finding, else when it was first seen.
         opened: when it was confirmed.
         seen: when it was last seen.
-        closed: when it ended; None while it lasts.
+        closed: when it ended, not before `opened` whatever the clock did; None while it lasts.
         seconds_per_request: what it costs now.
         share_of_latency: of the newest evaluation, 0 to 1.
         share_of_requests_failed: of the newest evaluation, 0 to 1.
@@ -185,7 +185,7 @@ class IncidentBook:
             gone = self._gone_for[fingerprint] = self._gone_for.get(fingerprint, 0.0) + elapsed
             if gone >= self.close_after:
                 del self._open[fingerprint], self._gone_for[fingerprint]
-                yield IncidentChange(kind=Change.CLOSED, incident=replace(incident, closed=at))
+                yield IncidentChange(kind=Change.CLOSED, incident=replace(incident, closed=max(at, incident.opened)))
 
     def _keep(self, kind: Change, incident: Incident) -> IncidentChange:
         self._open[incident.fingerprint] = incident

@@ -17,6 +17,8 @@ from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.wire.records import Scrape
 
 log = logging.getLogger(__name__)
+# Sources that failed last time are read by threads of their own: however many hang, they hold up no sound one.
+FAILING_THREADS = 8
 # How long a new or removed job may go unnoticed.
 _ATTENTION = 0.5
 Deliver = Callable[[Job, "Round"], None]
@@ -45,12 +47,13 @@ class Collector:
         """Begin with no jobs.
 
         Args:
-            threads: rounds that are under way at once.
+            threads: rounds of sound sources that are under way at once.
             deliver: told of each round, in the thread that read it; must return soon.
             metrics: counts rounds.
 
         """
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="collect")
+        self._failing = ThreadPoolExecutor(min(threads, FAILING_THREADS), thread_name_prefix="collect-failing")
         self._deliver, self._metrics = deliver, metrics
         self._due: list[tuple[float, int, Job]] = []
         self._jobs: dict[str, Job] = {}
@@ -72,7 +75,7 @@ class Collector:
             self._jobs = wanted
             now = time.monotonic()
             for job in fresh:
-                heapq.heappush(self._due, (now + job.offset, next(self._count), job))
+                self._push(job, now + job.offset)
             self._changed.notify_all()
         for job in gone:
             self._pool.submit(job.reader.close)
@@ -82,7 +85,8 @@ class Collector:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._pool, self._failing):
+            pool.shutdown(wait=True, cancel_futures=True)
         for job in self._jobs.values():
             job.reader.close()
 
@@ -96,7 +100,11 @@ class Collector:
                     self._changed.wait(self._patience())
                     continue
             with contextlib.suppress(RuntimeError):  # it was stopped meanwhile
-                self._pool.submit(self._round, job)
+                (self._failing if job.failures else self._pool).submit(self._round, job)
+
+    def _push(self, job: Job, due: float) -> None:
+        job.due = due
+        heapq.heappush(self._due, (due, next(self._count), job))
 
     def _take_due(self) -> Job | None:
         if not self._due or self._due[0][0] > time.monotonic():
@@ -119,7 +127,7 @@ class Collector:
         except Exception:
             self._metrics.errors.labels("deliver").inc()
             log.exception("a round of %s was lost", job.key)
-        self._plan(job, begun)
+        self._plan(job)
 
     def _made(self, job: Job, begun: float) -> Round:
         try:
@@ -133,13 +141,12 @@ class Collector:
         reason = "" if answered(scrapes) or not job.counts else failure_of(scrapes) or "nothing was read"
         return Round(scrapes, time.monotonic() - begun, reason)
 
-    def _plan(self, job: Job, begun: float) -> None:
-        now = time.monotonic()
-        due = job.next_after(begun, now)
-        missed = round((due - begun) / job.interval) - 1 if not job.failures else 0
+    def _plan(self, job: Job) -> None:
+        due = job.next_after(time.monotonic())
+        missed = round((due - job.due) / job.interval) - 1 if not job.failures else 0
         if missed > 0:
             self._metrics.rounds.labels(job.key, "skipped").inc(missed)
         with self._changed:
             if self._jobs.get(job.key) is job and not self._stopped:
-                heapq.heappush(self._due, (due, next(self._count), job))
+                self._push(job, due)
                 self._changed.notify_all()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
-import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Protocol
 
 from diagnostics.errors import UsageError
@@ -31,8 +31,8 @@ class Daemon:
 
     def __init__(self, service: Service, parts: Sequence[Part], read_settings: Callable[[], Loaded]) -> None:
         self._service, self._parts, self._read_settings = service, parts, read_settings
-        self._signals: list[int] = []
-        self._arrived = threading.Event()
+        # Of all queues this is the one that a signal handler may put into while its own thread reads from it.
+        self._signals: SimpleQueue[int] = SimpleQueue()
 
     def run(self) -> None:
         """Run until told to end."""
@@ -54,8 +54,7 @@ class Daemon:
             log.info("ended")
 
     def _remember(self, number: int, _: object) -> None:
-        self._signals.append(number)
-        self._arrived.set()
+        self._signals.put(number)
 
     @staticmethod
     def _restore() -> None:
@@ -64,15 +63,9 @@ class Daemon:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def _wait(self) -> None:
-        while True:
-            self._arrived.wait()
-            self._arrived.clear()
-            while self._signals:
-                number = self._signals.pop(0)
-                if number != signal.SIGHUP:
-                    log.info("ending on %s", signal.Signals(number).name)
-                    return
-                self._reload()
+        while (number := self._signals.get()) == signal.SIGHUP:
+            self._reload()
+        log.info("ending on %s", signal.Signals(number).name)
 
     def _reload(self) -> None:
         tell_systemd("RELOADING=1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from queue import Empty, Queue
+from queue import Empty, Full, Queue
 
 from diagnostics.diagnosis.explanation import BlindSpot, WindowFacts, explain
 from diagnostics.diagnosis.incident import Incident, IncidentBook
@@ -54,7 +54,7 @@ class Deployment:
         """Put something into the inbox; False, and counted, when that is full."""
         try:
             self._inbox.put_nowait(arrival)
-        except Exception:  # noqa: BLE001 - queue.Full is the only one
+        except Full:
             self._metrics.dropped.labels("evaluation").inc()
             return False
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from exporters.sources.access import SourceOptions
 from exporters.sources.repository import repository_scrapes
 from exporters.sources.triton import TritonServer, discover
 
-# A server that is down is asked less often, but at least once in so many intervals.
-LONGEST_BACK_OFF = 8
+# A server that is down is asked half as often after each failure, but at least once in eight intervals.
+_DOUBLINGS = 3
 LOST_AFTER = 5
 
 
@@ -37,6 +38,7 @@ class Job:
         reader: what reads it.
         counts: whether its rounds read a server's counters, without which they failed.
         failures: rounds that failed in a row.
+        due: steady seconds at which its last round was to begin.
 
     """
 
@@ -46,17 +48,20 @@ class Job:
     reader: Reader
     counts: bool = True
     failures: int = 0
+    due: float = 0.0
 
     @property
     def offset(self) -> float:
         """Seconds after the interval's beginning at which its rounds begin: fixed, and spread over all jobs."""
         return zlib.crc32(self.key.encode()) / 2**32 * self.interval
 
-    def next_after(self, begun: float, now: float) -> float:
-        """Return when the next round is due, in steady seconds; rounds that were missed are not made up for."""
-        if self.failures:
-            return now + self.interval * min(2.0 ** (self.failures - 1), LONGEST_BACK_OFF)
-        return begun + self.interval * max(1, -int(-(now - begun) // self.interval))
+    def next_after(self, now: float) -> float:
+        """Return when the next round is due, in steady seconds: whole intervals after the last one was due.
+
+        Rounds that were missed are not made up for.
+        """
+        pauses = 1 << min(max(self.failures - 1, 0), _DOUBLINGS)
+        return self.due + self.interval * max(pauses, math.ceil((now - self.due) / self.interval))
 
 
 @dataclass(slots=True)
