@@ -60,25 +60,26 @@ class Told:
 
 def html(explanation: Explanation) -> str:
     """Return the report as a page; names from servers cannot break out of it."""
-    environment, style, script = _environment(), _file("page.css"), _file("page.js")
+    style, script = asset("page.css"), asset("page.js")
     # What is between the tags and what the policy names must be the same to the byte.
-    return environment.get_template("page.html").render(
+    return environment().get_template("page.html").render(
         x=explanation,
         version=__version__,
         style=style,
         script=script,
         policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; img-src data:",
-        told=tuple(_told(explanation)),
-        drawn=tuple(_drawn(explanation)),
+        told=tuple(told(explanation)),
+        drawn=tuple(drawn(explanation, ENTRIES_DRAWN)),
         others=explanation.anatomy[ENTRIES_DRAWN:],
-        course=_course(explanation),
-        considered=_considered(explanation),
+        course=leading_course(explanation),
+        considered=considered(explanation),
         ran=len(catalogue()),
     )
 
 
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Return what renders pages: everything printed is cleaned and escaped, filters and `words` are there."""
+    made = Environment(
         loader=PackageLoader("diagnostics.render", "page"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -86,7 +87,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    made.filters |= {
         "seconds": Unit.SECONDS.show,
         "ratio": Unit.RATIO.show,
         "count": Unit.COUNT.show,
@@ -97,8 +98,8 @@ def _environment() -> Environment:
         "interval": _interval,
         "signs": lambda text: text.replace(">=", "≥").replace("<=", "≤"),
     }
-    environment.globals["words"] = words
-    return environment
+    made.globals["words"] = words
+    return made
 
 
 def _printable(value: object) -> object:
@@ -125,7 +126,8 @@ def _end(unit: Unit, value: float) -> str:
     return unit.show(value) if isfinite(value) else "no limit"
 
 
-def _file(name: str) -> str:
+def asset(name: str) -> str:
+    """Return the text of a file that pages are made with."""
     return resources.files(__package__).joinpath(f"page/{name}").read_text(encoding="utf-8")
 
 
@@ -134,7 +136,8 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _told(explanation: Explanation) -> Iterator[Told]:
+def told(explanation: Explanation) -> Iterator[Told]:
+    """Yield the findings in order."""
     numbers = words.numbers(explanation)
     for finding in explanation.findings:
         yield Told(
@@ -146,9 +149,10 @@ def _told(explanation: Explanation) -> Iterator[Told]:
         )
 
 
-def _drawn(explanation: Explanation) -> Iterator[Drawn]:
+def drawn(explanation: Explanation, most: int) -> Iterator[Drawn]:
+    """Yield the first `most` entries, the busiest first."""
     marked = marks(explanation)
-    for item in explanation.anatomy[:ENTRIES_DRAWN]:
+    for item in explanation.anatomy[:most]:
         ensemble = _ensemble(explanation.evidence, item)
         pictures: tuple[Picture, ...] = ()
         if ensemble is not None:
@@ -172,7 +176,7 @@ def _ensemble(evidence: Evidence, item: Anatomy) -> Ensemble | None:
     return evidence.graph(item.server).ensembles.get(item.ensemble or "")
 
 
-def _course(explanation: Explanation) -> Course | None:
+def leading_course(explanation: Explanation) -> Course | None:
     """Return the charts of the first finding's model, else of the stage where most time goes."""
     for finding in explanation.loud[:1]:
         on = finding.subject
@@ -189,7 +193,7 @@ def _course(explanation: Explanation) -> Course | None:
     return None
 
 
-def _considered(explanation: Explanation) -> Mapping[str, str]:
+def considered(explanation: Explanation) -> Mapping[str, str]:
     """Return the checks that looked at the first finding's subject and said no, with their reason."""
     found: dict[str, str] = {}
     for finding in explanation.loud[:1]:
