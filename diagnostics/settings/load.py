@@ -11,7 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from diagnostics.errors import UsageError
+from diagnostics.settings.places import line_of
 from diagnostics.settings.tree import Settings
+from diagnostics.settings.values import without_password
 
 PREFIX = "DIAG_"
 # Between a section's name and a key's, as both hold single ones: DIAG_WEB__LISTEN_ADDRESS.
@@ -51,8 +53,9 @@ def load(
     tree: Tree = {}
     origins: dict[str, str] = {}
     if file is not None:
-        tree = _read(file)
-        origins |= {name: str(file) for name, _ in _flat(tree)}
+        text = _read(file)
+        tree = _parsed(file, text)
+        origins |= {name: _place(file, text, name) for name, _ in _flat(tree)}
     for variable, value in sorted(environment.items()):
         if variable.startswith(PREFIX) and SEPARATOR in variable:
             name = variable.removeprefix(PREFIX).lower().replace(SEPARATOR, ".")
@@ -62,7 +65,7 @@ def load(
         _set(tree, name, value, f"--{name.replace('_', '-')}")
         origins[name] = f"--{name.replace('_', '-')}"
     _add_servers(tree, origins, servers)
-    return Loaded(settings=_valid(tree, origins, file), origins=origins)
+    return Loaded(settings=_valid(tree, origins), origins=origins)
 
 
 def _add_servers(tree: Tree, origins: dict[str, str], urls: Sequence[str]) -> None:
@@ -74,15 +77,25 @@ def _add_servers(tree: Tree, origins: dict[str, str], urls: Sequence[str]) -> No
             written.append({"url": url})
 
 
-def _read(file: Path) -> Tree:
+def _read(file: Path) -> str:
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        return file.read_text("utf-8")
     except OSError as error:
         raise UsageError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
     except UnicodeDecodeError:
         raise UsageError("is not UTF-8 text", where=str(file)) from None
+
+
+def _parsed(file: Path, text: str) -> Tree:
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"is not TOML: {str(error)[:1].lower()}{str(error)[1:]}", where=str(file)) from None
+
+
+def _place(file: Path, text: str, name: str) -> str:
+    line = line_of(text, name)
+    return f"{file}:{line}" if line else str(file)
 
 
 def _set(tree: Tree, name: str, value: str, origin: str) -> None:
@@ -104,14 +117,24 @@ def _field_type(model: type[BaseModel], name: str, origin: str) -> Any:
     return model.model_fields[name].annotation
 
 
-def _valid(tree: Tree, origins: Mapping[str, str], file: Path | None) -> Settings:
+def _valid(tree: Tree, origins: Mapping[str, str]) -> Settings:
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = ".".join(str(part) for part in first["loc"])
-        where = origins.get(name) or (str(file) if file else "")
-        raise UsageError(f"{_told(first['msg'], first['type'])}", where=f"{where}: {name}" if where else name) from None
+        where = _origin_of(name, origins)
+        raise UsageError(_told(first["msg"], first["type"]), where=f"{where}: {name}" if where else name) from None
+
+
+def _origin_of(name: str, origins: Mapping[str, str]) -> str:
+    """Return where a setting, or else the first below or around it, comes from; empty when that is not known."""
+    while name:
+        for known, origin in origins.items():
+            if known == name or known.startswith(f"{name}."):
+                return origin
+        name = name.rpartition(".")[0]
+    return ""
 
 
 def _told(message: str, kind: str) -> str:
@@ -134,5 +157,5 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def _spelled(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        return ", ".join(map(_spelled, value))
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else without_password(str(value))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from diagnostics.settings.values import Bytes, Seconds
+from diagnostics.settings.values import Address, Bytes, Seconds
 
 
 class Section(BaseModel):
@@ -45,12 +45,16 @@ class CollectSettings(Section):
 class ServerSettings(Section):
     """One Triton."""
 
-    url: str = Field(description="Any endpoint of it: the others are found.")
+    url: Address = Field(description="Any endpoint of it: the others are found.")
     interval: Seconds | None = Field(default=None, ge=1, le=3600, description="Instead of collect.interval.")
     timeout: Seconds | None = Field(default=None, gt=0, description="Instead of collect.timeout.")
-    metrics_url: str | None = Field(default=None, description="The metrics page, where it is not two ports above HTTP.")
-    grpc_url: str | None = Field(default=None, description="The gRPC endpoint, where it is not one port above HTTP.")
-    dcgm_url: str | None = Field(default=None, description="A dcgm-exporter's page, for GPUs of another machine.")
+    metrics_url: Address | None = Field(
+        default=None, description="The metrics page, where it is not two ports above HTTP."
+    )
+    grpc_url: Address | None = Field(
+        default=None, description="The gRPC endpoint, where it is not one port above HTTP."
+    )
+    dcgm_url: Address | None = Field(default=None, description="A dcgm-exporter's page, for GPUs of another machine.")
     bearer_token_file: Path | None = Field(default=None, description="File with a bearer token.")
     basic_auth_file: Path | None = Field(default=None, description="File with user:password.")
     ca_file: Path | None = Field(default=None, description="Authorities to trust instead of the system's, as PEM.")

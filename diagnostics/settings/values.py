@@ -49,5 +49,21 @@ def show_seconds(seconds: float) -> str:
     return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
 
 
+_PASSWORD = re.compile(r"(?<=://)([^/?#\s@:]*):([^/?#\s]*)(?=@)")
+
+
+def without_password(text: str) -> str:
+    """Return `text` with the passwords of its URLs replaced by `***`."""
+    return _PASSWORD.sub(r"\1:***", text)
+
+
+def _no_credentials(value: object) -> object:
+    # An address is a label of metrics, a name on the page and a field of recordings.
+    if isinstance(value, str) and "@" in value.partition("://")[2].partition("/")[0].partition("?")[0]:
+        raise ValueError("holds credentials, which an address shows: put them into basic_auth_file")
+    return value
+
+
+Address = Annotated[str, BeforeValidator(_no_credentials)]
 Seconds = Annotated[float, BeforeValidator(_seconds), PlainSerializer(show_seconds)]
 Bytes = Annotated[int, BeforeValidator(_bytes), PlainSerializer(lambda size: f"{size}B")]
