@@ -7,6 +7,8 @@ from pathlib import Path
 
 from diagnostics.errors import UsageError
 from diagnostics.service.daemon import Daemon, Part
+from diagnostics.service.http.context import WebContext
+from diagnostics.service.http.server import WebServer
 from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.plan import deployments, jobs
@@ -38,7 +40,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
 
     Raises:
         UsageError: the settings cannot be used, or name no server.
-        CollectError: the history cannot be opened.
+        CollectError: the history cannot be opened, or the address is in use.
 
     """
     loaded = _loaded(file, environment, flags, sources)
@@ -48,8 +50,9 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     log_to_stderr(settings.log.level, settings.log.format)
     metrics = OwnMetrics()
     history = History(settings.history, metrics, read_secret=read_secret)
-    parts: list[Part] = [history]
     service = Service(settings, memory=history, metrics=metrics)
+    context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics)
+    parts: list[Part] = [history, WebServer(context)]
     Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
 
 
