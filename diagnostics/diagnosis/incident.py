@@ -136,6 +136,14 @@ class IncidentBook:
         """Take up the open incidents of an earlier run, so that they keep their identity."""
         self._open.update({one.fingerprint: one for one in incidents if one.open})
 
+    def end(self, at: float) -> tuple[IncidentChange, ...]:
+        """Close everything at Unix second `at`: what they are about is not looked at any more."""
+        ended = tuple(_closed(incident, at) for incident in self.open)
+        self._open.clear()
+        self._gone_for.clear()
+        self._candidates.clear()
+        return ended
+
     def take(self, explanation: Explanation, at: float, steady: float) -> tuple[IncidentChange, ...]:
         """Return what one more explanation changes: incidents opened, updated and closed.
 
@@ -185,7 +193,7 @@ class IncidentBook:
             gone = self._gone_for[fingerprint] = self._gone_for.get(fingerprint, 0.0) + elapsed
             if gone >= self.close_after:
                 del self._open[fingerprint], self._gone_for[fingerprint]
-                yield IncidentChange(kind=Change.CLOSED, incident=replace(incident, closed=max(at, incident.opened)))
+                yield _closed(incident, at)
 
     def _keep(self, kind: Change, incident: Incident) -> IncidentChange:
         self._open[incident.fingerprint] = incident
@@ -226,6 +234,10 @@ def _opened(deployment: str, finding: Finding, first_seen: float, at: float) -> 
         seen=at,
     )
     return _updated(blank, finding, at)
+
+
+def _closed(incident: Incident, at: float) -> IncidentChange:
+    return IncidentChange(kind=Change.CLOSED, incident=replace(incident, closed=max(at, incident.opened)))
 
 
 def _updated(incident: Incident, finding: Finding, at: float) -> Incident:

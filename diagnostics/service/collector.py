@@ -119,6 +119,8 @@ class Collector:
             return
         begun = time.monotonic()
         made = self._made(job, begun)
+        if self._jobs.get(job.key) is not job:
+            return  # it was let go of meanwhile
         job.failures = job.failures + 1 if made.error else 0
         self._metrics.rounds.labels(job.key, "failed" if made.error else "ok").inc()
         self._metrics.round_seconds.labels(job.key).set(made.took)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from queue import Empty, Full, Queue
 
 from diagnostics.diagnosis.explanation import BlindSpot, WindowFacts, explain
@@ -18,7 +19,16 @@ from diagnostics.wire.spans import Span
 
 # A round of a thousand models with their configurations fits; beyond, the evaluator is too far behind to catch up.
 MOST_WAITING = 5_000
-Arrival = Scrape | tuple[Sequence[Span], int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A server is not part of the deployment any more."""
+
+    server: str
+
+
+Arrival = Scrape | Gone | tuple[Sequence[Span], int, float]
 
 
 class Deployment:
@@ -30,6 +40,7 @@ class Deployment:
         objective: what its latency must be; None where nothing is stated.
         book: its incidents.
         latest: steady seconds of the newest scrape that was taken in; None before the first.
+        ended: whether it is watched no longer: its next verdict closes its incidents, and is its last.
 
     """
 
@@ -48,6 +59,8 @@ class Deployment:
         self.objective, self._gaps, self._metrics = objective, gaps, metrics
         self._inbox: Queue[Arrival] = Queue(MOST_WAITING)
         self.latest: float | None = None
+        self.ended = False
+        self._last: Evaluation | None = None
         self._latest_at = 0.0
 
     def give(self, arrival: Arrival) -> bool:
@@ -72,6 +85,8 @@ class Deployment:
                 fresh = True
                 if self.latest is None or arrival.mono >= self.latest:
                     self.latest, self._latest_at = arrival.mono, arrival.at
+            elif isinstance(arrival, Gone):
+                self._window.forget(arrival.server)
             else:
                 self._window.add_spans(*arrival)
 
@@ -83,7 +98,7 @@ class Deployment:
         explanation = explain(WindowEvidence(window), facts, gaps=self._gaps(), objective=self.objective)
         steady = self.latest if self.latest is not None else time.monotonic()
         changes = self.book.take(explanation, self._latest_at, steady)
-        return Evaluation(
+        self._last = Evaluation(
             deployment=self.name,
             at=self._latest_at,
             took=time.thread_time() - begun,
@@ -91,6 +106,12 @@ class Deployment:
             explanation=explanation,
             changes=changes,
         )
+        return self._last
+
+    def last(self) -> Evaluation | None:
+        """Return the verdict of before with the end of all incidents; None when there was no verdict."""
+        changes = self.book.end(time.time())
+        return replace(self._last, changes=changes) if self._last is not None else None
 
     def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:
         """Take up what an earlier run left: the bodies of its newest minutes, and its open incidents."""
@@ -98,10 +119,6 @@ class Deployment:
         shift = time.monotonic() - time.time()
         for scrape in sorted(scrapes, key=lambda one: one.at):
             self._window.add(moved(scrape, shift))
-
-    def forget(self, server: str) -> None:
-        """Let go of a server."""
-        self._window.forget(server)
 
 
 def moved(scrape: Scrape, shift: float) -> Scrape:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.service.state import Board, EvaluationConsumer
+from diagnostics.service.state import Board, Evaluation, EvaluationConsumer
 
 log = logging.getLogger(__name__)
 # Of an interval, between two verdicts on a deployment: less than one, as rounds come early and late.
@@ -21,7 +21,7 @@ class Evaluator:
 
     def __init__(self, board: Board, consumers: Sequence[EvaluationConsumer], metrics: OwnMetrics) -> None:
         self._board, self._consumers, self._metrics = board, consumers, metrics
-        self._waiting: dict[str, Deployment] = {}
+        self._waiting: dict[Deployment, None] = {}
         self._judged: dict[str, float] = {}
         self._changed = threading.Condition()
         self._stopped = False
@@ -34,7 +34,7 @@ class Evaluator:
     def notify(self, deployment: Deployment) -> None:
         """Tell that something arrived for a deployment."""
         with self._changed:
-            self._waiting[deployment.name] = deployment
+            self._waiting[deployment] = None
             self._metrics.queue_length.labels("evaluation").set(len(self._waiting))
             self._changed.notify()
 
@@ -58,21 +58,26 @@ class Evaluator:
         with self._changed:
             while True:
                 now = time.monotonic()
-                name = next((name for name in self._waiting if self._due(name) <= now or self._stopped), None)
-                if name is not None:
-                    self._judged[name] = now
-                    self._metrics.queue_length.labels("evaluation").set(len(self._waiting) - 1)
-                    return self._waiting.pop(name)
+                one = next((one for one in self._waiting if self._due(one) <= now or self._stopped), None)
+                if one is not None:
+                    del self._waiting[one]
+                    self._judged[one.name] = now
+                    self._metrics.queue_length.labels("evaluation").set(len(self._waiting))
+                    return one
                 if self._stopped:
                     return None
-                self._changed.wait(min((self._due(name) - now for name in self._waiting), default=None))
+                self._changed.wait(min((self._due(one) - now for one in self._waiting), default=None))
 
-    def _due(self, name: str) -> float:
+    def _due(self, one: Deployment) -> float:
         """Return when a deployment may be judged again: the rounds of its servers make one verdict an interval."""
-        pause = self._waiting[name].interval * PAUSE
-        return self._judged.get(name, -pause) + pause
+        pause = 0.0 if one.ended else one.interval * PAUSE
+        return self._judged.get(one.name, -pause) + pause
 
     def _judge(self, deployment: Deployment) -> None:
+        if deployment.ended:
+            self._board.forget((), (deployment.name,))
+            self._tell(deployment.last())
+            return
         if not deployment.take_in():
             return
         evaluation = deployment.evaluate()
@@ -80,5 +85,9 @@ class Evaluator:
         self._metrics.evaluation_lag.labels(deployment.name).set(evaluation.lag)
         self._metrics.incidents.labels(deployment.name).set(len(deployment.book.open))
         self._board.publish_evaluation(evaluation, deployment.book.open)
-        for consumer in self._consumers:
-            consumer.take(evaluation)
+        self._tell(evaluation)
+
+    def _tell(self, evaluation: Evaluation | None) -> None:
+        if evaluation is not None:
+            for consumer in self._consumers:
+                consumer.take(evaluation)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.service.collector import Collector, Round
-from diagnostics.service.deployment import Deployment
+from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.jobs import Job, TritonReader
 from diagnostics.service.own_metrics import OwnMetrics
@@ -85,9 +85,24 @@ class Service:
             UsageError: the new settings cannot be used; the old ones stay.
 
         """
+        jobs_before, deployments_before = self._jobs, self.deployments
         self._plan(settings)
         self.settings = settings
         self._collector.set_jobs(self._jobs.values())
+        self._let_go(jobs_before, deployments_before)
+
+    def _let_go(self, jobs_before: Mapping[str, Job], deployments_before: Mapping[str, Deployment]) -> None:
+        """End the deployments that the settings no longer name, and forget servers that left one that stays."""
+        for name, deployment in deployments_before.items():
+            if name not in self.deployments:
+                deployment.ended = True
+                self._evaluator.notify(deployment)
+        for key, job in jobs_before.items():
+            now = self._jobs.get(key)
+            stays = self.deployments.get(job.deployment)
+            left = now is None or now.deployment != job.deployment
+            if left and stays is not None and isinstance(job.reader, TritonReader):
+                stays.give(Gone(job.reader.server))
 
     def stop(self) -> None:
         """End the rounds under way, judge what came, and let go of everything."""
