@@ -66,7 +66,7 @@ def test_an_incident_tells_its_story_with_the_report_of_its_worst_moment(lived) 
     assert story is not None
     assert story.report is not None
     assert story.report["findings"][0]["id"] == incident.fingerprint
-    assert [change.present for change in story.changes][0] is True
+    assert story.changes[0].present
     # Nothing changed but the last digits: not a row per verdict.
     assert len(story.changes) < len(evaluations) / 4
     assert reader.incident("no-such-incident") is None

@@ -8,6 +8,7 @@ import sys
 import tarfile
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -101,12 +102,10 @@ def test_a_restart_goes_on_with_a_new_segment_that_begins_with_what_lasts(tmp_pa
     # The steady clock of another boot.
     record(tmp_path, [[replace(one, mono=one.mono + 7e6) for one in scrapes] for scrapes in without])
     assert len(files(tmp_path)) == 2
-    assert {one.name for one in open_capture(files(tmp_path)[1]).scrapes() if one.kind is Kind.CONFIG} == {
-        "fast",
-        "slow",
-    }
+    second = open_capture(files(tmp_path)[1]).scrapes()
+    assert {one.name for one in second if one.kind is Kind.CONFIG} == {"fast", "slow"}
     found = [one for one in raw.scrapes(tmp_path, NAME, BEGIN, BEGIN + 500) if one.kind is Kind.METRICS]
-    steps = [later.mono - sooner.mono for sooner, later in zip(found, found[1:], strict=False)]
+    steps = [later.mono - sooner.mono for sooner, later in pairwise(found)]
     assert steps == pytest.approx([INTERVAL] * 9)
 
 
@@ -204,8 +203,12 @@ def test_a_full_disk_loses_bodies_until_there_is_room_and_damages_nothing(
     for file in files(tmp_path):
         capture = open_capture(file)
         assert all(scrape.body or scrape.error for scrape in capture.scrapes())
-        assert capture.damage is None
+        assert capture.damage is None or "no end mark" in capture.damage
     packer(tmp_path).pack_all()
+    for file in files(tmp_path):
+        capture = open_capture(file)
+        assert list(capture.scrapes())
+        assert capture.damage is None
     assert counters(tmp_path) == kept
 
 
@@ -213,18 +216,18 @@ def test_thirty_days_stay_within_age_and_size(tmp_path: Path) -> None:
     folder = raw.folder_of(tmp_path, NAME)
     folder.mkdir(parents=True)
     day, made = 86400, packer(tmp_path, keep_raw=7 * 86400.0, keep_raw_bytes=1_000_000)
-    for hour in range(30 * 24):
+    for hour in range(0, 30 * 24, 4):
         start = BEGIN + hour * 3600
-        size = 5_000 if hour < 20 * 24 else 10_000
-        (folder / f"{start * 1000:.0f}-{(start + 3600) * 1000:.0f}.tar.xz").write_bytes(bytes(size))
+        size = 20_000 if hour < 20 * 24 else 40_000
+        (folder / f"{start * 1000:.0f}-{(start + 4 * 3600) * 1000:.0f}.tar.xz").write_bytes(bytes(size))
         (folder / f"{(start + 1) * 1000:.0f}.tar").touch()  # being written
-        made.retain(start + 3600, hour * 3600.0)
+        made.retain(start + 4 * 3600, hour * 3600.0)
         (folder / f"{(start + 1) * 1000:.0f}.tar").unlink()
         found = raw.segments(folder)
         assert sum(one.path.stat().st_size for one in found) <= 1_000_000
-        assert all((one.end or 0) >= start + 3600 - 7 * day for one in found)
+        assert all((one.end or 0) >= start + 4 * 3600 - 7 * day for one in found)
         assert found[-1].start == pytest.approx(start)
-    assert len(found) == 100
+    assert len(found) == 25
 
 
 def test_what_is_being_written_is_never_deleted(tmp_path: Path) -> None:
@@ -272,7 +275,7 @@ def test_kill_9_at_random_moments_loses_at_most_one_round_and_no_identity(tmp_pa
         arguments = [sys.executable, "-c", _WRITER, str(tmp_path), str(begin), str(first)]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            wanted = random.randint(5, 25)
+            wanted = random.randint(3, 15)
             lines = [process.stdout.readline().split() for _ in range(wanted)]
             process.send_signal(signal.SIGKILL)
             lines += [line.split() for line in process.stdout]
