@@ -112,7 +112,7 @@ class IncidentSettings(Section):
 class AlertmanagerSettings(Section):
     """Alertmanagers that incidents are sent to, all of them."""
 
-    urls: tuple[str, ...] = Field(default=(), description="Base URLs; none sends nothing.")
+    urls: tuple[Address, ...] = Field(default=(), description="Base URLs; none sends nothing.")
     basic_auth_file: Path | None = Field(default=None, description="File with user:password.")
     bearer_token_file: Path | None = Field(default=None, description="File with a bearer token.")
     ca_file: Path | None = Field(default=None, description="Authorities to trust instead of the system's, as PEM.")
@@ -127,8 +127,11 @@ class AlertmanagerSettings(Section):
 class WebhookSettings(Section):
     """One address that is told when incidents open and close."""
 
-    url: str = Field(description="Where JSON is posted to.")
+    url: Address = Field(default="", description="Where JSON is posted to.")
+    url_file: Path | None = Field(default=None, description="File with the URL instead, where the URL is a secret.")
     bearer_token_file: Path | None = Field(default=None, description="File with a bearer token.")
+    secret_file: Path | None = Field(default=None, description="File with a secret that signs each message.")
+    ca_file: Path | None = Field(default=None, description="Authorities to trust instead of the system's, as PEM.")
     timeout: Seconds = Field(default=10.0, gt=0, description="After which one delivery counts as failed.")
 
 
