@@ -31,6 +31,7 @@ Examples:
   diag explain http://triton:8000
   diag explain slow.tar.xz --repository ./models
   diag explain slow.tar.xz --at 03:12 --since 5m
+  diag explain --history data --at 03:12 --since 20m
   diag explain triton:8000 --objective 'p95 < 200ms' --fail-on warning
   diag explain slow.tar.xz --why-not capacity-exceeded
 
@@ -43,10 +44,22 @@ _FAIL_ON = ("critical", "warning", "unknown", "never")
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 @click.option("--window", type=DURATION, help="Read a server for exactly this long, instead of up to 60s.")
-@click.option("--at", metavar="TIME", help="In a capture: the moment to look at (UTC).")
-@click.option("--since", type=DURATION, help="In a capture: how long before that moment to look.")
+@click.option("--at", metavar="TIME", help="In a capture or a history: the moment to look at (UTC).")
+@click.option("--since", type=DURATION, help="In a capture or a history: how long before that moment to look.")
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Instead of a SOURCE: where `diag serve` keeps what it read.",
+)
+@click.option("--deployment", metavar="NAME", help="In a history: which deployment, where there are several.")
+@click.option(
+    "--config.file",
+    "config_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Instead of a SOURCE: the settings of `diag serve`, which name its history.",
+)
 @click.option("--objective", metavar="TEXT", help="What latency must be, as in 'p95 < 200ms' or 'mean < 1s'.")
 @click.option(
     "--repository",
@@ -64,6 +77,9 @@ def command(
     window: float | None,
     at: str | None,
     since: float | None,
+    history: Path | None,
+    deployment: str | None,
+    config_file: Path | None,
     objective: str | None,
     repository: Path | None,
     output: str,
@@ -79,7 +95,12 @@ def command(
         objective=Objective.parse(objective) if objective is not None else None,
         repository=repository,
     )
-    explanation, failed = _ask(sources, question, window, options)
+    if sources:
+        if history is not None or deployment is not None or config_file is not None:
+            raise UsageError("takes the place of a SOURCE", where="--history, --deployment, --config.file")
+        explanation, failed = _ask(sources, question, window, options)
+    else:
+        explanation, failed = _ask_history(history, config_file, deployment, question), False
     _show(ctx, explanation, output, check)
     if failed or explanation.window.end <= 0:
         ctx.exit(EXIT_COLLECT)
@@ -108,6 +129,17 @@ def _ask(
             "a server only tells of now", where="--at, --since", hint="record it, then explain the capture"
         )
     return _ask_servers(sources, question, window, options)
+
+
+def _ask_history(
+    given: Path | None, config_file: Path | None, deployment: str | None, question: Question
+) -> Explanation:
+    from diagnostics.cli.remembered import explain_history, history_directory
+
+    directory = history_directory(given, config_file)
+    if directory is None:
+        raise UsageError("there is no SOURCE", where="diag explain", hint="name a server, a capture or --history")
+    return explain_history(directory, deployment, question)
 
 
 def _ask_servers(
