@@ -25,6 +25,7 @@ class OwnMetrics:
         spans: spans that arrived, by outcome (`accepted`, `corrupt`, `refused`, `unassigned`).
         deliveries: messages to Alertmanagers and webhooks, by receiver and outcome (`ok`, `failed`, `dropped`).
         incidents: open incidents by deployment.
+        refused: HTTP requests that were turned away, by reason.
 
     """
 
@@ -45,3 +46,4 @@ class OwnMetrics:
         self.spans = Counter("diag_spans", "Spans that arrived.", ("outcome",), registry=own)
         self.deliveries = Counter("diag_deliveries", "Messages to receivers.", ("receiver", "outcome"), registry=own)
         self.incidents = Gauge("diag_incidents_open", "Open incidents.", ("deployment",), registry=own)
+        self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)

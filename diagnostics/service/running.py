@@ -8,7 +8,7 @@ from pathlib import Path
 from diagnostics.errors import UsageError
 from diagnostics.service.daemon import Daemon, Part
 from diagnostics.service.http.context import WebContext
-from diagnostics.service.http.server import WebServer
+from diagnostics.service.http.server import WebServer, check_door
 from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.plan import deployments, jobs
@@ -29,6 +29,7 @@ def check(
     """
     loaded = _loaded(file, environment, flags, sources)
     jobs(loaded.settings, deployments(loaded.settings))
+    check_door(loaded.settings.web)
     lines = list(loaded.lines())
     width = max(len(f"{name} = {value}") for name, value, _ in lines)
     for name, value, origin in lines:

@@ -12,16 +12,31 @@ from fastapi import APIRouter, FastAPI
 from diagnostics import __version__
 from diagnostics.service.http import api, health
 from diagnostics.service.http.context import WebContext as WebContext
+from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.guard import Guard
+from diagnostics.service.http.hosts import Hosts
+from diagnostics.service.http.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.problems import answer_with_problems
+from exporters.sources.access import read_secret
 
 OPENAPI = "/api/v1/openapi.json"
 _PLUGGED = ("otlp", "page")
 
 
 def application(context: WebContext) -> FastAPI:
-    """Return the application; `app.state.live` follows the board while it runs."""
-    live = Live(context.service.board)
+    """Return the application, guarded.
+
+    `app.state.live` follows the board while it runs; `app.state.credentials` says who may come in.
+
+    Raises:
+        UsageError: a setting, or a file that it names, cannot be used.
+
+    """
+    web = context.settings.web
+    credentials = Credentials(web, read_secret, context.metrics.errors.labels("web configuration").inc)
+    hosts = Hosts(web, parse_listen(web.listen_address, LISTEN_SETTING))
+    live = Live(context.service.board, ticks=[credentials.refresh])
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -39,7 +54,8 @@ def application(context: WebContext) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.live = live
+    app.state.live, app.state.credentials = live, credentials
+    app.add_middleware(Guard, hosts=hosts, credentials=credentials, max_body=web.max_body, metrics=context.metrics)
     answer_with_problems(app, context.metrics)
     app.include_router(health.router(context, live))
     app.include_router(api.router(context, live))

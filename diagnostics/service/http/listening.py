@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from diagnostics.errors import CollectError, UsageError
 
+LISTEN_SETTING = "web.listen_address"
 _LOOPBACK_NAMES = frozenset({"localhost", "ip6-localhost"})
 
 
@@ -88,3 +89,21 @@ def bound(listen: Listen, setting: str) -> socket.socket:
         hint = f"free it, or choose another: {setting}"
         raise CollectError(f"cannot listen: {reason}", where=str(listen), hint=hint) from None
     return made
+
+
+def refuse_strangers(listen: Listen, setting: str, *, asked: bool, allowed: bool) -> None:
+    """Refuse to let in whoever reaches this machine.
+
+    Args:
+        listen: where.
+        setting: where that was written.
+        asked: whether anyone is asked for a password, a token or a certificate.
+        allowed: whether that nobody is asked is wanted.
+
+    Raises:
+        UsageError: other machines reach the address, nobody is asked, and that is not wanted.
+
+    """
+    if not (listen.loopback or asked or allowed):
+        hint = "set web.config_file with users or web.bearer_token_file, or web.allow_unauthenticated = true"
+        raise UsageError(f"{listen} lets everyone in who reaches this machine", where=setting, hint=hint)

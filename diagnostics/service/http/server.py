@@ -13,16 +13,32 @@ from diagnostics.errors import CollectError
 from diagnostics.service.http.app import application
 from diagnostics.service.http.connection import Connection
 from diagnostics.service.http.context import WebContext
-from diagnostics.service.http.listening import Listen, bound, parse_listen
+from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.hosts import Hosts
+from diagnostics.service.http.listening import LISTEN_SETTING, Listen, bound, parse_listen, refuse_strangers
+from diagnostics.settings.tree import WebSettings
+from exporters.sources.access import read_secret
 
 log = logging.getLogger(__name__)
-SETTING = "web.listen_address"
 LARGEST_HEADERS = 32 * 2**10
 # Seconds a connection is kept for a next request: longer than Prometheus' and the page's pauses.
 KEPT_FOR = 75
 # Seconds that answers under way are waited for at the end.
 PATIENCE = 5
 _STARTED_WITHIN = 10.0
+
+
+def check_door(web: WebSettings) -> None:
+    """Check the settings of the door without opening it.
+
+    Raises:
+        UsageError: they, or a file that they name, cannot be used, or strangers would be let in.
+
+    """
+    listen = parse_listen(web.listen_address, LISTEN_SETTING)
+    Hosts(web, listen)
+    asked = Credentials(web, read_secret, lambda: None).asked
+    refuse_strangers(listen, LISTEN_SETTING, asked=asked, allowed=web.allow_unauthenticated)
 
 
 class WebServer:
@@ -37,13 +53,15 @@ class WebServer:
         """Bind; nothing is answered before `start`.
 
         Raises:
-            UsageError: the address is none.
+            UsageError: the address is none, or lets strangers in, or a file that the settings name cannot be used.
             CollectError: it cannot be bound.
 
         """
-        self._listen: Listen = parse_listen(context.settings.web.listen_address, SETTING)
+        self._listen: Listen = parse_listen(context.settings.web.listen_address, LISTEN_SETTING)
         self._app = application(context)
-        self._socket: socket.socket = bound(self._listen, SETTING)
+        web, credentials = context.settings.web, self._app.state.credentials
+        refuse_strangers(self._listen, LISTEN_SETTING, asked=credentials.asked, allowed=web.allow_unauthenticated)
+        self._socket: socket.socket = bound(self._listen, LISTEN_SETTING)
         self.port: int = self._socket.getsockname()[1]
         self._server = Server(self._config())
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
@@ -71,7 +89,7 @@ class WebServer:
         self._socket.close()
 
     def _config(self) -> Config:
-        return Config(
+        config = Config(
             self._app,
             http=Connection,
             ws="none",
@@ -86,6 +104,9 @@ class WebServer:
             timeout_keep_alive=KEPT_FOR,
             timeout_graceful_shutdown=PATIENCE,
         )
+        config.load()
+        config.ssl = self._app.state.credentials.tls
+        return config
 
     def _run(self) -> None:
         try:
