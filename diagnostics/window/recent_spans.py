@@ -54,14 +54,18 @@ class RecentSpans(SpanStore):
         if at is None:
             return
         self._arrivals.append(_between(before, self.counts, at))
-        if at - self._swept >= _SECONDS_BETWEEN_SWEEPS:
-            self._swept = at
-            self.let_go(at - self._seconds)
+        if abs(at - self._swept) >= _SECONDS_BETWEEN_SWEEPS:  # a clock may step back
+            self.let_go(at)
 
-    def let_go(self, before: float) -> None:
-        """Forget spans that ended, and bodies that arrived, before Unix second `before`."""
-        self.forget(before)
-        while self._arrivals and self._arrivals[0].at < before:
+    def let_go(self, now: float) -> None:
+        """Forget spans that ended, and bodies that arrived, longer before Unix second `now` than its span.
+
+        So are those that claim to be as much later than `now`: a clock that is wrong must not fill the room of others.
+        """
+        self._swept = now
+        before, beyond = now - self._seconds, now + self._seconds
+        self.forget(before, beyond)
+        while self._arrivals and not before <= self._arrivals[0].at <= beyond:
             gone, counts = self._arrivals.popleft(), self.counts
             counts.bodies -= 1
             counts.unreadable -= gone.unreadable

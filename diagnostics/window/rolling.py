@@ -18,6 +18,8 @@ from diagnostics.wire.spans import Span
 
 # What holds until it is read again: the newest of each is part of every window, however old.
 LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY})
+# Beyond, what was said longest ago is let go of: a server that invents new models for ever must not fill the memory.
+MOST_LASTING = 20_000
 # Rounds come at whole multiples of an interval: the window's edge lies between two, so that a millisecond, the
 # precision of a recording, does not decide whether a round is part of it.
 SLACK = 0.5
@@ -47,12 +49,14 @@ class RollingWindow:
         self._lasting: dict[tuple[str, Kind, str], Parsed] = {}
         self._spans = RecentSpans(seconds, max_spans)
         self._newest = float("-inf")
+        self._newest_at = 0.0
 
     def add(self, scrape: Scrape) -> None:
         """Take one scrape and let go of what has left the window."""
         if scrape.kind is not Kind.TRACES:
             self._recent.append(self._parser.parse(scrape))
-            self._newest = max(self._newest, scrape.mono)
+            if scrape.mono >= self._newest:
+                self._newest, self._newest_at = scrape.mono, scrape.at
             self._let_go(self._newest - self.seconds - SLACK)
         elif scrape.body is not None:
             self._spans.add(scrape.body, scrape.at)
@@ -63,6 +67,7 @@ class RollingWindow:
 
     def window(self) -> Window:
         """Return the window that ends with the newest scrape; its start and end are 0 when nothing was read."""
+        self._spans.let_go(self._newest_at)
         builder = WindowBuilder(spans=self._spans)
         since = self._newest - self.seconds - SLACK
         for parsed in self._lasting.values():
@@ -82,4 +87,8 @@ class RollingWindow:
         while self._recent and self._recent[0].scrape.mono < before:
             gone = self._recent.popleft()
             if gone.scrape.kind in LASTING and gone.content is not None:
-                self._lasting[gone.scrape.server, gone.scrape.kind, gone.scrape.name] = gone
+                key = (gone.scrape.server, gone.scrape.kind, gone.scrape.name)
+                self._lasting.pop(key, None)
+                self._lasting[key] = gone
+        while len(self._lasting) > MOST_LASTING:
+            del self._lasting[next(iter(self._lasting))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from diagnostics.errors import MalformedBody
 from diagnostics.window.visits import Outer, TracedRequest, Visit, front_of, outer_spans, visit_of
@@ -123,10 +124,17 @@ class SpanStore:
         requests.sort(key=lambda request: request.root.start)
         return Traces(requests, replace(self.counts))
 
-    def forget(self, before: float) -> None:
-        """Let go of traces that ended before Unix second `before`; where that makes room, keep more again."""
-        limit = int(before * 1e9)
-        old = [trace for trace, spans in self._traces.items() if all(span.end < limit for span in spans.values())]
+    def forget(self, before: float, beyond: float = inf) -> None:
+        """Let go of traces that ended before Unix second `before`, or all of whose spans ended after `beyond`.
+
+        Where that makes room, more is kept again.
+        """
+        first, last = before * 1e9, beyond * 1e9
+        old = [
+            trace
+            for trace, spans in self._traces.items()
+            if all(span.end < first or span.end > last for span in spans.values())
+        ]
         self._held -= sum(len(self._traces.pop(trace)) for trace in old)
         if self._halvings and self._held < self._max / _ROOM_FOR_TWICE:
             self._halvings -= 1
