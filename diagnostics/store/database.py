@@ -170,6 +170,7 @@ def migrate(connection: Connection, shown: str, revision: str = "head") -> None:
         UsageError: it was made by a newer version.
 
     """
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every look at the schema
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
@@ -178,8 +179,10 @@ def migrate(connection: Connection, shown: str, revision: str = "head") -> None:
     if current is not None and current not in known:
         hint = "update triton-diagnostics, or name another database"
         raise UsageError("the history was written by a newer version", where=shown, hint=hint)
-    if current != revision:
-        command.upgrade(config, revision)
+    command.upgrade(config, revision)
+    now = MigrationContext.configure(connection).get_current_revision()
+    if now != current:
+        log.info("the history's schema is now %s", now)
 
 
 def _engine(url: URL) -> Engine:

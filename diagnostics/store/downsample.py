@@ -18,7 +18,7 @@ KEPT: Mapping[str, Signal] = {
 }
 MINUTE = 60
 # Readings are taken over spans of at least this many seconds: each costs processor time, and short ones tell little.
-_SPAN = 14.0
+_SPAN = 28.0
 # Pages and statistics of one round are read within less of each other.
 _ROUND = 1.0
 SeriesKey = tuple[str, str, str, str]

@@ -19,7 +19,7 @@ from diagnostics.store.digest import Digest, Judged, Rank, Write
 from diagnostics.store.packing import Packer
 from diagnostics.store.reader import MOST_ROWS, HistoryReader
 from diagnostics.store.recorder import Recorder
-from diagnostics.store.rows import incident_of
+from diagnostics.store.rows import Row, incident_of
 from diagnostics.store.tables import incidents
 from diagnostics.store.trouble import Meters, Trouble
 from diagnostics.store.writer import Writer
@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 # How long a database that is away is waited for at the start.
 PATIENCE = 30.0
 # Minutes of signals become hours after as long as people look at single minutes.
-MINUTES_KEPT = 2 * 86400.0
+MINUTES_KEPT = 86400.0
+SECONDS_BETWEEN_CLEANUPS = 3600.0
 
 
 class History:
@@ -72,6 +73,8 @@ class History:
         self._writer = Writer(self._database, self._digest, meters, self._trouble)
         self._recorder = Recorder(settings.directory, settings.segment, meters, self._trouble, self._closed)
         self._packer = Packer(settings, self._trouble, self._passed)
+        self._listed: list[Row] = []
+        self._cleaned = float("-inf")
         self.reader = HistoryReader(self._database, settings.directory)
 
     def start(self) -> None:
@@ -120,9 +123,13 @@ class History:
     def _passed(self, now: float) -> None:
         """Bring the database in line with the files, and let it forget what is too old."""
         rows = [_row(name, one) for name, one in self._packed()]
-        self._writer.take(Write(Rank.SIGNALS, statements.set_segments(rows)))
-        old, minutes = now - self._settings.keep_signals, now - MINUTES_KEPT
-        self._writer.take(Write(Rank.SIGNALS, statements.forget(old, minutes)))
+        if rows != self._listed:
+            self._listed = rows
+            self._writer.take(Write(Rank.SIGNALS, statements.set_segments(rows)))
+        if not 0 <= now - self._cleaned < SECONDS_BETWEEN_CLEANUPS:
+            self._cleaned = now
+            old, minutes = now - self._settings.keep_signals, now - MINUTES_KEPT
+            self._writer.take(Write(Rank.SIGNALS, statements.forget(old, minutes)))
 
     def _packed(self) -> list[tuple[str, raw.SegmentFile]]:
         directory = self._settings.directory
@@ -130,7 +137,7 @@ class History:
         return [(name, one) for name in names for one in raw.segments(raw.folder_of(directory, name)) if one.packed]
 
 
-def _row(deployment: str, one: raw.SegmentFile) -> dict[str, object]:
+def _row(deployment: str, one: raw.SegmentFile) -> Row:
     try:
         size = one.path.stat().st_size
     except FileNotFoundError:

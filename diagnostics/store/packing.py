@@ -141,6 +141,7 @@ class Packer:
         except OSError:
             partial.unlink(missing_ok=True)
             raise
+        partial.chmod(path.stat().st_mode & 0o777)
         partial.replace(packed)
         _sync_folder(packed.parent)
         path.unlink()

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 # A round of five hundred servers; a disk that hangs for longer loses bodies rather than the service its memory.
 MOST_WAITING = 4_000
 SECONDS_BETWEEN_SYNCS = 1.0
+# What a server said last is carried from segment to segment, until nothing was heard of it for so long.
+FORGOTTEN_AFTER = 3600.0
 # A deployment that is no longer read leaves its segment open no longer than this beyond its time.
 _OVERDUE = 60.0
 
@@ -52,6 +54,7 @@ class Recorder:
         self._queue: Queue[tuple[str, Scrape] | None] = Queue(MOST_WAITING)
         self._segments: dict[str, OpenSegment] = {}
         self._lasting: dict[str, dict[Key, Scrape]] = {}
+        self._heard: dict[tuple[str, str], float] = {}
         self._cleaner = Cleaner()
         self._thread = threading.Thread(target=self._run, name="history-raw", daemon=True)
         self._synced = time.monotonic()
@@ -110,8 +113,9 @@ class Recorder:
         if segment is not None and segment.over(scrape, self._seconds):
             self._close(deployment)
             segment = None
+        now = self._heard[deployment, scrape.server] = time.monotonic()
         if segment is None:
-            lasting = self._lasting_of(deployment).values()
+            lasting = self._carried(deployment, now)
             folder = folder_of(self._directory, deployment)
             segment = self._segments[deployment] = OpenSegment(folder, deployment, self.run, scrape, lasting)
         if scrape.kind in LASTING and scrape.body is not None:
@@ -124,6 +128,13 @@ class Recorder:
             found = newest_lasting(self._directory, deployment)
             self._lasting[deployment] = {(one.server, one.kind, one.name): one for one in found}
         return self._lasting[deployment]
+
+    def _carried(self, deployment: str, now: float) -> list[Scrape]:
+        known = self._lasting_of(deployment)
+        for key in list(known):
+            if now - self._heard.setdefault((deployment, key[0]), now) > FORGOTTEN_AFTER:
+                del known[key]
+        return list(known.values())
 
     def _close(self, deployment: str) -> None:
         segment = self._segments.pop(deployment)

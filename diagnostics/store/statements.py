@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Table, delete, func, insert, select
+from sqlalchemy import Connection, Table, delete, exists, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from diagnostics.diagnosis.incident import Incident
@@ -80,7 +80,8 @@ def forget(before: float, minutes_before: float) -> Apply:
         connection.execute(delete(findings).where(findings.c.at < before))
         connection.execute(delete(verdicts).where(verdicts.c.at < before))
         connection.execute(delete(incidents).where(incidents.c.closed < before))
-        connection.execute(delete(series).where(series.c.id.not_in(select(signals.c.series))))
+        used = exists().where(signals.c.series == series.c.id)
+        connection.execute(delete(series).where(~used))
 
     return apply
 

@@ -5,13 +5,16 @@ import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection, event
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.render.json_report import report
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.settings.tree import HistorySettings
+from diagnostics.store import statements, writer
 from diagnostics.store.database import Database, url_of
+from diagnostics.store.digest import Rank, Write
 from diagnostics.store.downsample import KEPT
 from tests.builders import SERVER
 from tests.store.lived import INTERVAL, NAME, WINDOW, deployment, live, opened, rounds, until, value
@@ -149,6 +152,31 @@ def test_a_database_that_is_damaged_while_it_is_used_is_begun_anew_with_the_open
     assert list(tmp_path.glob("history.db.damaged-*"))
     assert value(metrics, "diag_errors_total", part="history") >= 1
     assert [one.id for one in opened(tmp_path).open_incidents(NAME)] == [one.id for one in watched.book.open]
+
+
+def test_a_full_disk_holds_the_database_up_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "LONGEST_PAUSE", 0.2)
+    metrics, full = OwnMetrics(), [True]
+    history = opened(tmp_path, metrics)
+    engine = history.reader._database.engine
+
+    @event.listens_for(engine, "begin")
+    def no_room(connection: Connection) -> None:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages if full[0] else 1_000_000}")
+
+    history.start()
+    large = {"deployment": NAME, "at": 1.0, "verdict": "healthy", "reason": "x" * 100_000}
+    history._writer.take(Write(Rank.VERDICT, statements.add_verdict(large)))
+    watched = deployment(metrics)
+    evaluations = list(live(history, watched, rounds(30, begin=time.time() - 450)))
+    until(lambda: value(metrics, "diag_errors_total", part="history") >= 2)
+    full[0] = False
+    history.stop()
+    assert value(metrics, "diag_dropped_total", queue="history") == 0
+    again = opened(tmp_path)
+    assert [one.id for one in again.open_incidents(NAME)] == [one.id for one in watched.book.open]
+    assert len(again.reader.verdicts(NAME, 0.0, evaluations[-1].at)) >= 3
 
 
 def test_a_url_that_cannot_be_used_is_refused_without_showing_its_password(tmp_path: Path) -> None:
