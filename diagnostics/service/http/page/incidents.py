@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.service.http.page.context import Past
+from diagnostics.store.reader import HistoryReader
 
 STATES = ("any", "open", "closed")
 # Rows of a page; what is looked through to fill it.
@@ -53,9 +53,9 @@ class Found:
     trouble: str = ""
 
 
-def find(past: Past | None, now: Sequence[Incident], wanted: Wanted, most: int = SHOWN) -> Found:
+def find(past: HistoryReader | None, now: Sequence[Incident], wanted: Wanted, most: int = SHOWN) -> Found:
     """Return the incidents wanted; only those of `now`, which are open, without a history."""
-    trouble, before = "", ()
+    trouble, before = "", tuple[Incident, ...]()
     if past is not None and wanted.state != "open":
         try:
             before = tuple(past.incidents(deployment=wanted.deployment or None, limit=LOOKED_THROUGH))

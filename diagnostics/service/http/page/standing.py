@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.checks.check import Severity
@@ -69,10 +69,10 @@ def is_down(target: TargetState) -> bool:
     return target.last_round is not None and not target.up
 
 
-def standings(state: LiveState) -> tuple[Standing, ...]:
-    """Return all deployments, what needs someone first."""
+def standings(state: LiveState, names: Iterable[str] = ()) -> tuple[Standing, ...]:
+    """Return all deployments, those of `names` too before anything was read of them; what needs someone first."""
     targets = _grouped(state)
-    names = dict.fromkeys((*targets, *state.evaluations))
+    names = dict.fromkeys((*names, *targets, *state.evaluations))
     found = (_standing(name, targets.get(name, ()), state) for name in names)
     return tuple(sorted(found, key=_rank))
 

@@ -9,12 +9,12 @@ from typing import Any
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.evidence.series import instants, series
-from diagnostics.service.http.page.context import Past
+from diagnostics.render.clean import clean
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE
-from diagnostics.render.clean import clean
+from diagnostics.store.reader import HistoryReader
 
 Json = dict[str, Any]
 LOOKS: tuple[tuple[str, str, Signal], ...] = (
@@ -43,7 +43,7 @@ class Span:
         return max(60.0, (self.end - self.start) / MOST_POINTS)
 
 
-def remembered(past: Past, deployment: str, span: Span) -> Json:
+def remembered(past: HistoryReader, deployment: str, span: Span) -> Json:
     """Return the charts of a span from the history, and its incidents.
 
     Raises:
