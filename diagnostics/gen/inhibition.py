@@ -54,7 +54,10 @@ def _same_check() -> Tree:
 
 
 def _causes(checks: Mapping[str, Registered]) -> Iterator[Tree]:
-    for consequence, causes in CAUSED_BY.items():
+    for consequence, listed in CAUSED_BY.items():
+        causes = tuple(cause for cause in listed if cause in checks)
+        if consequence not in checks or not causes:
+            continue
         target = f'check="{consequence}"'
         models, wide = _split(causes, checks)
         if checks[consequence].check.scope not in _OF_NO_MODEL:

@@ -13,8 +13,10 @@ from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.plan import deployments, jobs
 from diagnostics.service.service import Service
+from diagnostics.service.telling.telling import Telling
 from diagnostics.settings.load import Loaded, load
 from diagnostics.store.history import History
+from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from exporters.sources.access import read_secret
 
 
@@ -30,6 +32,7 @@ def check(
     loaded = _loaded(file, environment, flags, sources)
     jobs(loaded.settings, deployments(loaded.settings))
     check_door(loaded.settings.web)
+    Telling(loaded.settings, OwnMetrics(), MemoryOutbox())
     lines = list(loaded.lines())
     width = max(len(f"{name} = {value}") for name, value, _ in lines)
     for name, value, origin in lines:
@@ -51,9 +54,11 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     log_to_stderr(settings.log.level, settings.log.format)
     metrics = OwnMetrics()
     history = History(settings.history, metrics, read_secret=read_secret)
-    service = Service(settings, memory=history, metrics=metrics)
+    telling = Telling(settings, metrics, FileOutbox(settings.history.directory))
+    service = Service(settings, memory=history, consumers=[telling], metrics=metrics)
+    telling.resume(one for deployment in service.deployments.values() for one in deployment.book.open)
     context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics)
-    parts: list[Part] = [history, WebServer(context)]
+    parts: list[Part] = [history, telling, WebServer(context)]
     Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
 
 

@@ -13,6 +13,26 @@ FOLDER = "outbox"
 Json = dict[str, Any]
 
 
+class MemoryOutbox:
+    """Documents by name, for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, Json] = {}
+
+    def read(self, name: str) -> Json:
+        """Return a document; empty when there is none."""
+        return self._documents.get(name, {})
+
+    def write(self, name: str, document: Json) -> None:
+        """Replace a document."""
+        self._documents[name] = document
+
+    def set_aside(self, name: str, error: Exception) -> None:
+        """Forget a document that cannot be used."""
+        log.warning("%s cannot be used (%s)", name, type(error).__name__)
+        del self._documents[name]
+
+
 class FileOutbox:
     """Documents by name. Each is replaced as a whole, and is on the disk when `write` returns."""
 

@@ -20,7 +20,6 @@ from exporters.sources.http import explain
 _CHUNK = 16 * 2**10
 # What a receiver says beyond is of no interest to anyone.
 _MOST_READ = 64 * 2**10
-_LONGEST_RETRY_AFTER = 3600.0
 # The message itself is refused: the same bytes would be again.
 _REFUSED = frozenset({400, 413, 415, 422})
 
@@ -117,7 +116,7 @@ class Poster:
 
     def _refusal(self, status: int, retry_after: str, said: bytes) -> DeliveryFailure:
         text = plain(self._options.scrub(said.decode("utf-8", "replace")))
-        wait = min(float(retry_after), _LONGEST_RETRY_AFTER) if retry_after.isdecimal() else 0.0
+        wait = float(retry_after[:9]) if retry_after.isdecimal() else 0.0
         return DeliveryFailure(
             f"HTTP {status}{': ' if text else ''}{text}", refused=status in _REFUSED, retry_after=wait
         )
