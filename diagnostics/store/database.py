@@ -192,9 +192,12 @@ def _engine(url: URL) -> Engine:
         event.listen(engine, "connect", _as_sqlite)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
         return engine
-    return create_engine(
-        url, pool_pre_ping=True, connect_args={"connect_timeout": _CONNECT_SECONDS, "options": _OPTIONS}
-    )
+    arguments = {"connect_timeout": _CONNECT_SECONDS, "options": _OPTIONS}
+    try:
+        return create_engine(url, pool_pre_ping=True, connect_args=arguments)
+    except ModuleNotFoundError as error:
+        hint = "pip install 'triton-diagnostics[postgresql]'"
+        raise UsageError(f"{error.name} is not installed", where="history.database", hint=hint) from None
 
 
 def _as_sqlite(connection: Any, _: object) -> None:

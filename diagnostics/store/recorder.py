@@ -20,6 +20,7 @@ from diagnostics.wire.records import Scrape
 log = logging.getLogger(__name__)
 # A round of five hundred servers; a disk that hangs for longer loses bodies rather than the service its memory.
 MOST_WAITING = 4_000
+MOST_BYTES = 64 * 2**20
 SECONDS_BETWEEN_SYNCS = 1.0
 # What a server said last is carried from segment to segment, until nothing was heard of it for so long.
 FORGOTTEN_AFTER = 3600.0
@@ -52,6 +53,7 @@ class Recorder:
         self._directory, self._seconds, self._meters = directory, seconds, meters
         self._trouble, self._closed = trouble, closed
         self._queue: Queue[tuple[str, Scrape] | None] = Queue(MOST_WAITING)
+        self._held, self._lock = 0, threading.Lock()
         self._segments: dict[str, OpenSegment] = {}
         self._lasting: dict[str, dict[Key, Scrape]] = {}
         self._heard: dict[tuple[str, str], float] = {}
@@ -61,10 +63,16 @@ class Recorder:
 
     def take(self, deployment: str, scrape: Scrape) -> None:
         """Queue a scrape; dropped, and counted, when the queue is full."""
+        size = len(scrape.body or b"")
+        if self._held + size > MOST_BYTES and self._held:
+            self._trouble.drop()
+            return
         try:
             self._queue.put_nowait((deployment, scrape))
         except Full:
             self._trouble.drop()
+            return
+        self._hold(size)
 
     def start(self) -> None:
         """Begin to write."""
@@ -94,10 +102,15 @@ class Recorder:
             if item is None:
                 break
             self._guarded(*item)
+            self._hold(-len(item[1].body or b""))
             self._meters.queue_length.labels(QUEUE).set(self._queue.qsize())
             self._settle()
         for deployment in list(self._segments):
             self._close(deployment)
+
+    def _hold(self, size: int) -> None:
+        with self._lock:
+            self._held += size
 
     def _guarded(self, deployment: str, scrape: Scrape) -> None:
         try:

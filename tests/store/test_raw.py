@@ -271,7 +271,7 @@ for number, _ in enumerate(live(history, watched, lived)):
 
 def test_kill_9_at_random_moments_loses_at_most_one_round_and_no_identity(tmp_path: Path) -> None:
     random, begin, first, identities = Random(11), time.time() - 400 * INTERVAL, 0, set[str]()
-    for _ in range(3):
+    for _ in range(2):
         arguments = [sys.executable, "-c", _WRITER, str(tmp_path), str(begin), str(first)]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -288,3 +288,15 @@ def test_kill_9_at_random_moments_loses_at_most_one_round_and_no_identity(tmp_pa
     assert len(identities) == 1
     packer(tmp_path).pack_all()
     assert counters(tmp_path, begin) == kept
+
+
+def test_bodies_that_wait_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diagnostics.store.recorder.MOST_BYTES", 10_000)
+    metrics = OwnMetrics()
+    made = recorder(tmp_path, metrics)
+    for number in range(10):
+        made.take(NAME, Scrape(server="s", kind=Kind.STATISTICS, at=BEGIN + number, mono=number, body=b"x" * 3_000))
+    assert value(metrics, "diag_dropped_total", queue="history") == 7
+    made.start()
+    made.stop()
+    assert len(counters(tmp_path)) == 3
