@@ -26,6 +26,7 @@ class OwnMetrics:
         deliveries: messages to Alertmanagers and webhooks, by receiver and outcome (`ok`, `failed`, `dropped`).
         incidents: open incidents by deployment.
         refused: HTTP requests that were turned away, by reason.
+        page_seconds: processor time of the newest page of metrics.
 
     """
 
@@ -47,3 +48,4 @@ class OwnMetrics:
         self.deliveries = Counter("diag_deliveries", "Messages to receivers.", ("receiver", "outcome"), registry=own)
         self.incidents = Gauge("diag_incidents_open", "Open incidents.", ("deployment",), registry=own)
         self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)
+        self.page_seconds = Gauge("diag_metrics_page_seconds", "Processor time of this page.", registry=own)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from fastapi import APIRouter, FastAPI
 
 from diagnostics import __version__
-from diagnostics.service.http import api, health
+from diagnostics.service.http import api, health, metrics
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard
@@ -36,7 +36,8 @@ def application(context: WebContext) -> FastAPI:
     web = context.settings.web
     credentials = Credentials(web, read_secret, context.metrics.errors.labels("web configuration").inc)
     hosts = Hosts(web, parse_listen(web.listen_address, LISTEN_SETTING))
-    live = Live(context.service.board, ticks=[credentials.refresh])
+    exposition = metrics.Exposition(context.metrics, context.settings.collect.window, context.clock)
+    live = Live(context.service.board, [exposition.take], [exposition.render, credentials.refresh])
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -58,6 +59,7 @@ def application(context: WebContext) -> FastAPI:
     app.add_middleware(Guard, hosts=hosts, credentials=credentials, max_body=web.max_body, metrics=context.metrics)
     answer_with_problems(app, context.metrics)
     app.include_router(health.router(context, live))
+    app.include_router(metrics.router(exposition))
     app.include_router(api.router(context, live))
     for plugged in _plugged(context):
         app.include_router(plugged)
