@@ -101,6 +101,7 @@ class Packer:
 
     def _run(self) -> None:
         passed = float("-inf")
+        self._guarded(self.clear)
         while not self._stopped:
             self._guarded(self.pack_all)
             if time.monotonic() - passed >= SECONDS_BETWEEN_PASSES:
@@ -120,6 +121,13 @@ class Packer:
             work()
         except Exception as error:  # noqa: BLE001 - the thread goes on whatever one file is like
             self._trouble.tell("tidying recorded bodies", error)
+
+    def clear(self) -> None:
+        """Remove what a process left that was killed while it packed: half a packed file, or one beside its source."""
+        for partial in self._raw.glob(f"*/*{PARTIAL}"):
+            partial.unlink(missing_ok=True)
+        for packed in self._raw.glob(f"*/*{PACKED}"):
+            packed.with_name(packed.name.removesuffix(PACKED) + OPEN).unlink(missing_ok=True)
 
     def _is_written(self, one: SegmentFile) -> bool:
         return one.end is None and one.path not in self._left

@@ -300,3 +300,23 @@ def test_bodies_that_wait_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch
     made.start()
     made.stop()
     assert len(counters(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("at", ["replace", "unlink"])
+def test_packing_that_is_killed_is_done_again(tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(tmp_path, rounds(8, begin=BEGIN))
+    kept = counters(tmp_path)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, at, killed)
+        with pytest.raises(KeyboardInterrupt):
+            packer(tmp_path).pack_all()
+    assert counters(tmp_path) == kept
+    again = packer(tmp_path)
+    again.clear()
+    again.pack_all()
+    assert counters(tmp_path) == kept
+    assert {file.name.partition(".")[2] for file in raw.folder_of(tmp_path, NAME).iterdir()} == {"tar.xz"}
