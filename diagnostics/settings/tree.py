@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork
 
 from diagnostics.settings.values import Address, Bytes, Seconds
 
@@ -84,6 +84,14 @@ class OtlpSettings(Section):
     )
 
 
+class ProbeSettings(Section):
+    """Explaining a server that is not watched, on demand: GET /probe?target=…."""
+
+    allowed_networks: tuple[IPvAnyNetwork, ...] = Field(
+        default=(), description="Networks whose servers may be asked for, as in 10.1.0.0/16; none by default."
+    )
+
+
 class HistorySettings(Section):
     """What is remembered, and for how long."""
 
@@ -150,6 +158,7 @@ class Settings(Section):
     server: tuple[ServerSettings, ...] = ()
     deployment: tuple[DeploymentSettings, ...] = ()
     otlp: OtlpSettings = OtlpSettings()
+    probe: ProbeSettings = ProbeSettings()
     history: HistorySettings = HistorySettings()
     incidents: IncidentSettings = IncidentSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()

@@ -206,6 +206,12 @@ def rows_of_targets(targets: Iterable[tuple[str, str, bool]]) -> Iterator[Row]:
         yield TARGET_UP, (server, deployment), float(up)
 
 
+def server_of(row: Row) -> str | None:
+    """Return the server that a row is about; None for one that is about the whole deployment."""
+    family, labels, _ = row
+    return labels[family.labels.index("server")] if "server" in family.labels else None
+
+
 def joined(*parts: Iterable[Row]) -> Iterator[Metric]:
     """Yield the metrics of several parts, each once."""
     return families(chain.from_iterable(parts))

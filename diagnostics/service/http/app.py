@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from fastapi import APIRouter, FastAPI
 
 from diagnostics import __version__
-from diagnostics.service.http import api, health, metrics
+from diagnostics.service.http import api, health, metrics, probe
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard
@@ -60,6 +60,7 @@ def application(context: WebContext) -> FastAPI:
     answer_with_problems(app, context.metrics)
     app.include_router(health.router(context, live))
     app.include_router(metrics.router(exposition))
+    app.include_router(probe.router(context))
     app.include_router(api.router(context, live))
     for plugged in _plugged(context):
         app.include_router(plugged)
