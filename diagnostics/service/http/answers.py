@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
-from diagnostics.checks.check import Layer, Severity
+from diagnostics.checks.catalogue import Registered
+from diagnostics.checks.check import Fires, Layer, Quiet, Severity, Unknown
 from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
+from diagnostics.diagnosis.run import Result
+from diagnostics.evidence.ledger import Line
+from diagnostics.render.why_not import account
 from diagnostics.service.state import Evaluation, LiveState, TargetState
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.subject import Scope, Subject
 
 
 class FindingLine(BaseModel):
@@ -100,4 +106,113 @@ def finding_line(finding: Finding) -> FindingLine:
         share_of_latency=impact.share_of_latency,
         share_of_requests_failed=impact.share_of_requests_failed,
         caused_by=finding.caused_by,
+    )
+
+
+class CheckAnswer(BaseModel):
+    """A check: a cause that is looked for."""
+
+    id: str
+    title: str
+    layer: Layer
+    scope: Scope
+    severity: Severity | None = Field(description="Fixed; null where the harm decides.")
+    limits: dict[str, float] = Field(description="Numbers that it compares with.")
+    sections: dict[str, str] = Field(description="Its runbook, by heading.")
+
+
+class LineAnswer(BaseModel):
+    """One reading of a check, and what it was compared with."""
+
+    signal: str
+    value: float | None
+    low: float | None
+    high: float | None
+    unit: str
+    source: str
+    estimated: bool
+    missing: str | None = Field(description="Why there is no value.")
+    limit: float | None
+    comparison: str
+    met: bool | None
+
+
+class SubjectAnswer(BaseModel):
+    """What a check says of one subject."""
+
+    subject: Subject
+    outcome: Literal["fires", "quiet", "unknown"]
+    because: str
+    lines: list[LineAnswer]
+
+
+class WhyAnswer(BaseModel):
+    """Why a check fires, or does not."""
+
+    check: str
+    title: str
+    deployment: str
+    at: float = Field(description="Of the newest scrape that the verdict saw.")
+    subjects: list[SubjectAnswer]
+    account: str = Field(description="The same as text.")
+
+
+def check_answer(check: Registered) -> CheckAnswer:
+    """Return a check as the API shows it."""
+    return CheckAnswer(
+        id=check.id,
+        title=check.title,
+        layer=check.check.layer,
+        scope=check.check.scope,
+        severity=check.check.severity,
+        limits={name: limit.value for name, limit in check.check.limits.items()},
+        sections=check.sections(),
+    )
+
+
+def why_answer(evaluation: Evaluation, check: Registered) -> WhyAnswer:
+    """Return what a check said in a verdict."""
+    results = [result for result in evaluation.explanation.results if result.check.id == check.id]
+    return WhyAnswer(
+        check=check.id,
+        title=check.title,
+        deployment=evaluation.deployment,
+        at=evaluation.at,
+        subjects=[_subject(result) for result in results],
+        account=account(results),
+    )
+
+
+def _subject(result: Result) -> SubjectAnswer:
+    match result.outcome:
+        case Fires(summary=summary):
+            outcome, because = ("fires", summary)
+        case Quiet(because=because):
+            outcome = "quiet"
+        case Unknown(reason=reason, signal=signal):
+            outcome, because = ("unknown", f"{signal}: {reason.value}")
+    return SubjectAnswer.model_validate(
+        {
+            "subject": result.subject,
+            "outcome": outcome,
+            "because": because,
+            "lines": [_line(line) for line in result.ledger.lines],
+        }
+    )
+
+
+def _line(line: Line) -> LineAnswer:
+    reading = line.reading
+    return LineAnswer(
+        signal=line.signal,
+        value=reading.value,
+        low=reading.low,
+        high=reading.high,
+        unit=reading.unit.value,
+        source=reading.source,
+        estimated=reading.estimated,
+        missing=reading.missing.value if reading.missing else None,
+        limit=line.limit,
+        comparison=line.sign,
+        met=line.met,
     )

@@ -5,18 +5,20 @@ from __future__ import annotations
 import importlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.util import find_spec
 
 from fastapi import APIRouter, FastAPI
 
 from diagnostics import __version__
-from diagnostics.service.http import api, health, metrics, probe
+from diagnostics.service.http import api, api_past, health, metrics, probe
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard
 from diagnostics.service.http.hosts import Hosts
 from diagnostics.service.http.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.http.live import Live
+from diagnostics.service.http.openapi import document
 from diagnostics.service.http.problems import answer_with_problems
 from exporters.sources.access import read_secret
 
@@ -56,12 +58,14 @@ def application(context: WebContext) -> FastAPI:
         lifespan=lifespan,
     )
     app.state.live, app.state.credentials = live, credentials
+    app.openapi = partial(document, app)  # type: ignore[method-assign]
     app.add_middleware(Guard, hosts=hosts, credentials=credentials, max_body=web.max_body, metrics=context.metrics)
     answer_with_problems(app, context.metrics)
     app.include_router(health.router(context, live))
     app.include_router(metrics.router(exposition))
     app.include_router(probe.router(context))
     app.include_router(api.router(context, live))
+    app.include_router(api_past.router(context))
     for plugged in _plugged(context):
         app.include_router(plugged)
     return app

@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from diagnostics.errors import DiagError, UsageError
@@ -57,6 +58,12 @@ def answer_with_problems(app: FastAPI, metrics: OwnMetrics) -> None:
         log.error("answering %s %s", request.method, request.url.path, exc_info=error)
         return problem(500, "the service failed to answer; its log says why")
 
+    async def away(_: Request, error: Exception) -> JSONResponse:
+        metrics.errors.labels("history").inc()
+        log.warning("the history does not answer: %s", type(error).__name__)
+        return problem(503, "the history does not answer just now", {"Retry-After": "10"})
+
+    app.add_exception_handler(SQLAlchemyError, away)
     app.add_exception_handler(HTTPException, told)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(DiagError, failed)
