@@ -8,9 +8,11 @@ from urllib.parse import quote
 
 from fastapi.responses import HTMLResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader
+from markupsafe import Markup
 
 from diagnostics import __version__
 from diagnostics.checks.catalogue import catalogue
+from diagnostics.render.clean import clean
 from diagnostics.render.html import environment
 from diagnostics.service.http.page import assets
 from diagnostics.service.http.page.standing import is_down, roots, since
@@ -68,6 +70,7 @@ def _templates() -> Environment:
     made = environment()
     reports = made.loader
     assert reports is not None
+    made.finalize = _printable
     made.loader = ChoiceLoader([PackageLoader(__package__, "templates"), reports])
     made.filters |= {
         "path": lambda text: quote(text.encode("utf-8", "replace"), safe=""),
@@ -84,6 +87,11 @@ def _templates() -> Environment:
         "since": since,
     }
     return made
+
+
+def _printable(value: object) -> object:
+    """Make all that is printed safe to look at: what is no text yet may hold a server's names too."""
+    return value if isinstance(value, Markup) else clean(str(value))
 
 
 def _moment(at: float) -> str:

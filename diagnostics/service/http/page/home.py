@@ -33,6 +33,7 @@ def values(context: WebContext, fleet: Fleet) -> Values:
         "watched": bool(context.service.deployments),
         "rows": tuple(fleet.rows(found)),
         "servers": len(state.targets),
+        "tally": tuple(_tally(found)),
         "down": _down(found, first),
         "others": others[:OTHERS_SHOWN],
         "more_others": max(len(others) - OTHERS_SHOWN, 0),
@@ -44,6 +45,15 @@ def values(context: WebContext, fleet: Fleet) -> Values:
         "notes": () if context.history is not None else ("The history is off: nothing is remembered.",),
         "troubles": tuple(troubles(context.metrics)),
     }
+
+
+def _tally(found: Sequence[Standing]) -> Iterator[tuple[str, int, str]]:
+    """Yield each word with how many stand so, and the worst tone among them, the worst first."""
+    tones: dict[str, str] = {}
+    for one in found:
+        tones.setdefault(one.word, one.tone)
+    for word, tone in tones.items():
+        yield word, sum(one.word == word for one in found), tone
 
 
 def _down(found: Sequence[Standing], first: Standing | None) -> list[object]:

@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.store.reader import HistoryReader
+from diagnostics.store.reader import HistoryReader, State
 
 STATES = ("any", "open", "closed")
 # Rows of a page; what is looked through to fill it.
@@ -58,11 +58,18 @@ def find(past: HistoryReader | None, now: Sequence[Incident], wanted: Wanted, mo
     trouble, before = "", tuple[Incident, ...]()
     if past is not None and wanted.state != "open":
         try:
-            before = tuple(past.incidents(deployment=wanted.deployment or None, limit=LOOKED_THROUGH))
+            before = _before(past, wanted, most)
         except SQLAlchemyError:
             trouble = "The history's database cannot be read now; only what is open is listed."
     found = [one for one in _merged(now, before) if wanted.fits(one)]
     return Found(incidents=tuple(found[:most]), more=len(found) > most, trouble=trouble)
+
+
+def _before(past: HistoryReader, wanted: Wanted, most: int) -> tuple[Incident, ...]:
+    plain = not (wanted.text or wanted.check or wanted.severity)
+    state: State = "closed" if wanted.state == "closed" else "any"
+    limit = most + 1 if plain else LOOKED_THROUGH
+    return tuple(past.incidents(state=state, deployment=wanted.deployment or None, limit=limit))
 
 
 def _merged(now: Sequence[Incident], before: Sequence[Incident]) -> Iterator[Incident]:

@@ -39,7 +39,9 @@ class Pages:
         values = home.values(self._context, self._fleet)
         found = deployments.standings_now(self._context)
         wrong = sum(not one.well for one in found)
-        title = f"({wrong}) {found[0].word}: {found[0].name}" if wrong else "diag: nothing is wrong"
+        title = (
+            f"({wrong}) {found[0].word}: {found[0].name}" if wrong else f"diag: {found[0].word if found else 'idle'}"
+        )
         return Shown(title, self.frame.content("home.html", **values), lives=True)
 
     def deployment(self, name: str, at: str, check: str) -> Shown:

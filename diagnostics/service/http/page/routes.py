@@ -99,5 +99,5 @@ def _add_timelines(routes: APIRouter, context: WebContext) -> None:
         except SQLAlchemyError:
             raise HTTPException(503, AWAY) from None
         if found is None:
-            raise HTTPException(404, "no such deployment or model is watched")
+            raise HTTPException(404, "nothing of this name is remembered")
         return found

@@ -1,4 +1,4 @@
-"""A timeline that is asked for: of the history, else of the newest window."""
+"""A timeline that is asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.deployments import standing_of
 from diagnostics.service.http.page.standing import Standing
-from diagnostics.service.http.page.timelines import LONGEST, SHORTEST, Json, Span, models, of_window, remembered
+from diagnostics.service.http.page.timelines import LONGEST, SHORTEST, Json, Span, models, remembered
 from diagnostics.signals.subject import Subject
 
 HOUR = 3600.0
@@ -27,7 +27,7 @@ class Asked(BaseModel):
 
 
 def answer(context: WebContext, name: str, asked: Asked) -> Json | None:
-    """Return the timeline; None where nothing of that name is watched.
+    """Return the timeline; None where nothing is remembered, or nothing of that name is watched.
 
     Raises:
         SQLAlchemyError: the history's database is away.
@@ -35,13 +35,9 @@ def answer(context: WebContext, name: str, asked: Asked) -> Json | None:
     """
     standing = standing_of(context, name)
     on = _subject(standing, asked) if standing is not None else None
-    if standing is None or on is None:
+    if context.history is None or on is None:
         return None
-    if context.history is not None:
-        return remembered(context.history, name, _span(asked, on, context.clock()))
-    if standing.explanation is None or on not in models(standing.explanation):
-        return None
-    return of_window(standing.explanation, on, standing.incidents)
+    return remembered(context.history, name, _span(asked, on, context.clock()))
 
 
 def _subject(standing: Standing, asked: Asked) -> Subject | None:

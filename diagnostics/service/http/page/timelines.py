@@ -8,7 +8,6 @@ from typing import Any
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.evidence.series import instants, series
 from diagnostics.render.clean import clean
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.signal import Signal
@@ -58,19 +57,7 @@ def remembered(past: HistoryReader, deployment: str, span: Span) -> Json:
         middle = span.step / 2
         charts.append(_chart(title, kind, signal, _broken([(p.at + middle, p.mean) for p in points], 3 * span.step)))
     lasted = past.incidents(deployment=deployment, since=span.start, until=span.end, limit=MOST_INCIDENTS)
-    return _answer("history", span, charts, lasted)
-
-
-def of_window(explanation: Explanation, on: Subject, incidents: Sequence[Incident]) -> Json:
-    """Return the charts of the newest verdict's window."""
-    evidence, window = explanation.evidence, explanation.window
-    at = instants(evidence.moments(on.server))
-    charts = []
-    for title, kind, signal in LOOKS:
-        samples = series(evidence, signal, on, at)
-        charts.append(_chart(title, kind, signal, [(s.end, s.reading.value) for s in samples]))
-    span = Span(server=on.server, model=on.model or "", start=window.start, end=window.end)
-    return _answer("window", span, charts, incidents)
+    return _answer(span, charts, lasted)
 
 
 def models(explanation: Explanation) -> tuple[Subject, ...]:
@@ -117,9 +104,8 @@ def _chart(title: str, kind: str, signal: Signal, points: Sequence[tuple[float, 
     }
 
 
-def _answer(source: str, span: Span, charts: Sequence[Json], incidents: Sequence[Incident]) -> Json:
+def _answer(span: Span, charts: Sequence[Json], incidents: Sequence[Incident]) -> Json:
     return {
-        "source": source,
         "name": clean(span.model),
         "from": span.start,
         "to": span.end,

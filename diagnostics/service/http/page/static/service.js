@@ -52,15 +52,17 @@ function swap(old, fresh) {
   old.replaceWith(fresh);
   sent.set(fresh, text);
   [...fresh.querySelectorAll(".scroll, .graph, pre")].forEach((one, index) => { one.scrollLeft = scrolls[index] ?? 0; });
-  if (focus) refocus(fresh, focus);
   prepare(fresh);
+  if (focus) refocus(fresh, focus);
 }
 
+const reachable = "a, button, summary, [tabindex]";
+
 function refocus(fresh, focus) {
-  const same = (one) => one.tagName === focus.tagName && one.getAttribute("href") === focus.getAttribute("href");
-  const found = focus.id ? fresh.ownerDocument.getElementById(focus.id)
-    : [...fresh.querySelectorAll("a, button, summary, [tabindex]")].find((one) => same(one) && one.textContent === focus.textContent);
-  (found ?? fresh.querySelector("a, button, summary"))?.focus({ preventScroll: true });
+  const same = [...fresh.querySelectorAll(reachable)].filter((one) => one.tagName === focus.tagName
+    && one.getAttribute("href") === focus.getAttribute("href") && one.textContent === focus.textContent);
+  const found = (focus.id && document.getElementById(focus.id)) || same[0] || fresh.querySelector(reachable);
+  found?.focus({ preventScroll: true });
 }
 
 function update(text) {

@@ -71,10 +71,8 @@ function layout(answer) {
 
 function told(answer) {
   const known = answer.charts.some((chart) => chart.values.some((value) => value !== null));
-  const source = answer.source === "window" ? "The history is off: only the newest minutes are known." : "";
-  if (!known) return `Nothing is known of this time. ${source}`;
-  const marked = answer.incidents.length ? "Shaded: incidents." : "";
-  return `${source} ${marked}`.trim();
+  if (!known) return "Nothing is known of this time.";
+  return answer.incidents.length ? "Shaded: incidents." : "";
 }
 
 // The same for those who cannot see the picture, and for opening an incident from it.
@@ -95,7 +93,10 @@ function address(chart) {
   const asked = new URLSearchParams(query);
   const model = chart.querySelector("select[name=model]");
   const since = chart.querySelector("select[name=since]");
-  if (model) { asked.set("model", model.value); asked.set("server", model.selectedOptions[0].dataset.server); }
+  if (model) {
+    asked.set("model", decodeURIComponent(model.value));
+    asked.set("server", decodeURIComponent(model.selectedOptions[0].dataset.server));
+  }
   if (since) asked.set("since", since.value);
   return `${path}?${asked}`;
 }
