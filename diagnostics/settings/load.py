@@ -19,6 +19,7 @@ PREFIX = "DIAG_"
 # Between a section's name and a key's, as both hold single ones: DIAG_WEB__LISTEN_ADDRESS.
 SEPARATOR = "__"
 DEFAULT = "default"
+_UNKNOWN = "extra_forbidden"
 Tree = dict[str, Any]
 
 
@@ -121,7 +122,9 @@ def _valid(tree: Tree, origins: Mapping[str, str]) -> Settings:
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        errors = error.errors(include_url=False, include_input=False)
+        # A mistyped name is often why another one is missing.
+        first = next((one for one in errors if one["type"] == _UNKNOWN), errors[0])
         name = ".".join(str(part) for part in first["loc"])
         where = _origin_of(name, origins)
         raise UsageError(_told(first["msg"], first["type"]), where=f"{where}: {name}" if where else name) from None
@@ -138,7 +141,7 @@ def _origin_of(name: str, origins: Mapping[str, str]) -> str:
 
 
 def _told(message: str, kind: str) -> str:
-    if kind == "extra_forbidden":
+    if kind == _UNKNOWN:
         return "there is no such setting"
     plain = message.removeprefix("Value error, ")
     return plain[:1].lower() + plain[1:]
