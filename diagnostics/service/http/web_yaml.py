@@ -11,11 +11,12 @@ import yaml
 from diagnostics.errors import UsageError
 
 LARGEST_FILE = 2**20
+_DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """A value and the line that it is on. `value` is None for nothing, text, a list of leaves, or a mapping."""
+    """A value and the line of its key. `value` is None for nothing, text, a list of leaves, or a mapping."""
 
     line: int
     value: str | list[Leaf] | Mapping[str, Leaf] | None
@@ -76,11 +77,18 @@ class Document:
             raise UsageError("is not UTF-8 text", where=str(self.file)) from None
 
     def _refuse_expansion(self, text: str) -> None:
-        # A few aliases of aliases are gigabytes once expanded.
+        # A few aliases of aliases are gigabytes once expanded, and deep nesting takes minutes.
+        depth = 0
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            mark = event.start_mark
+            line = mark.line + 1 if mark else None
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-                mark = event.start_mark
-                raise self.wrong("anchors and aliases are not allowed", mark.line + 1 if mark else None)
+                raise self.wrong("anchors and aliases are not allowed", line)
+            if getattr(event, "tag", None) is not None:
+                raise self.wrong("tags are not allowed", line)
+            if depth > _DEEPEST:
+                raise self.wrong("is nested too deeply", line)
 
     def _leaf(self, node: yaml.Node) -> Leaf:
         line = node.start_mark.line + 1
@@ -97,5 +105,4 @@ class Document:
             if not isinstance(key, yaml.ScalarNode) or key.value in seen:
                 raise self.wrong("a key is there twice, or is no text", line)
             seen.add(key.value)
-            inner = self._leaf(value)
-            yield key.value, inner if isinstance(inner.value, Mapping | list) else Leaf(line=line, value=inner.value)
+            yield key.value, Leaf(line=line, value=self._leaf(value).value)
