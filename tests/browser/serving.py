@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
@@ -83,6 +84,7 @@ class Serving:
         return made
 
 
+@cache
 def recorded(name: str) -> Explanation:
     """Return the verdict on a capture of the repository, moved so that its window ends now."""
     scrapes = open_capture(ROOT / f"fixtures/captures/{name}.tar.xz").scrapes()

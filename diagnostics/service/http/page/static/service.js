@@ -8,7 +8,11 @@ const LONGEST_PAUSE = 15000;
 let ahead = Number(document.documentElement.dataset.now) * 1000 - Date.now();
 let reached = Date.now();
 
-const sleep = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+// A laptop that wakes up, or finds its network again, does not wait.
+const sleep = (milliseconds) => new Promise((done) => {
+  setTimeout(done, milliseconds);
+  addEventListener("online", done, { once: true });
+});
 const seen = () => new Promise((done) => {
   if (!document.hidden) { done(); return; }
   document.addEventListener("visibilitychange", () => done(), { once: true });
@@ -153,7 +157,7 @@ async function follow(fragment) {
     } catch (error) {
       lost(error instanceof TypeError || error.name === "TimeoutError" ? "The service cannot be reached" : error.message);
       version = -1;
-      pause = Math.min(Math.max(2 * pause, SHORTEST_PAUSE), LONGEST_PAUSE);
+      pause = Math.min(2 * pause, LONGEST_PAUSE);
     }
     await sleep(Math.max(pause - (performance.now() - begun), SHORTEST_PAUSE / 4));
   }
