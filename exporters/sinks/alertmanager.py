@@ -43,6 +43,7 @@ class IncidentAlert:
         starts_at: onset of the incident.
         ended: when the incident closed; None while it lasts.
         url: the incident's page.
+        behind: the key of its cause's alert; None for a root.
 
     """
 
@@ -51,11 +52,12 @@ class IncidentAlert:
     starts_at: float
     url: str
     ended: float | None = None
+    behind: Key | None = None
 
     @property
     def key(self) -> Key:
         """The labels as Alertmanager compares them."""
-        return tuple(sorted(self.labels.items()))
+        return _key(self.labels)
 
     def close(self, at: float) -> IncidentAlert:
         """Return the alert as resolved at Unix second `at`."""
@@ -110,7 +112,12 @@ def incident_alert(
         annotations={name: text for name, text in told.items() if text},
         starts_at=incident.onset,
         url=links.incident(incident.id),
+        behind=_key(_labels(cause, added)) if cause else None,
     )
+
+
+def _key(labels: Mapping[str, str]) -> Key:
+    return tuple(sorted(labels.items()))
 
 
 def _labels(incident: Incident, added: Mapping[str, str]) -> dict[str, str]:

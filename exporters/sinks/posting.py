@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 import time
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from exporters.sources.failure import ReadFailure, plain
 from exporters.sources.http import explain
 
 _CHUNK = 16 * 2**10
+# At DEBUG it logs the path of every request, which may be a secret.
+logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
 # What a receiver says beyond is of no interest to anyone.
 _MOST_READ = 64 * 2**10
 # The message itself is refused: the same bytes would be again.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from diagnostics.service.telling.alerts import AlertBook
@@ -17,7 +17,12 @@ from exporters.sinks.webhook import headers
 BATCH = 64
 # In terms of `resend`: an alert that is repeated no more has ended. Three lost messages in a row end nothing.
 LIFETIMES = 4
+# Seconds between a cause and its consequences. Alertmanager notifies of an alert that began long ago at once, which may
+# be before it has looked at what inhibits it.
+AHEAD = 1.0
 Json = dict[str, Any]
+# What of an alert is new to a receiver: its labels, when it began and ended.
+State = tuple[Key, float, float | None]
 
 
 class Book(Protocol):
@@ -44,11 +49,11 @@ class AlertFeed:
 
         """
         self._name, self._book, self._poster, self._resend, self._changed = name, book, poster, resend, changed
-        self._sent: dict[tuple[Key, float, float | None], float] = {}
+        self._sent: dict[State, float] = {}
 
     def due(self, now: float) -> float | None:
         """Return when the next alert is to be sent; None while there is none."""
-        return min((self._due(alert, now) for alert, _ in self._book.current()), default=None)
+        return min(self._dues(now).values(), default=None)
 
     def deliver(self, now: float) -> None:
         """Send what is due, and what would soon be, in one request.
@@ -57,22 +62,36 @@ class AlertFeed:
             DeliveryFailure: it was not taken.
 
         """
-        current = [alert for alert, _ in self._book.current()]
-        self._sent = {key: at for key, at in self._sent.items() if key in set(map(_state, current))}
-        soon = now + self._resend / 2
-        batch = sorted((one for one in current if self._due(one, now) <= soon), key=lambda one: self._due(one, now))
-        batch = batch[:BATCH]
+        dues = self._dues(now)
+        current = {_state(alert): alert for alert, _ in self._book.current() if _state(alert) in dues}
+        self._sent = {state: at for state, at in self._sent.items() if state in current}
+        chosen = sorted((state for state in current if self._ripe(dues[state], state, now)), key=lambda one: dues[one])
+        batch = sorted((current[state] for state in chosen[:BATCH]), key=_rank)
         try:
             self._poster.post(encoded(batch, time.time() + LIFETIMES * self._resend))
         except DeliveryFailure as failure:
             if failure.refused:  # it took those that are well-formed, and says so of the others only
                 self._note(batch, now)
+            else:  # it may have lost what it had: all is sent anew, causes first
+                self._sent.clear()
             raise
         self._note(batch, now)
 
-    def _due(self, alert: IncidentAlert, now: float) -> float:
+    def _dues(self, now: float) -> dict[State, float]:
+        current = [alert for alert, _ in self._book.current()]
+        firing = {alert.key: _state(alert) for alert in current if alert.ended is None}
+        return {_state(alert): self._due(alert, firing, now) for alert in current}
+
+    def _due(self, alert: IncidentAlert, firing: Mapping[Key, State], now: float) -> float:
         sent = self._sent.get(_state(alert))
-        return now if sent is None else sent + self._resend
+        if sent is not None:
+            return sent + self._resend
+        cause = firing.get(alert.behind) if alert.behind and alert.ended is None else None
+        return now if cause is None else max(now, self._sent.get(cause, now) + AHEAD)
+
+    def _ripe(self, due: float, state: State, now: float) -> bool:
+        """Return whether an alert goes with what is sent now: repetitions come together, others when they are due."""
+        return due <= now or (state in self._sent and due <= now + self._resend / 2)
 
     def _note(self, batch: list[IncidentAlert], now: float) -> None:
         self._sent |= {_state(alert): now for alert in batch}
@@ -143,5 +162,10 @@ class SaveFeed:
             raise DeliveryFailure((error.strerror or str(error)).lower()) from None
 
 
-def _state(alert: IncidentAlert) -> tuple[Key, float, float | None]:
+def _state(alert: IncidentAlert) -> State:
     return alert.key, alert.starts_at, alert.ended
+
+
+def _rank(alert: IncidentAlert) -> bool:
+    """Causes begin before their consequences, and end after them."""
+    return (alert.behind is None) != (alert.ended is None)

@@ -18,7 +18,7 @@ from diagnostics.service.state import Evaluation
 from diagnostics.service.telling.alerts import AlertBook
 from diagnostics.service.telling.feeds import AlertFeed, Book, MessageFeed, SaveFeed
 from diagnostics.service.telling.messages import MessageBook
-from diagnostics.service.telling.sender import Sender
+from diagnostics.service.telling.sender import FIRST_PAUSE, Sender, Work
 from diagnostics.settings.tree import AlertmanagerSettings, Settings, WebhookSettings
 from exporters.sinks.alertmanager import PATH
 from exporters.sinks.links import Links
@@ -59,16 +59,23 @@ class Told(Book, Protocol):
 class Channel:
     """A book with the senders that empty it and the one that saves it."""
 
-    def __init__(self, name: str, book: Told, outbox: Outbox, metrics: OwnMetrics) -> None:
-        self.book, self._metrics, self._name = book, metrics, name
+    def __init__(self, name: str, book: Told, outbox: Outbox, metrics: OwnMetrics, first_pause: float) -> None:
+        self.book, self._metrics, self._name, self._first_pause = book, metrics, name, first_pause
         self.senders: list[Sender] = []
         self._saving = Sender(
             f"{_SAVE} {name}",
             SaveFeed(book, lambda document: outbox.write(name, document)),
             lambda outcome: metrics.errors.labels(_SAVE).inc() if outcome == "failed" else None,
             longest_pause=LONGEST_PAUSE,
+            first_pause=first_pause,
         )
         _load(book, outbox, name)
+
+    def add(self, receiver: str, work: Work, longest_pause: float) -> None:
+        """Let a receiver be told of the book."""
+        count = self._counter(receiver)
+        sender = Sender(receiver, work, count, longest_pause=longest_pause, first_pause=self._first_pause)
+        self.senders.append(sender)
 
     def save(self) -> None:
         """Save soon; returns at once."""
@@ -92,7 +99,7 @@ class Channel:
             sender.stop(max(0.0, deadline - time.monotonic()))
         self._saving.stop(PATIENCE)
 
-    def counter(self, receiver: str) -> Callable[[str], None]:
+    def _counter(self, receiver: str) -> Callable[[str], None]:
         """Return what counts a receiver's outcomes, and what its book let fall."""
         for outcome in ("ok", "failed", "dropped"):
             self._metrics.deliveries.labels(receiver, outcome)
@@ -112,23 +119,38 @@ class Channel:
         self._metrics.queue_length.labels(self._name).set(self.book.waiting)
 
 
+OpenChannel = Callable[[str, Told], Channel]
+
+
 class Telling:
     """Takes every verdict and lets all receivers know what it changes. Without receivers it does nothing."""
 
-    def __init__(self, settings: Settings, metrics: OwnMetrics, outbox: Outbox) -> None:
+    def __init__(
+        self, settings: Settings, metrics: OwnMetrics, outbox: Outbox, *, first_pause: float = FIRST_PAUSE
+    ) -> None:
         """Read what an earlier run left to tell; nothing is sent before `start`.
+
+        Args:
+            settings: who is told.
+            metrics: counts deliveries.
+            outbox: keeps over a restart what was not taken.
+            first_pause: seconds after a first failure.
 
         Raises:
             UsageError: an address, a label or a file of the settings cannot be used.
 
         """
         links = Links.of(settings.web)
+
+        def open_channel(name: str, book: Told) -> Channel:
+            return Channel(name, book, outbox, metrics, first_pause)
+
         self._channels: list[Channel] = []
         if settings.alertmanager.urls:
-            self._channels.append(_alertmanagers(settings.alertmanager, links, metrics, outbox))
+            self._channels.append(_alertmanagers(settings.alertmanager, links, open_channel))
         names: dict[str, int] = {}
         for webhook in settings.webhook:
-            self._channels.append(_webhook(webhook, links, metrics, outbox, names))
+            self._channels.append(_webhook(webhook, links, open_channel, names))
 
     @property
     def receivers(self) -> Sequence[str]:
@@ -159,7 +181,7 @@ class Telling:
             channel.stop(deadline)
 
 
-def _alertmanagers(settings: AlertmanagerSettings, links: Links, metrics: OwnMetrics, outbox: Outbox) -> Channel:
+def _alertmanagers(settings: AlertmanagerSettings, links: Links, open_channel: OpenChannel) -> Channel:
     _check_labels(settings.labels)
     options = SourceOptions(
         timeout=settings.timeout,
@@ -169,16 +191,14 @@ def _alertmanagers(settings: AlertmanagerSettings, links: Links, metrics: OwnMet
     )
     urls = list(dict.fromkeys(url.rstrip("/") for url in settings.urls))
     book = AlertBook(links, urls, least=Severity(settings.min_severity), labels=settings.labels)
-    channel = Channel("alertmanager", book, outbox, metrics)
+    channel = open_channel("alertmanager", book)
     for url in urls:
         feed = AlertFeed(url, book, Poster(f"{url}{PATH}", options), settings.resend, channel.save)
-        channel.senders.append(Sender(url, feed, channel.counter(url), longest_pause=settings.resend))
+        channel.add(url, feed, settings.resend)
     return channel
 
 
-def _webhook(
-    settings: WebhookSettings, links: Links, metrics: OwnMetrics, outbox: Outbox, names: dict[str, int]
-) -> Channel:
+def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel, names: dict[str, int]) -> Channel:
     url = _secret(settings.url_file, "URL") or settings.url
     if not url or (settings.url and settings.url_file):
         raise UsageError("give url or url_file, and not both", where="webhook")
@@ -195,9 +215,9 @@ def _webhook(
     name = f"{poster.shown} #{seen}" if seen > 1 else poster.shown
     book = MessageBook(links)
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
-    channel = Channel(f"webhook-{digest}", book, outbox, metrics)
+    channel = open_channel(f"webhook-{digest}", book)
     feed = MessageFeed(book, poster, _key(settings.secret_file), channel.save)
-    channel.senders.append(Sender(name, feed, channel.counter(name), longest_pause=LONGEST_PAUSE))
+    channel.add(name, feed, LONGEST_PAUSE)
     return channel
 
 
