@@ -63,7 +63,8 @@ def application(context: WebContext) -> FastAPI:
     answer_with_problems(app, context.metrics)
     app.include_router(health.router(context, live))
     app.include_router(metrics.router(exposition))
-    app.include_router(probe.router(context))
+    app.state.probes = probe.Probes(context)
+    app.include_router(probe.router(app.state.probes))
     app.include_router(api.router(context, live))
     app.include_router(api_past.router(context))
     for plugged in _plugged(context):

@@ -29,10 +29,9 @@ _MARGIN = 0.5
 _DEADLINE, _LONGEST = 10.0, 60.0
 
 
-def router(context: WebContext) -> APIRouter:
+def router(probes: Probes) -> APIRouter:
     """Return `/probe`."""
     routes = APIRouter(include_in_schema=False)
-    probes = Probes(context)
 
     @routes.get("/probe")
     async def one(
