@@ -82,7 +82,7 @@ class Daemon:
 
 
 # What a reload takes up; all else is bound to files and sockets that were opened at the start.
-RELOADED = frozenset({"server", "deployment", "incidents"})
+RELOADED = frozenset({"server", "deployment", "incidents", "probe"})
 
 
 def needing_restart(old: dict[str, object], new: dict[str, object]) -> list[str]:
