@@ -12,8 +12,10 @@ import click
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
+from diagnostics.cli.asking import Asked, ask
 from diagnostics.cli.names import nearest
 from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.running_service import RunningService, url_option
 from diagnostics.cli.sources import Question, aloud, explain_captures, looks_like_a_path, until_sure
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, Verdict
 from diagnostics.diagnosis.objective import Objective
@@ -34,10 +36,12 @@ Examples:
   diag explain --history data --at 03:12 --since 20m
   diag explain triton:8000 --objective 'p95 < 200ms' --fail-on warning
   diag explain slow.tar.xz --why-not capacity-exceeded
+  diag explain --at 03:12 --since 20m
 
 \b
 SOURCE is any port of a Triton, its metrics page, or a capture. A server is read
 for as long as it takes to be sure, at most --window; the reason is said.
+Without SOURCE, a running diag serve is asked: of now, or of the past.
 Exit: 0 nothing at --fail-on, 1 something, 2 usage, 3 could not collect.
 """
 _FAIL_ON = ("critical", "warning", "unknown", "never")
@@ -46,14 +50,15 @@ _FAIL_ON = ("critical", "warning", "unknown", "never")
 @click.command(epilog=_EPILOG)
 @click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 @click.option("--window", type=DURATION, help="Read a server for exactly this long, instead of up to 60s.")
-@click.option("--at", metavar="TIME", help="In a capture or a history: the moment to look at (UTC).")
-@click.option("--since", type=DURATION, help="In a capture or a history: how long before that moment to look.")
+@click.option("--at", metavar="TIME", help="In a recorded past: the moment to look at (UTC).")
+@click.option("--since", type=DURATION, help="In a recorded past: how long before that moment to look.")
 @click.option(
     "--history",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Instead of a SOURCE: where `diag serve` keeps what it read.",
 )
-@click.option("--deployment", metavar="NAME", help="In a history: which deployment, where there are several.")
+@click.option("--deployment", metavar="NAME", help="Which deployment of the service or its history.")
+@url_option
 @click.option(
     "--config.file",
     "config_file",
@@ -79,6 +84,7 @@ def command(
     since: float | None,
     history: Path | None,
     deployment: str | None,
+    url: str | None,
     config_file: Path | None,
     objective: str | None,
     repository: Path | None,
@@ -96,15 +102,26 @@ def command(
         repository=repository,
     )
     if sources:
-        if history is not None or deployment is not None or config_file is not None:
-            raise UsageError("takes the place of a SOURCE", where="--history, --deployment, --config.file")
+        _refuse("takes the place of a SOURCE", history=history, deployment=deployment, config_file=config_file, url=url)
         explanation, failed = _ask(sources, question, window, options)
+    elif url is not None or (directory := _history(history, config_file)) is None:
+        _refuse("is for a SOURCE", window=window, objective=objective, repository=repository)
+        asked = Asked(deployment=deployment, at=at, since=since, output=output, fail_on=fail_on, check=check)
+        ctx.exit(ask(RunningService(url, options), asked, colour=ctx.color is not False))
     else:
-        explanation, failed = _ask_history(history, config_file, deployment, question), False
+        explanation, failed = _ask_history(directory, deployment, question), False
     _show(ctx, explanation, output, check)
     if failed or explanation.window.end <= 0:
         ctx.exit(EXIT_COLLECT)
     ctx.exit(EXIT_FINDINGS if _fails(explanation, fail_on) else EXIT_OK)
+
+
+def _refuse(why: str, **given: object) -> None:
+    """Refuse the options that have a value; they are named as Python spells them."""
+    for name, value in given.items():
+        if value is not None:
+            option = "--config.file" if name == "config_file" else f"--{name.replace('_', '-')}"
+            raise UsageError(why, where=option)
 
 
 def _check_id(name: str) -> str:
@@ -131,14 +148,15 @@ def _ask(
     return _ask_servers(sources, question, window, options)
 
 
-def _ask_history(
-    given: Path | None, config_file: Path | None, deployment: str | None, question: Question
-) -> Explanation:
-    from diagnostics.cli.remembered import explain_history, history_directory
+def _history(given: Path | None, config_file: Path | None) -> Path | None:
+    from diagnostics.cli.remembered import history_directory
 
-    directory = history_directory(given, config_file)
-    if directory is None:
-        raise UsageError("there is no SOURCE", where="diag explain", hint="name a server, a capture or --history")
+    return history_directory(given, config_file)
+
+
+def _ask_history(directory: Path, deployment: str | None, question: Question) -> Explanation:
+    from diagnostics.cli.remembered import explain_history
+
     return explain_history(directory, deployment, question)
 
 

@@ -129,12 +129,13 @@ def _incomplete(timeout: float) -> ReadFailure:
 
 
 def _error_text(body: bytes) -> str:
-    # Triton answers an error as {"error": "…"}; anything else is a page of a proxy, which says nothing.
+    # Triton answers an error as {"error": "…"}, a running `diag serve` as {"detail": "…"} (RFC 9457); anything else is
+    # a page of a proxy, which says nothing.
     try:
         said = json.loads(body)
     except ValueError:
         return ""
-    text = said.get("error", "") if isinstance(said, dict) else ""
+    text = said.get("error") or said.get("detail") if isinstance(said, dict) else ""
     return text if isinstance(text, str) else ""
 
 

@@ -74,8 +74,9 @@ def test_an_empty_directory_and_no_source_are_told_apart(tmp_path: Path, capsys,
     monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
     assert main(["explain", "--history", str(tmp_path)]) == 3
     assert "holds no history" in capsys.readouterr().err
-    assert main(["explain"]) == 2
-    assert "no SOURCE" in capsys.readouterr().err
+    monkeypatch.setenv("DIAG_WEB__LISTEN_ADDRESS", "127.0.0.1:1")
+    assert main(["explain"]) == 3
+    assert "no service answers: connection refused; start one with diag serve" in capsys.readouterr().err
 
 
 def test_explaining_the_past_loads_nothing_of_the_service(directory: Path) -> None:

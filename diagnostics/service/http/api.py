@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Path, Query
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 
 from diagnostics.checks.catalogue import Registered, catalogue
-from diagnostics.render.json_report import report
 from diagnostics.service.http.answers import (
     CheckAnswer,
     DeploymentState,
@@ -22,6 +21,7 @@ from diagnostics.service.http.answers import (
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import EXPLANATION, PROBLEMS
+from diagnostics.service.http.rendering import Output, rendered
 from diagnostics.service.state import Evaluation, TargetState
 
 PREFIX = "/api/v1"
@@ -75,10 +75,10 @@ def _add_deployments(routes: APIRouter, context: WebContext) -> None:
         found = context.service.board.read().evaluations
         return [deployment_state(found[name]) for name in sorted(found)]
 
-    @routes.get("/deployments/{name}/explanation", summary="Explanation", responses=EXPLANATION)
-    def explanation(name: Name) -> JSONResponse:
+    @routes.get("/deployments/{name}/explanation", summary="Explanation", responses=EXPLANATION, response_model=None)
+    def explanation(name: Name, output: Output = Output.JSON) -> Response:
         """Return the newest verdict on a deployment with all its evidence."""
-        return JSONResponse(report(_evaluation(context, name).explanation))
+        return rendered(_evaluation(context, name).explanation, output)
 
     @routes.get("/deployments/{name}/checks/{check}", summary="Why, or why not")
     def why(name: Name, check: Name) -> WhyAnswer:

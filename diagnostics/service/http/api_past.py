@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Path, Query
-from fastapi.responses import JSONResponse
+from fastapi.responses import Response
 
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.render.json_report import report
 from diagnostics.service.http.api import PREFIX
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.openapi import EXPLANATION, PROBLEMS
+from diagnostics.service.http.rendering import Output, rendered
 from diagnostics.store.downsample import KEPT
 from diagnostics.store.reader import Bucket, HistoryReader, IncidentStory, PastVerdict, State
 
@@ -64,12 +64,13 @@ def _add_incidents(routes: APIRouter, context: WebContext) -> None:
 def _add_explain(routes: APIRouter, context: WebContext) -> None:
     free = threading.BoundedSemaphore(MOST_AT_ONCE)
 
-    @routes.get("/explain", summary="A moment of the past", responses=EXPLANATION)
+    @routes.get("/explain", summary="A moment of the past", responses=EXPLANATION, response_model=None)
     def explain(
         deployment: Named,
         at: Second | None = None,
         since: Annotated[float, Query(gt=0, le=LONGEST_WINDOW, allow_inf_nan=False, description="Seconds.")] = 300.0,
-    ) -> JSONResponse:
+        output: Output = Output.JSON,
+    ) -> Response:
         """Return the verdict on the `since` seconds before `at`, by default now."""
         history = _history(context)
         known = context.service.deployments.get(deployment)
@@ -78,7 +79,7 @@ def _add_explain(routes: APIRouter, context: WebContext) -> None:
             said = history.explain_at(deployment, moment, since, known.objective if known else None)
             if not said.window.end:
                 raise HTTPException(404, f"nothing was recorded of {deployment!r} in that time")
-            return JSONResponse(report(said))
+            return rendered(said, output)
 
 
 def _add_timelines(routes: APIRouter, context: WebContext) -> None:

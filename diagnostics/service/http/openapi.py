@@ -25,7 +25,10 @@ PROBLEMS: dict[int | str, Json] = {
 EXPLANATION: dict[int | str, Json] = {
     200: {
         "description": "An explanation, as `diag explain --output json` prints it",
-        "content": {"application/json": {"schema": {"$ref": f"{_COMPONENTS}{_NAME}"}}},
+        "content": {
+            "application/json": {"schema": {"$ref": f"{_COMPONENTS}{_NAME}"}},
+            **{f"text/{kind}": {"schema": {"type": "string"}} for kind in ("plain", "markdown", "html")},
+        },
     }
 }
 
