@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
+from importlib import resources
 from pathlib import Path
 
 import click
@@ -33,6 +36,7 @@ _FLAGS = {
 @click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="Settings, TOML.")
 @click.option("--check-config", is_flag=True, help="Print the settings and where each comes from, and end.")
+@click.option("--systemd-unit", is_flag=True, help="Print a hardened systemd unit that runs it, and end.")
 @click.option(
     "--web.listen-address",
     "web_listen_address",
@@ -52,8 +56,13 @@ _FLAGS = {
     "--log.level", "log_level", type=click.Choice(["debug", "info", "warn", "error"]), help="The least that is logged."
 )
 @click.option("--log.format", "log_format", type=click.Choice(["logfmt", "json"]), help="How a line is written.")
-def command(sources: tuple[str, ...], config_file: Path | None, check_config: bool, **flags: str | None) -> None:
+def command(
+    sources: tuple[str, ...], config_file: Path | None, check_config: bool, systemd_unit: bool, **flags: str | None
+) -> None:
     """Watch servers all the time: findings, incidents, alerts, and a page to look at."""
+    if systemd_unit:
+        click.echo(_unit(), nl=False)
+        return
     try:
         from diagnostics.service.running import check, run
     except ModuleNotFoundError as error:
@@ -67,3 +76,10 @@ def command(sources: tuple[str, ...], config_file: Path | None, check_config: bo
             click.echo(line)
     else:
         run(*read)
+
+
+def _unit() -> str:
+    """Return the unit with the program as it was called now."""
+    written = resources.files("diagnostics.service").joinpath("diag.service").read_text("utf-8")
+    program = shutil.which(sys.argv[0]) or "/usr/local/bin/diag"
+    return written.replace("@DIAG@", str(Path(program).absolute()))
