@@ -14,8 +14,8 @@ from diagnostics.service.http import live as live_board
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.store.history import History
 from tests.browser.pages import Shown
-from tests.browser.serving import Serving, recorded
 from tests.render.situations import situations
+from tests.service.serving import Serving, recorded
 from tests.store.lived import NAME, deployment, live, opened, rounds
 
 # Plotly writes styles for maps, which are not drawn here, into the page: the policy refuses them.

@@ -25,9 +25,16 @@ NAME = "chat"
 WINDOW, INTERVAL = 300.0, 15.0
 
 
-def rounds(count: int, *, begin: float, interval: float = INTERVAL, steady: float = 500.0) -> list[list[Scrape]]:
+def rounds(
+    count: int,
+    *,
+    begin: float,
+    interval: float = INTERVAL,
+    steady: float = 500.0,
+    models: tuple[Stage, ...] = (FAST, QUEUED),
+) -> list[list[Scrape]]:
     """Return so many rounds from Unix second `begin` on; the steady clock begins elsewhere."""
-    triton = SyntheticTriton(models=(FAST, QUEUED), interval=interval)
+    triton = SyntheticTriton(models=models, interval=interval)
     moved = [replace(one, at=one.at - START + begin, mono=one.at - START + steady) for one in triton.scrapes(count)]
     return [list(group) for _, group in itertools.groupby(moved, key=lambda one: one.mono)]
 

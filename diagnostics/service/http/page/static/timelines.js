@@ -20,14 +20,26 @@ const plain = (text) => text.replace(/[&<>]/g, (sign) => escapes[sign]);
 const date = (at) => new Date(at * 1000).toISOString();
 const HEIGHT = 104;
 
-function traces(answer) {
-  return answer.charts.map((chart, index) => ({
-    type: "scatter", mode: chart.at.length > 1 ? "lines" : "markers", x: chart.at.map(date), y: chart.values,
-    text: chart.told, hovertemplate: "%{text}<extra></extra>", xaxis: "x", yaxis: `y${index ? index + 1 : ""}`,
-    line: { color: colour(kinds[chart.kind]), width: 1.75, shape: "linear" }, marker: { color: colour(kinds[chart.kind]) },
-    fill: "tozeroy", fillcolor: faint(colour(kinds[chart.kind])), connectgaps: false,
-  }));
+// What is not known is a gap: plotly would fill the area under it.
+function runs(chart) {
+  const found = [[]];
+  chart.values.forEach((value, index) => {
+    if (value === null) found.push([]); else found.at(-1).push(index);
+  });
+  return found.filter((run) => run.length);
 }
+
+function trace(chart, number, run) {
+  const pick = (values) => run.map((index) => values[index]);
+  const tone = colour(kinds[chart.kind]);
+  return {
+    type: "scatter", mode: run.length > 1 ? "lines" : "markers", x: pick(chart.at).map(date), y: pick(chart.values),
+    text: pick(chart.told), hovertemplate: "%{text}<extra></extra>", xaxis: "x", yaxis: `y${number ? number + 1 : ""}`,
+    line: { color: tone, width: 1.75 }, marker: { color: tone, size: 4 }, fill: "tozeroy", fillcolor: faint(tone),
+  };
+}
+
+const traces = (answer) => answer.charts.flatMap((chart, number) => runs(chart).map((run) => trace(chart, number, run)));
 
 function shapes(answer) {
   return answer.incidents.map((one) => ({
@@ -69,9 +81,10 @@ function layout(answer) {
   return made;
 }
 
+const known = (answer) => answer.charts.some((chart) => chart.values.some((value) => value !== null));
+
 function told(answer) {
-  const known = answer.charts.some((chart) => chart.values.some((value) => value !== null));
-  if (!known) return "Nothing is known of this time.";
+  if (!known(answer)) return "Nothing is known of this time.";
   return answer.incidents.length ? "Shaded: incidents." : "";
 }
 
@@ -108,7 +121,8 @@ async function draw(chart) {
     const [library, answer] = await Promise.all([plotly(), fetch(address(chart))]);
     const read = await answer.json();
     if (!answer.ok) throw new Error(read.detail ?? "There is no answer");
-    await library.react(plots, traces(read), layout(read), { displayModeBar: false, responsive: true });
+    plots.hidden = !known(read);
+    if (!plots.hidden) await library.react(plots, traces(read), layout(read), { displayModeBar: false, responsive: true });
     const summary = read.charts.map((one) => `${one.title} ${one.told.findLast((text) => text) ?? "not known"}`).join(", ");
     plots.setAttribute("aria-label", `over time, at last: ${summary}`);
     status.textContent = told(read);

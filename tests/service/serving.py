@@ -57,14 +57,14 @@ class Serving:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def reached(self, name: str, *, error: str = "", ago: float = 5.0, server: str = "") -> None:
+    def reached(self, name: str, *, error: str = "", ago: float = 5.0, server: str = "", deployment: str = "") -> None:
         """Tell that a round of a deployment's server has ended."""
         now = time.time()
         self.service.board.publish_target(
             TargetState(
                 server=server or f"{name}.example:8002",
                 url=f"http://{name}.example:8000",
-                deployment=name,
+                deployment=deployment or name,
                 up=not error,
                 interval=15.0,
                 last_round=now,
@@ -74,9 +74,9 @@ class Serving:
             )
         )
 
-    def said(self, name: str, explanation: Explanation) -> Evaluation:
-        """Put a verdict on the board, as if its window ended now."""
-        at = time.time()
+    def said(self, name: str, explanation: Explanation, at: float | None = None) -> Evaluation:
+        """Put a verdict on the board, as if its window ended at Unix second `at`, by default now."""
+        at = at or time.time()
         changes = self.books[name].take(explanation, at, time.monotonic())
         made = Evaluation(deployment=name, at=at, took=0.1, lag=0.2, explanation=explanation, changes=changes)
         self.service.board.publish_evaluation(made, self.books[name].open)
