@@ -63,7 +63,8 @@ def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
             raise HTTPException(503, f"{MOST_WAITING} requests wait already", {"Retry-After": "5"})
         waiting += 1
         try:
-            return state_answer(await live.newer_than(after, wait), context.clock())
+            newest = await live.newer_than(after, wait) if wait else context.service.board.read()
+            return state_answer(newest, context.clock())
         finally:
             waiting -= 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from diagnostics.errors import CollectError, UsageError
@@ -76,18 +77,28 @@ def bound(listen: Listen, setting: str) -> socket.socket:
     except OSError:
         raise UsageError(f"the host {listen.host!r} is not known", where=setting) from None
     # Where both are there, the one of IPv6 takes connections of both.
-    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET6 and listen.host == "")
+    found.sort(key=lambda one: one[0] != socket.AF_INET6 and not listen.host)
+    for number, (family, kind, protocol, _, address) in enumerate(found, 1):
+        try:
+            return _socket(family, kind, protocol, address, both=not listen.host)
+        except OSError as error:
+            if number == len(found):
+                reason = (error.strerror or str(error)).lower()
+                hint = f"free it, or choose another: {setting}"
+                raise CollectError(f"cannot listen: {reason}", where=str(listen), hint=hint) from None
+    raise CollectError("cannot listen: it has no address", where=str(listen))
+
+
+def _socket(family: int, kind: int, protocol: int, address: tuple[Any, ...], *, both: bool) -> socket.socket:
     made = socket.socket(family, kind, protocol)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if listen.host == "" else 1)
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
         made.bind(address)
-    except OSError as error:
+    except OSError:
         made.close()
-        reason = (error.strerror or str(error)).lower()
-        hint = f"free it, or choose another: {setting}"
-        raise CollectError(f"cannot listen: {reason}", where=str(listen), hint=hint) from None
+        raise
     return made
 
 

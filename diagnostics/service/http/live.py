@@ -33,7 +33,7 @@ class Live:
 
         Args:
             board: what is followed.
-            followers: called with each new state before anyone is told of it.
+            followers: called with each new state after those who wait were told of it.
             ticks: called at least every other second, whether or not anything changed.
 
         """
@@ -82,9 +82,9 @@ class Live:
             state = self._board.wait(version, PAUSE) if version >= 0 else self._board.read()
             if state.version != version:
                 version = state.version
-                self._call([partial(follow, state) for follow in self._followers])
                 self.state = state
                 self._wake()
+                self._call([partial(follow, state) for follow in self._followers])
             self._call(self._ticks)
             self._stopped.wait(PAUSE)
 

@@ -9,10 +9,11 @@ import jsonschema
 import pytest
 
 from diagnostics.render.json_report import schema
+from diagnostics.service.http import api
 from diagnostics.service.state import Evaluation, TargetState
 from tests.builders import SERVER
 from tests.service.http.door import Door, door, lived, show
-from tests.service.parts import until
+from tests.service.parts import count, until
 from tests.store.lived import NAME
 
 HERE = f"deployment={NAME}"
@@ -187,3 +188,20 @@ def test_a_database_that_is_away_is_a_problem_and_not_the_end(tmp_path) -> None:
         answer = opened.ask("/api/v1/incidents")
         assert (answer.status, answer.json()["detail"]) == (503, "the history does not answer just now")
         assert opened.ask("/api/v1/state").status == 200
+
+
+def test_a_failure_within_is_told_without_its_details(opened: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a secret detail")
+
+    monkeypatch.setattr(api, "state_answer", fail)
+    answer = opened.ask("/api/v1/state")
+    assert (answer.status, answer.headers["Content-Type"]) == (500, "application/problem+json")
+    assert b"secret" not in answer.data
+    assert count(opened.service.metrics, "diag_errors_total", part="http") == 1
+
+
+def test_watchers_beyond_a_number_are_told_to_come_back(opened: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "MOST_WAITING", 0)
+    answer = opened.ask("/api/v1/state")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")

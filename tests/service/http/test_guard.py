@@ -304,3 +304,9 @@ def test_too_many_connections_are_closed_and_the_rest_goes_on(plain: Door, monke
         for one in held:
             one.close()
     until(lambda: answers(plain))
+
+
+def test_the_door_opens_at_ipv6_too() -> None:
+    with door({"web.listen_address": "[::1]:0"}) as six:
+        answer = urllib3.request("GET", f"http://[::1]:{six.server.port}/healthz", retries=False)
+        assert (answer.status, answer.data) == (200, b"ok\n")
