@@ -36,7 +36,12 @@ def application(context: WebContext) -> FastAPI:
 
     """
     web = context.settings.web
-    credentials = Credentials(web, read_secret, context.metrics.errors.labels("web configuration").inc)
+    credentials = Credentials(
+        web,
+        read_secret,
+        failed=context.metrics.errors.labels("web configuration").inc,
+        apply=lambda change: live.in_loop(change),
+    )
     hosts = Hosts(web, parse_listen(web.listen_address, LISTEN_SETTING))
     exposition = metrics.Exposition(context.metrics, context.settings.collect.window, context.clock)
     live = Live(context.service.board, [exposition.take], [exposition.render, credentials.refresh])

@@ -27,8 +27,6 @@ _MOST_VERDICTS = 256
 # Each bcrypt costs up to half a second of a processor: two at once, the rest waits or is sent away.
 _AT_ONCE = 2
 _MOST_WAITING = 32
-# What an unknown name's password is compared with, so that the time tells nothing of which names there are.
-_NOBODY = b"$2b$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy"
 
 
 class Answer(Enum):
@@ -84,9 +82,9 @@ class Verdicts:
         """Return the verdict; None where there is none any more."""
         return self._known.get(digest)
 
-    def put(self, digest: bytes, right: bool) -> None:
+    def put(self, digest: bytes, matches: bool) -> None:
         """Remember a verdict; the oldest is forgotten."""
-        self._known[digest] = right
+        self._known[digest] = matches
         while len(self._known) > _MOST_VERDICTS:
             self._known.popitem(last=False)
 
@@ -132,19 +130,22 @@ class Authentication:
 
     async def _basic(self, value: str, address: str) -> Answer:
         user, password = _pair(value)
-        hashed = self._credentials.config.users.get(user)
-        digest = self._verdicts.digest(user, hashed or _NOBODY, password)
-        known = self._verdicts.get(digest)
-        if known:
+        users = self._credentials.config.users
+        # An unknown name's password is compared too, so that the time tells nothing of which names there are.
+        hashed = users.get(user) or next(iter(users.values()))
+        digest = self._verdicts.digest(user, hashed, password)
+        matches = self._verdicts.get(digest)
+        if matches and user in users:
             return Answer.ADMITTED
         if self._waiting >= _MOST_WAITING or not self.attempts.take(address):
             return Answer.TOO_MANY
-        right = known if known is not None else await self._compared(hashed or _NOBODY, password)
-        right = right and hashed is not None
-        self._verdicts.put(digest, right)
-        if right:
-            self.attempts.give_back(address)
-        return Answer.ADMITTED if right else Answer.WRONG
+        if matches is None:
+            matches = await self._compared(hashed, password)
+            self._verdicts.put(digest, matches)
+        if not matches or user not in users:
+            return Answer.WRONG
+        self.attempts.give_back(address)
+        return Answer.ADMITTED
 
     async def _compared(self, hashed: bytes, password: bytes) -> bool:
         self._waiting += 1

@@ -6,6 +6,7 @@ import logging
 import os
 import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from diagnostics.errors import UsageError
@@ -26,19 +27,27 @@ class Credentials:
 
     """
 
-    def __init__(self, web: WebSettings, read_secret: Callable[[Path, str], str], failed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        web: WebSettings,
+        read_secret: Callable[[Path, str], str],
+        *,
+        failed: Callable[[], None] = lambda: None,
+        apply: Callable[[Callable[[], None]], None] = lambda change: change(),
+    ) -> None:
         """Read the files.
 
         Args:
             web: names them.
             read_secret: reads the token's.
             failed: called when a changed file cannot be used.
+            apply: calls what takes a change up where no connection is being opened meanwhile.
 
         Raises:
             UsageError: one cannot be used.
 
         """
-        self._web, self._read_secret, self._failed = web, read_secret, failed
+        self._web, self._read_secret, self._failed, self._apply = web, read_secret, failed, apply
         self.config, self.token = self._read()
         self.tls: ssl.SSLContext | None = self.config.tls.context() if self.config.tls else None
         self._stamp = self._stamped()
@@ -55,21 +64,34 @@ class Credentials:
             return
         self._stamp = stamp
         try:
-            self._take(*self._read())
-            log.info("web configuration read anew")
+            config, token = self._read()
+            self._refuse_other_kind(config, token)
         except UsageError as error:
-            self._failed()
-            log.warning("the web configuration stays as it was: %s", error)
+            self._tell(error)
+        else:
+            self._apply(partial(self._take, config, token))
+
+    def _refuse_other_kind(self, config: WebConfig, token: bytes | None) -> None:
+        where = str(self._web.config_file)
+        if (config.tls is None) != (self.tls is None):
+            raise UsageError("TLS can be switched on and off at a restart only", where=where)
+        if self.asked and not (config.users or token or config.certificates_required):
+            raise UsageError("authentication can be given up at a restart only", where=where)
 
     def _take(self, config: WebConfig, token: bytes | None) -> None:
-        if (config.tls is None) != (self.tls is None):
-            raise UsageError("TLS can be switched on and off at a restart only", where=str(self._web.config_file))
-        if self.asked and not (config.users or token or config.certificates_required):
-            raise UsageError("authentication can be given up at a restart only", where=str(self._web.config_file))
-        if config.tls is not None and self.tls is not None:
-            config.tls.load_into(self.tls)
-        self.config, self.token = config, token
-        self._stamp = self._stamped()
+        try:
+            if config.tls is not None and self.tls is not None:
+                config.tls.load_into(self.tls)
+        except UsageError as error:
+            self._tell(error)
+        else:
+            self.config, self.token = config, token
+            self._stamp = self._stamped()
+            log.info("web configuration read anew")
+
+    def _tell(self, error: UsageError) -> None:
+        self._failed()
+        log.warning("the web configuration stays as it was: %s", error)
 
     def _read(self) -> tuple[WebConfig, bytes | None]:
         config = read_web_config(self._web.config_file) if self._web.config_file else WebConfig()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -96,9 +97,14 @@ class Live:
                 # One page that cannot be rendered must not end the news of all others.
                 log.exception("following the board")
 
-    def _wake(self) -> None:
+    def in_loop(self, call: Callable[[], None]) -> None:
+        """Have the event loop call something soon; nothing once it has ended."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._tell)
+            with contextlib.suppress(RuntimeError):  # it was closed meanwhile
+                self._loop.call_soon_threadsafe(call)
+
+    def _wake(self) -> None:
+        self.in_loop(self._tell)
 
     def _tell(self) -> None:
         waiting, self._news = self._news, asyncio.Event()

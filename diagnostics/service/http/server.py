@@ -37,7 +37,7 @@ def check_door(web: WebSettings) -> None:
     """
     listen = parse_listen(web.listen_address, LISTEN_SETTING)
     Hosts(web, listen)
-    asked = Credentials(web, read_secret, lambda: None).asked
+    asked = Credentials(web, read_secret).asked
     refuse_strangers(listen, LISTEN_SETTING, asked=asked, allowed=web.allow_unauthenticated)
 
 

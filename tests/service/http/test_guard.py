@@ -310,3 +310,22 @@ def test_the_door_opens_at_ipv6_too() -> None:
     with door({"web.listen_address": "[::1]:0"}) as six:
         answer = urllib3.request("GET", f"http://[::1]:{six.server.port}/healthz", retries=False)
         assert (answer.status, answer.data) == (200, b"ok\n")
+
+
+def test_an_answer_that_is_not_taken_ends_the_connection(plain: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "TAKEN_WITHIN", 0.1)
+    connections = plain.server._server.server_state.connections
+    until(lambda: not connections)
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", plain.server.port))
+        slow.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        until(lambda: connections)
+        until(lambda: not connections)
+
+
+def test_an_unknown_name_is_not_let_in_with_a_known_ones_password(users: Path) -> None:
+    with door({"web.config_file": str(users)}) as closed:
+        assert closed.ask(STATE, Authorization=basic("nobody")).status == 401
+        assert closed.ask(STATE, Authorization=basic("nobody")).status == 401
+        assert closed.ask(STATE, Authorization=basic("")).status == 401

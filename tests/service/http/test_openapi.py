@@ -17,7 +17,7 @@ from tests.store.lived import NAME
 
 PATH = "/api/v1/openapi.json"
 # Each operation gets so many requests; all together take a few seconds.
-REQUESTS = 8
+REQUESTS = 6
 
 
 @pytest.fixture(scope="module")

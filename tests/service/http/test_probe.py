@@ -18,7 +18,7 @@ from tests.service.http.door import Door, door, judged, show
 from tests.store.lived import NAME
 
 LOCAL = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-SOON = {"X_Prometheus_Scrape_Timeout_Seconds": "1.5"}
+SOON = {"X_Prometheus_Scrape_Timeout_Seconds": "1"}
 
 
 @pytest.fixture(scope="module")
