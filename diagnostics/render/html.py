@@ -62,7 +62,8 @@ def html(explanation: Explanation) -> str:
     """Return the report as a page; names from servers cannot break out of it."""
     style, script = asset("page.css"), asset("page.js")
     # What is between the tags and what the policy names must be the same to the byte.
-    return environment().get_template("page.html").render(
+    template = environment().get_template("page.html")
+    return template.render(
         x=explanation,
         version=__version__,
         style=style,
