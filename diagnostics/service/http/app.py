@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
@@ -62,21 +62,23 @@ def application(context: WebContext) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.live, app.state.credentials = live, credentials
+    app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
     app.openapi = partial(document, app)  # type: ignore[method-assign]
     app.add_middleware(Guard, hosts=hosts, credentials=credentials, max_body=web.max_body, metrics=context.metrics)
     answer_with_problems(app, context.metrics)
-    app.include_router(health.router(context, live))
-    app.include_router(metrics.router(exposition))
-    app.state.probes = probe.Probes(context)
-    app.include_router(probe.router(app.state.probes))
-    app.include_router(api.router(context, live))
-    app.include_router(api_past.router(context))
-    for plugged in _plugged(context):
-        app.include_router(plugged)
+    for routes in _routes(context, live, exposition, app.state.probes):
+        app.include_router(routes)
     return app
 
 
-def _plugged(context: WebContext) -> list[APIRouter]:
-    names = [f"{__package__}.{name}" for name in _PLUGGED]
-    return [importlib.import_module(name).router(context) for name in names if find_spec(name)]
+def _routes(
+    context: WebContext, live: Live, exposition: metrics.Exposition, probes: probe.Probes
+) -> Iterator[APIRouter]:
+    yield health.router(context, live)
+    yield metrics.router(exposition)
+    yield probe.router(probes)
+    yield api.router(context, live)
+    yield api_past.router(context)
+    for name in _PLUGGED:
+        if find_spec(f"{__package__}.{name}"):
+            yield importlib.import_module(f"{__package__}.{name}").router(context)
