@@ -15,7 +15,7 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.render.clean import clean
 from diagnostics.render.html import environment
 from diagnostics.service.http.page import assets
-from diagnostics.service.http.page.standing import is_down, roots, since
+from diagnostics.service.http.page.standing import is_down, reason, roots, since
 from diagnostics.units import Unit
 
 # Everything comes from here: no other server, no script or style in the page's text, no frame around it. One style that
@@ -83,6 +83,7 @@ def _templates() -> Environment:
         "asset": assets.address,
         "catalogue": catalogue(),
         "is_down": is_down,
+        "reason": reason,
         "roots": roots,
         "since": since,
     }

@@ -27,7 +27,8 @@ def values(context: WebContext, fleet: Fleet) -> Values:
     found = standings(state, context.service.deployments)
     first = found[0] if found else None
     others = [one for one in found[1:] if not one.well and one.word != "unreachable"]
-    explanation = first.explanation if first else None
+    shown = next((one for one in found if one.explanation and one.word != "unreachable"), first)
+    explanation = shown.explanation if shown else None
     return {
         "standings": found,
         "watched": bool(context.service.deployments),
@@ -37,7 +38,7 @@ def values(context: WebContext, fleet: Fleet) -> Values:
         "down": _down(found, first),
         "others": others[:OTHERS_SHOWN],
         "more_others": max(len(others) - OTHERS_SHOWN, 0),
-        "shown": first,
+        "shown": shown,
         "told": tuple(told(explanation)) if explanation and explanation.loud else (),
         "drawn": tuple(drawn(explanation, ENTRIES_DRAWN)) if explanation else (),
         "incidents": tuple(roots(state.incidents))[:OPEN_SHOWN],

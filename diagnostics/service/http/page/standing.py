@@ -116,10 +116,12 @@ def _tone(explanation: Explanation, *, some_down: bool) -> str:
 
 
 def _unreachable(down: Sequence[TargetState]) -> str:
-    first = down[0]
-    if len(down) == 1:
-        return f"{first.server} cannot be read: {first.error}"
-    return f"none of its {len(down)} servers can be read; {first.server}: {first.error}"
+    return f"{down[0].server} cannot be read" if len(down) == 1 else f"none of its {len(down)} servers can be read"
+
+
+def reason(target: TargetState) -> str:
+    """Return why a target cannot be read, without the name that it is told beside."""
+    return target.error.removeprefix(f"{target.url}: ").removeprefix(f"{target.server}: ")
 
 
 def _is_old(targets: Sequence[TargetState], evaluation: Evaluation | None) -> bool:
