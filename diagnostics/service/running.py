@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from diagnostics.settings.load import Loaded, load
 from diagnostics.store.history import History
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from exporters.sources.access import read_secret
+
+# Windows hold millions of objects, and none of them in a cycle: looking for cycles as often as Python does by default
+# costs as much as the verdicts.
+_COLLECTION = (100_000, 20, 100)
 
 
 def check(
@@ -51,6 +56,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     settings = loaded.settings
     if not settings.server:
         raise UsageError("there is no server to watch", where="diag serve", hint="name one, or write [[server]]")
+    gc.set_threshold(*_COLLECTION)
     log_to_stderr(settings.log.level, settings.log.format)
     metrics = OwnMetrics()
     history = History(settings.history, metrics, read_secret=read_secret)
