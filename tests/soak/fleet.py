@@ -22,6 +22,7 @@ API, METRICS = 8000, 8002
 ENSEMBLES, MEMBERS = 4, 4
 PHASES = ("request", "queue", "compute_input", "compute_infer", "compute_output")
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+FAILING = {"BACKEND": 5.0}  # an incident, however fast the prepared reads are gone through
 Routes = Mapping[tuple[int, bytes], bytes]
 
 
@@ -31,11 +32,15 @@ def address(number: int) -> str:
 
 
 def stages() -> tuple[Stage, ...]:
-    """Return twenty models: four ensembles of four members; one instance is the bottleneck."""
+    """Return twenty models: four ensembles of four members; one of them fails."""
     found = list[Stage]()
     for number in range(ENSEMBLES):
         names = [f"m{number}_{position}" for position in range(MEMBERS)]
-        busy = {"execution": 0.0245, "queue": 0.17} if number == 0 else {"execution": 0.004, "queue": 0.0005}
+        busy = (
+            {"execution": 0.0245, "queue": 0.17, "failing": FAILING}
+            if number == 0
+            else {"execution": 0.004, "queue": 0.0005}
+        )
         members = [Stage(name, rate=38, config=model_config(name), **busy) for name in names[:1]]
         members += [
             Stage(name, rate=38, execution=0.004, queue=0.0005, config=model_config(name)) for name in names[1:]
