@@ -11,9 +11,9 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 BIN := .venv/bin
-EXTRAS := test,dev,demo,shell,grpc,gpu
+EXTRAS := test,dev,demo,shell,grpc,gpu,serve,postgresql
 # Debian packages whose programs tests start; another program is one more word.
-DEBIAN_PACKAGES := prometheus
+DEBIAN_PACKAGES := prometheus prometheus-alertmanager
 UNPACKED := .tools/has-$(subst $() ,-,$(DEBIAN_PACKAGES))
 PYTEST := $(BIN)/pytest -q
 
@@ -78,6 +78,7 @@ check-generated: venv
 check-rules: tools
 	@.ci/quiet '--- rules' promtool check rules rules/alerts/*.yaml
 	@.ci/quiet '--- tests of the rules' promtool test rules rules/tests/*.yaml
+	@.ci/quiet '--- configuration of Alertmanager' amtool check-config rules/alertmanager/alertmanager.yaml
 
 venv: .venv/installed ## make .venv with the product and its tools
 tools: $(UNPACKED) ## unpack the Debian programs that tests start

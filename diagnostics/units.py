@@ -5,8 +5,13 @@ Inside, times are seconds, sizes bytes and shares ratios between 0 and 1; other 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import Enum
+
+_DURATIONS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_PLAIN = re.compile(r"\d+(?:\.\d+)?")
 
 
 class Unit(Enum):
@@ -67,3 +72,13 @@ _FORMATS: Mapping[Unit, Callable[[float], str]] = {
     Unit.HERTZ: lambda value: f"{_number(value / 1e6)} MHz",
     Unit.CELSIUS: lambda value: f"{value:.0f} °C",
 }
+
+
+def parse_duration(text: str) -> float | None:
+    """Return the seconds that `text` names; None when it names none."""
+    if _PLAIN.fullmatch(text):
+        return float(text)
+    parts = _PART.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        return None
+    return sum(float(number) * _DURATIONS[unit] for number, unit in parts)

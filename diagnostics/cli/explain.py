@@ -12,8 +12,10 @@ import click
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
+from diagnostics.cli.asking import Asked, ask
 from diagnostics.cli.names import nearest
 from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.running_service import RunningService, url_option
 from diagnostics.cli.sources import Question, aloud, explain_captures, looks_like_a_path, until_sure
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, Verdict
 from diagnostics.diagnosis.objective import Objective
@@ -31,22 +33,38 @@ Examples:
   diag explain http://triton:8000
   diag explain slow.tar.xz --repository ./models
   diag explain slow.tar.xz --at 03:12 --since 5m
+  diag explain --history data --at 03:12 --since 20m
   diag explain triton:8000 --objective 'p95 < 200ms' --fail-on warning
   diag explain slow.tar.xz --why-not capacity-exceeded
+  diag explain --at 03:12 --since 20m
 
 \b
 SOURCE is any port of a Triton, its metrics page, or a capture. A server is read
 for as long as it takes to be sure, at most --window; the reason is said.
+Without SOURCE, a running diag serve is asked: of now, or of the past.
 Exit: 0 nothing at --fail-on, 1 something, 2 usage, 3 could not collect.
 """
 _FAIL_ON = ("critical", "warning", "unknown", "never")
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 @click.option("--window", type=DURATION, help="Read a server for exactly this long, instead of up to 60s.")
-@click.option("--at", metavar="TIME", help="In a capture: the moment to look at (UTC).")
-@click.option("--since", type=DURATION, help="In a capture: how long before that moment to look.")
+@click.option("--at", metavar="TIME", help="In a recorded past: the moment to look at (UTC).")
+@click.option("--since", type=DURATION, help="In a recorded past: how long before that moment to look.")
+@click.option(
+    "--history",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Instead of a SOURCE: where `diag serve` keeps what it read.",
+)
+@click.option("--deployment", metavar="NAME", help="Which deployment of the service or its history.")
+@url_option
+@click.option(
+    "--config.file",
+    "config_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Instead of a SOURCE: the settings of `diag serve`, which name its history.",
+)
 @click.option("--objective", metavar="TEXT", help="What latency must be, as in 'p95 < 200ms' or 'mean < 1s'.")
 @click.option(
     "--repository",
@@ -64,6 +82,10 @@ def command(
     window: float | None,
     at: str | None,
     since: float | None,
+    history: Path | None,
+    deployment: str | None,
+    url: str | None,
+    config_file: Path | None,
     objective: str | None,
     repository: Path | None,
     output: str,
@@ -79,11 +101,27 @@ def command(
         objective=Objective.parse(objective) if objective is not None else None,
         repository=repository,
     )
-    explanation, failed = _ask(sources, question, window, options)
+    if sources:
+        _refuse("takes the place of a SOURCE", history=history, deployment=deployment, config_file=config_file, url=url)
+        explanation, failed = _ask(sources, question, window, options)
+    elif url is not None or (directory := _history(history, config_file)) is None:
+        _refuse("is for a SOURCE", window=window, objective=objective, repository=repository)
+        asked = Asked(deployment=deployment, at=at, since=since, output=output, fail_on=fail_on, check=check)
+        ctx.exit(ask(RunningService(url, options), asked, colour=ctx.color is not False))
+    else:
+        explanation, failed = _ask_history(directory, deployment, question), False
     _show(ctx, explanation, output, check)
     if failed or explanation.window.end <= 0:
         ctx.exit(EXIT_COLLECT)
     ctx.exit(EXIT_FINDINGS if _fails(explanation, fail_on) else EXIT_OK)
+
+
+def _refuse(why: str, **given: object) -> None:
+    """Refuse the options that have a value; they are named as Python spells them."""
+    for name, value in given.items():
+        if value is not None:
+            option = "--config.file" if name == "config_file" else f"--{name.replace('_', '-')}"
+            raise UsageError(why, where=option)
 
 
 def _check_id(name: str) -> str:
@@ -108,6 +146,18 @@ def _ask(
             "a server only tells of now", where="--at, --since", hint="record it, then explain the capture"
         )
     return _ask_servers(sources, question, window, options)
+
+
+def _history(given: Path | None, config_file: Path | None) -> Path | None:
+    from diagnostics.cli.remembered import history_directory
+
+    return history_directory(given, config_file)
+
+
+def _ask_history(directory: Path, deployment: str | None, question: Question) -> Explanation:
+    from diagnostics.cli.remembered import explain_history
+
+    return explain_history(directory, deployment, question)
 
 
 def _ask_servers(

@@ -21,8 +21,9 @@ Examples:
   diag gen --check            exits with 1 if a file is stale
 
 \b
-Writes alerts/ (Prometheus rules), tests/ (for promtool test rules), runbooks/
-and README.md. Files that it did not write are left alone.
+Writes alerts/ (Prometheus rules), tests/ (for promtool test rules), runbooks/,
+alertmanager/ (an example with grouping and inhibition) and README.md. Files
+that it did not write are left alone.
 """
 
 

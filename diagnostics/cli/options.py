@@ -11,13 +11,11 @@ from pathlib import Path
 import click
 
 from diagnostics.errors import UsageError
+from diagnostics.units import parse_duration
 from exporters.sources.access import DEFAULT_TIMEOUT, SourceOptions, clean_secret, read_secret
 
 BEARER_VARIABLE = "DIAG_BEARER_TOKEN"
 BASIC_VARIABLE = "DIAG_BASIC_AUTH"
-_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_PLAIN = re.compile(r"\d+(?:\.\d+)?")
 _SECRET_HEADERS = {"authorization", "proxy-authorization", "cookie"}
 
 
@@ -33,16 +31,6 @@ class Duration(click.ParamType[float]):
         if seconds is None or seconds <= 0:
             self.fail(f"{value!r} is not a duration such as 500ms, 60s, 2m or 1h30m", param, ctx)
         return seconds
-
-
-def parse_duration(text: str) -> float | None:
-    """Return the seconds that `text` names; None when it names none."""
-    if _PLAIN.fullmatch(text):
-        return float(text)
-    parts = _PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        return None
-    return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 DURATION = Duration()

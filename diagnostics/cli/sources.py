@@ -162,7 +162,7 @@ def _between(scrapes: list[Scrape], question: Question) -> list[Scrape]:
     times = [scrape.at for scrape in scrapes if scrape.kind in (Kind.METRICS, Kind.STATISTICS)]
     if not times:
         return scrapes
-    end = _moment(question.at, max(times)) if question.at is not None else max(times)
+    end = moment(question.at, max(times)) if question.at is not None else max(times)
     start = end - question.since if question.since is not None else min(times)
     kept = [scrape for scrape in scrapes if scrape.kind in TIMELESS or start - 1e-3 <= scrape.at <= end + 1e-3]
     # Whoever names the minute in which a recording ended means its end.
@@ -172,7 +172,7 @@ def _between(scrapes: list[Scrape], question: Question) -> list[Scrape]:
     return kept
 
 
-def _moment(text: str, last: float) -> float:
+def moment(text: str, last: float) -> float:
     """Return Unix seconds; a time of day is the latest such time up to the end of what was recorded."""
     clock = _CLOCK.match(text)
     try:

@@ -48,7 +48,7 @@ class Alert:
     @property
     def name(self) -> str:
         """The id in PascalCase behind the common prefix."""
-        return PREFIX + "".join(part.capitalize() for part in self.id.split("-"))
+        return alert_name(self.id)
 
     def annotations(self, runbooks: str) -> dict[str, str]:
         """Return its annotations; `runbooks` is the address of the folder of the runbooks."""
@@ -73,8 +73,18 @@ class Alert:
         texts = self.annotations(runbooks).items()
         return {
             "exp_labels": {"severity": self.severity, **self.labels},
-            "exp_annotations": {key: _LABEL.sub(lambda at: self.labels.get(at[1], ""), text) for key, text in texts},
+            "exp_annotations": {key: filled(text, self.labels) for key, text in texts},
         }
+
+
+def alert_name(identifier: str) -> str:
+    """Return the name of the alert of a check, or of another id in kebab-case."""
+    return PREFIX + "".join(part.capitalize() for part in identifier.split("-"))
+
+
+def filled(text: str, labels: Mapping[str, str]) -> str:
+    """Return the text as Prometheus shows it: templates of labels replaced, by nothing where the label is missing."""
+    return _LABEL.sub(lambda at: labels.get(at[1], ""), text)
 
 
 def label(name: str) -> str:

@@ -54,7 +54,8 @@ def overview(checks: Iterable[Registered], alerts: Mapping[str, Alert], meta: It
         [
             "# Checks, alerts and runbooks",
             "`alerts/` holds Prometheus rules on what the diagnosis service exports, `runbooks/` a page for each, "
-            "`tests/` their unit tests for `promtool test rules`.",
+            "`tests/` their unit tests for `promtool test rules`, `alertmanager/` an example of Alertmanager's "
+            "configuration: a notification per server, and a cause inhibits its consequences.",
             "## Checks",
             "An alert fires once `diag_finding` of its check has been 1 for as long as its rule says.",
             checks_table,

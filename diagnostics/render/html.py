@@ -56,16 +56,17 @@ def html(explanation: Explanation) -> str:
     return page(
         "page.html",
         x=explanation,
-        told=tuple(_told(explanation)),
-        drawn=tuple(_drawn(explanation)),
+        told=tuple(told(explanation)),
+        drawn=tuple(drawn(explanation, ENTRIES_DRAWN)),
         others=explanation.anatomy[ENTRIES_DRAWN:],
-        course=_course(explanation),
-        considered=_considered(explanation),
+        course=leading_course(explanation),
+        considered=considered(explanation),
         ran=len(catalogue()),
     )
 
 
-def _told(explanation: Explanation) -> Iterator[Told]:
+def told(explanation: Explanation) -> Iterator[Told]:
+    """Yield the findings in order."""
     numbers, beside = words.numbers(explanation), words.beside(explanation)
     for finding in explanation.findings:
         yield Told(
@@ -78,9 +79,10 @@ def _told(explanation: Explanation) -> Iterator[Told]:
         )
 
 
-def _drawn(explanation: Explanation) -> Iterator[Drawn]:
+def drawn(explanation: Explanation, most: int) -> Iterator[Drawn]:
+    """Yield the first `most` entries, the busiest first."""
     marked = marks(explanation)
-    for item in explanation.anatomy[:ENTRIES_DRAWN]:
+    for item in explanation.anatomy[:most]:
         ensemble = _ensemble(explanation.evidence, item)
         pictures: tuple[Picture, ...] = ()
         if ensemble is not None:
@@ -104,7 +106,7 @@ def _ensemble(evidence: Evidence, item: Anatomy) -> Ensemble | None:
     return evidence.graph(item.server).ensembles.get(item.ensemble or "")
 
 
-def _course(explanation: Explanation) -> Course | None:
+def leading_course(explanation: Explanation) -> Course | None:
     """Return the charts of the first finding's model, else of the stage where most time goes."""
     for finding in explanation.loud[:1]:
         on = finding.subject
@@ -121,7 +123,7 @@ def _course(explanation: Explanation) -> Course | None:
     return None
 
 
-def _considered(explanation: Explanation) -> Mapping[str, str]:
+def considered(explanation: Explanation) -> Mapping[str, str]:
     """Return the checks that looked at the first finding's subject and said no, with their reason."""
     found: dict[str, str] = {}
     for finding in explanation.loud[:1]:

@@ -20,10 +20,10 @@ from diagnostics.units import Unit
 
 def page(template: str, **shown: object) -> str:
     """Return a template of the folder `page` with what it shows; names from servers cannot break out of it."""
-    style, script = _file("page.css"), _file("page.js")
+    style, script = asset("page.css"), asset("page.js")
     # What is between the tags and what the policy names must be the same to the byte.
     return (
-        _environment()
+        environment()
         .get_template(template)
         .render(
             version=__version__,
@@ -35,8 +35,9 @@ def page(template: str, **shown: object) -> str:
     )
 
 
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Return what renders pages: everything printed is cleaned and escaped, filters and `words` are there."""
+    made = Environment(
         loader=PackageLoader("diagnostics.render", "page"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -44,7 +45,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
+    made.filters |= {
         "seconds": Unit.SECONDS.show,
         "ratio": Unit.RATIO.show,
         "count": Unit.COUNT.show,
@@ -55,8 +56,8 @@ def _environment() -> Environment:
         "interval": _interval,
         "signs": lambda text: text.replace(">=", "≥").replace("<=", "≤"),
     }
-    environment.globals["words"] = words
-    return environment
+    made.globals["words"] = words
+    return made
 
 
 def _printable(value: object) -> object:
@@ -83,7 +84,8 @@ def _end(unit: Unit, value: float) -> str:
     return unit.show(value) if isfinite(value) else "no limit"
 
 
-def _file(name: str) -> str:
+def asset(name: str) -> str:
+    """Return the text of a file that pages are made with."""
     return resources.files(__package__).joinpath(f"page/{name}").read_text(encoding="utf-8")
 
 

@@ -208,6 +208,12 @@ GPU_TIME_USED = _signal(
     "Share of the time in which some kernel ran, mean over the samples.",
     lambda found: mean(map(active_share, found)),
 )
+GPU_SM_ACTIVE = _signal(
+    "gpu_sm_active",
+    Unit.RATIO,
+    "Share of the card's SMs that work, mean over the samples.",
+    lambda found: mean(gpu.sm_active for gpu in found),
+)
 HELD_BACK_BY_HARDWARE = _signal(
     "clock_held_back_by_hardware",
     Unit.RATIO,

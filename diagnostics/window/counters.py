@@ -20,9 +20,8 @@ from diagnostics.window.points import (
     Batches,
     Counter,
     Point,
-    batch_increase,
     fell,
-    plausible,
+    increase_between,
     stands_out,
     zero_at,
 )
@@ -175,26 +174,21 @@ class CounterTable:
         self._opened, self._fresh = how, True
 
     def _step(self, before: Point, after: Point) -> None:
-        seconds = after.mono - before.mono
-        values = {
-            counter: value - before.values[counter]
-            for counter, value in after.values.items()
-            if counter in before.values
-        }
-        # Triton's failure counters survive a reload that resets the rest, or restart with the server.
-        values = {c: max(v, 0.0) if c in (Counter.FAILURE, Counter.REJECTED) else v for c, v in values.items()}
-        batches = batch_increase(before.batches, after.batches)
-        if seconds <= 0 or not plausible(values, batches, seconds):
+        # A zero that was made up stands at the time of a real read, and must not be taken for it.
+        increase = (
+            after.since(before) if before.batches or any(before.values.values()) else increase_between(before, after)
+        )
+        if not increase.possible:
             self._dropped_at.append(after.at)
             return
         self._steps.append(
             Step(
                 start=before.at,
                 end=after.at,
-                seconds=seconds,
+                seconds=after.mono - before.mono,
                 unwatched=after.mono - max(self._tried or before.mono, before.mono),
-                values=values,
-                batches=batches,
+                values=increase.values,
+                batches=increase.batches,
                 opened=self._opened,
                 first=self._fresh,
                 from_zero=before.values.get(Counter.EXECUTIONS) == 0,

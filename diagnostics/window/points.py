@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -56,6 +56,41 @@ class Point:
     mono: float
     values: Mapping[Counter, float]
     batches: Mapping[int, Batches]
+    _increase: tuple[float, Increase] | None = field(default=None, init=False, repr=False, compare=False)
+
+    def since(self, before: Point) -> Increase:
+        """Return what was counted since another read of the same source.
+
+        It is kept, as a read that lives through many windows has the same read before it in each. What is kept knows
+        the read before by its steady time alone: else each read would hold on to all that came before it.
+        """
+        if self._increase is None or self._increase[0] != before.mono:
+            object.__setattr__(self, "_increase", (before.mono, increase_between(before, self)))
+        assert self._increase is not None
+        return self._increase[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Increase:
+    """What was counted between two reads; `possible` is whether a server can have done this in that time."""
+
+    values: Mapping[Counter, float]
+    batches: Mapping[int, Batches]
+    possible: bool
+
+
+def increase_between(before: Point, after: Point) -> Increase:
+    """Return what was counted from one read to another."""
+    seconds = after.mono - before.mono
+    values = {
+        counter: value - before.values[counter] for counter, value in after.values.items() if counter in before.values
+    }
+    # Triton's failure counters survive a reload that resets the rest, or restart with the server.
+    for counter in (Counter.FAILURE, Counter.REJECTED):
+        if values.get(counter, 0.0) < 0:
+            values[counter] = 0.0
+    batches = batch_increase(before.batches, after.batches)
+    return Increase(values, batches, seconds > 0 and plausible(values, batches, seconds))
 
 
 def zero_at(at: float, mono: float, like: Point) -> Point:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 from diagnostics.errors import MalformedBody
 from diagnostics.window.visits import Outer, TracedRequest, Visit, front_of, outer_spans, visit_of
@@ -16,6 +17,8 @@ from diagnostics.wire.spans import Span, read_spans
 
 MAX_SPANS = 400_000
 """Kept at once, about 400 MB; beyond, half of all traces are dropped by their ids, then half of the rest, and so on."""
+# Traces are kept twice as often again only once that would fill half of the room: not back and forth.
+_ROOM_FOR_TWICE = 4
 MAX_SPANS_PER_TRACE = 20_000
 """A streamed answer of 2,000 tokens makes 4,000 spans; a longer trace is a loop in somebody's instrumentation."""
 
@@ -66,8 +69,9 @@ class Traces:
 class SpanStore:
     """Collects export bodies, bounded; `traces()` puts them together."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_spans: int = MAX_SPANS) -> None:
         self.counts = SpanCounts()
+        self._max = max_spans
         self._traces: dict[str, dict[str, Span]] = {}
         self._held = 0
         self._halvings = 0
@@ -99,7 +103,7 @@ class SpanStore:
         else:
             trace[span.id] = span
             self._held += 1
-            if self._held > MAX_SPANS:
+            if self._held > self._max:
                 self._halve()
 
     def _chosen(self, trace: str) -> bool:
@@ -118,7 +122,23 @@ class SpanStore:
         self.counts.orphaned = self.counts.unreachable = 0
         requests = [request for spans in self._traces.values() for request in self._requests(spans)]
         requests.sort(key=lambda request: request.root.start)
-        return Traces(requests, self.counts)
+        return Traces(requests, replace(self.counts))
+
+    def forget(self, before: float, beyond: float = inf) -> None:
+        """Let go of traces that ended before Unix second `before`, or all of whose spans ended after `beyond`.
+
+        Where that makes room, more is kept again.
+        """
+        first, last = before * 1e9, beyond * 1e9
+        old = [
+            trace
+            for trace, spans in self._traces.items()
+            if all(span.end < first or span.end > last for span in spans.values())
+        ]
+        self._held -= sum(len(self._traces.pop(trace)) for trace in old)
+        if self._halvings and self._held < self._max / _ROOM_FOR_TWICE:
+            self._halvings -= 1
+            self.counts.kept_share = 0.5**self._halvings
 
     def _requests(self, spans: Mapping[str, Span]) -> Iterable[TracedRequest]:
         """Yield a request per outermost model span of a trace."""

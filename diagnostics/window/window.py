@@ -7,34 +7,37 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from diagnostics.errors import MalformedBody
-from diagnostics.window.client import ClientRequest, parse_client
+from diagnostics.window.client import ClientRequest
 from diagnostics.window.counters import CounterTable, Point
 from diagnostics.window.graph import DeploymentGraph, graph_of
-from diagnostics.window.logs import LogEvent, parse_log
-from diagnostics.window.normalize import (
-    ModelKey,
-    batches_from_statistics,
-    counters_from_metrics,
-    counters_from_statistics,
-    gpus_from_metrics,
-    positions_of,
+from diagnostics.window.logs import LogEvent
+from diagnostics.window.normalize import ModelKey, positions_of
+from diagnostics.window.parsed import (
+    ClientRecord,
+    Content,
+    Index,
+    Iterations,
+    LogLines,
+    MetricsPage,
+    Parsed,
+    RepositoryFile,
+    ScrapeParser,
+    StatisticsRows,
 )
 from diagnostics.window.renamed import under_their_own_names
 from diagnostics.window.traces import SpanStore, Traces
-from diagnostics.wire.dcgm import parse_dcgm
-from diagnostics.wire.engine import EngineSample, samples_of_iterations
-from diagnostics.wire.exposition import ExpositionReader, Snapshot
-from diagnostics.wire.gpu import Gpu, GpuSample, parse_nvml
-from diagnostics.wire.host import HostSample, parse_host
-from diagnostics.wire.model_config import ModelConfig, parse_model_config
+from diagnostics.wire.engine import EngineSample
+from diagnostics.wire.exposition import Snapshot
+from diagnostics.wire.gpu import Gpu, GpuSample
+from diagnostics.wire.host import HostSample
+from diagnostics.wire.model_config import ModelConfig
 from diagnostics.wire.records import Kind, Scrape
-from diagnostics.wire.server import IndexEntry, ServerMetadata, parse_index, parse_server
-from diagnostics.wire.statistics import parse_statistics
+from diagnostics.wire.server import IndexEntry, ServerMetadata
 
 STATISTICS = "statistics"
 METRICS = "metrics"
 _SOURCES = {Kind.STATISTICS: STATISTICS, Kind.METRICS: METRICS}
+_OF_MACHINES = frozenset({Kind.NVML, Kind.DCGM, Kind.CLIENT})
 Gauge = Sequence[tuple[float, float]]
 
 
@@ -66,7 +69,7 @@ class ServerWindow:
         self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
         self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
         self.tries: dict[str, list[float]] = {STATISTICS: [], METRICS: []}
-        self._exposition = ExpositionReader()
+        self._pages: list[MetricsPage] = []
         self._keys: dict[str, list[ModelKey]] = {}
         self._keys_of: tuple[int, int] = (0, 0)
         self._graph: DeploymentGraph | None = None
@@ -111,77 +114,61 @@ class ServerWindow:
         """Return whether the newest metrics page has any series of this family."""
         return bool(self.snapshots) and family in self.snapshots[-1][2].layout.by_name
 
-    def take(self, scrape: Scrape) -> None:
-        """Add one scrape; a body that cannot be parsed counts as a failed read with its reason."""
-        if scrape.kind in _SOURCES:
-            self.tries[_SOURCES[scrape.kind]].append(scrape.mono)
-        if scrape.body is None:
-            self._fail(scrape.kind, scrape.error or "no answer")
+    def take(self, parsed: Parsed) -> None:
+        """Add one scrape; one without content counts as a failed read with its reason."""
+        kind = parsed.scrape.kind
+        if kind in _SOURCES:
+            self.tries[_SOURCES[kind]].append(parsed.scrape.mono)
+        if parsed.content is None:
+            self._fail(kind, parsed.error)
+            self.failures[kind].answered += parsed.answered
             return
-        try:
-            self._parse(scrape, scrape.body)
-        except MalformedBody as error:
-            self._fail(scrape.kind, error.what)
-            self.failures[scrape.kind].answered += 1
+        self._take_counters(parsed.scrape, parsed.content)
+        self._take_particulars(parsed.scrape, parsed.content)
 
-    def _parse(self, scrape: Scrape, body: bytes) -> None:
-        match scrape.kind:
-            case Kind.METRICS:
-                self._take_metrics(scrape, body)
-            case Kind.STATISTICS:
-                self._take_statistics(scrape, body)
-            case Kind.INDEX:
-                self.index.append((scrape.at, parse_index(body)))
-            case Kind.CONFIG:
-                self._take_config(scrape, body)
-            case Kind.LOG:
-                self.log = (*self.log, *parse_log(body, scrape.at))
-            case Kind.SERVER:
-                self.metadata = parse_server(body)
-            case Kind.HOST:
-                self.hosts.append(parse_host(body))
-            case Kind.REPOSITORY:
-                self.repository[scrape.name] = body.decode("utf-8", "replace")
+    def _take_counters(self, scrape: Scrape, content: Content) -> None:
+        match content:
+            case MetricsPage() as page:
+                self._pages.append(page)
+                self.snapshots.append((page.at, page.mono, page.snapshot))
+            case Iterations(samples):
+                self.iterations += samples
+            case StatisticsRows(rows):
+                self._append(STATISTICS, scrape.at, scrape.mono, rows)
+            case HostSample() as sample:
+                self.hosts.append(sample)
             case _:
-                pass  # traces and client records belong to the window as a whole
+                pass
 
-    def _take_config(self, scrape: Scrape, body: bytes) -> None:
-        config = parse_model_config(body)
+    def _take_particulars(self, scrape: Scrape, content: Content) -> None:
+        match content:
+            case Index(entries):
+                self.index.append((scrape.at, entries))
+            case ModelConfig() as config:
+                self._take_config(scrape, config)
+            case ServerMetadata() as metadata:
+                self.metadata = metadata
+            case LogLines(events):
+                self.log = (*self.log, *events)
+            case RepositoryFile(text):
+                self.repository[scrape.name] = text
+            case _:
+                pass  # GPU samples and client records belong to the window as a whole
+
+    def _take_config(self, scrape: Scrape, config: ModelConfig) -> None:
         name = config.name or scrape.name
         self.configs[name] = config
         self._graph = None
         self.configured.setdefault(name, []).append((scrape.at, config))
 
-    def _take_metrics(self, scrape: Scrape, body: bytes) -> None:
-        if body.lstrip()[:1] == b"[":  # trtllm-serve's list of iterations, at the same path as others' metrics
-            self.iterations += samples_of_iterations(body, scrape.at)
-        else:
-            self.snapshots.append((scrape.at, scrape.mono, self._exposition.read(body)))
-
-    def _take_statistics(self, scrape: Scrape, body: bytes) -> None:
-        rows = {
-            (model.name, model.version): Point(
-                at=scrape.at,
-                mono=scrape.mono,
-                values=counters_from_statistics(model),
-                batches=batches_from_statistics(model),
-            )
-            for model in parse_statistics(body)
-        }
-        self._append(STATISTICS, scrape.at, scrape.mono, rows)
-
     def fold_metrics(self) -> None:
-        """Turn the snapshots taken so far into counter tables; called once a window is complete."""
+        """Turn the pages taken so far into counter tables; called once a window is complete."""
         self.tables[METRICS], self.reads[METRICS] = {}, []
         self.gpus = {}
-        for at, mono, snapshot in self.snapshots:
-            rows = {
-                key: Point(at=at, mono=mono, values=values, batches={})
-                for key, values in counters_from_metrics(snapshot).items()
-            }
-            self._append(METRICS, at, mono, rows)
-            for gpu in gpus_from_metrics(snapshot):
-                self.gpus.setdefault(gpu.uuid, []).append((at, gpu))
+        for page in self._pages:
+            self._append(METRICS, page.at, page.mono, page.rows)
+            for gpu in page.gpus:
+                self.gpus.setdefault(gpu.uuid, []).append((page.at, gpu))
 
     def _append(self, source: str, at: float, mono: float, rows: Mapping[ModelKey, Point]) -> None:
         previous = self.reads[source][-1] if self.reads[source] else None
@@ -243,31 +230,30 @@ class WindowBuilder:
     dcgm: list[GpuSample] = field(default_factory=list)
     clients: list[ClientRequest] = field(default_factory=list)
     spans: SpanStore = field(default_factory=SpanStore)
+    _parser: ScrapeParser = field(default_factory=ScrapeParser)
     _times: list[float] = field(default_factory=list)
 
     def add(self, scrape: Scrape) -> None:
         """Add one scrape; scrapes of one kind and server must come in time order."""
-        if scrape.kind in (Kind.NVML, Kind.DCGM):
-            self._add_gpu(scrape)
-        elif scrape.kind is Kind.CLIENT and scrape.body is not None:
-            self.clients += parse_client(scrape.body)
-        elif scrape.kind is Kind.TRACES and scrape.body is not None:
+        if scrape.kind is not Kind.TRACES:
+            self.take(self._parser.parse(scrape))
+        elif scrape.body is not None:
             self.spans.add(scrape.body, scrape.at)
-        elif scrape.server:
-            self.servers.setdefault(scrape.server, ServerWindow(scrape.server)).take(scrape)
-        if scrape.kind in (Kind.METRICS, Kind.STATISTICS) and scrape.body is not None:
-            self._times.append(scrape.at)
 
-    def _add_gpu(self, scrape: Scrape) -> None:
-        if scrape.body is None:
-            return
-        try:
-            if scrape.kind is Kind.NVML:
-                self.gpus.append(parse_nvml(scrape.body))
-            else:
-                self.dcgm.append(parse_dcgm(scrape.body, scrape.at))
-        except MalformedBody:
-            return  # one bad GPU sample of many: its absence shows in the number of samples behind a reading
+    def take(self, parsed: Parsed) -> None:
+        """Add one scrape that was parsed before; the order is that of `add`."""
+        scrape, content = parsed.scrape, parsed.content
+        match content:
+            case ClientRecord(requests):
+                self.clients += requests
+            case GpuSample() as sample:
+                (self.gpus if scrape.kind is Kind.NVML else self.dcgm).append(sample)
+            case _ if scrape.server and scrape.kind not in _OF_MACHINES:
+                self.servers.setdefault(scrape.server, ServerWindow(scrape.server)).take(parsed)
+            case _:
+                pass  # one bad GPU sample of many: its absence shows in the number of samples behind a reading
+        if scrape.kind in (Kind.METRICS, Kind.STATISTICS) and parsed.answered:
+            self._times.append(scrape.at)
 
     def build(self, name: str = "") -> Window:
         """Return the window of all that was added; start and end are 0 when nothing was read."""

@@ -30,6 +30,8 @@ class Manifest:
         scrape_interval: seconds between scrapes.
         targets: names of the servers.
         trace_rate: one of so many requests is traced.
+        run: which run of a service recorded it; steady times of one run can be compared.
+        steady_from: the steady clock's seconds at `window_from`; None when it was not kept.
 
     """
 
@@ -40,6 +42,8 @@ class Manifest:
     scrape_interval: float | None = None
     targets: tuple[str, ...] = ()
     trace_rate: float | None = None
+    run: str = ""
+    steady_from: float | None = None
 
 
 class Capture:
@@ -120,6 +124,8 @@ def _manifest(body: bytes, path: Path) -> Manifest:
             scrape_interval=number(fields.raw("scrape_interval_s")),
             targets=_targets(fields.raw("targets")),
             trace_rate=number(fields.raw("trace_rate")),
+            run=fields.text("run", ""),
+            steady_from=number(fields.raw("steady_from")),
         )
     except MalformedBody as error:
         raise CaptureError(f"no capture: {error.what}", where=str(path)) from error

@@ -44,7 +44,7 @@ def place(scrape: Scrape, bump: int = 0) -> str:
 
     """
     ms = round(scrape.at / MILLISECOND) + bump
-    server = _component(scrape.server)
+    server = component(scrape.server)
     if scrape.body is None:
         return f"{server}/failed/{ms}-{scrape.kind}.json"
     match scrape.kind:
@@ -57,9 +57,9 @@ def place(scrape: Scrape, bump: int = 0) -> str:
         case Kind.TRACES:
             return f"traces/{ms}-1.{'json' if scrape.body.lstrip()[:1] == b'{' else 'pb'}"
         case Kind.CONFIG:
-            return f"{server}/config/{_component(scrape.name)}.json"
+            return f"{server}/config/{component(scrape.name)}.json"
         case Kind.REPOSITORY:
-            return f"{server}/repository/" + "/".join(map(_component, scrape.name.split("/")))
+            return f"{server}/repository/" + "/".join(map(component, scrape.name.split("/")))
         case Kind.SERVER | Kind.LOG:
             return f"{server}/server.{'json' if scrape.kind is Kind.SERVER else 'log'}"
         case _:
@@ -148,7 +148,7 @@ def _scrape(server: str, kind: Kind, at: float, body: bytes, name: str = "") -> 
     return Scrape(server=server, kind=kind, at=at, mono=at, body=body, name=name)
 
 
-def _component(name: str) -> str:
+def component(name: str) -> str:
     """Return `name` as one path component that neither leads elsewhere nor hides a part of the format."""
     if not name:
         return "unnamed"

@@ -11,14 +11,14 @@ import tarfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from hashlib import blake2b
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, Protocol, Self, cast
 
 from diagnostics.errors import CaptureError, UsageError
 from diagnostics.wire.archive import MAX_BODY_BYTES, MAX_MEMBERS, MAX_TOTAL_BYTES
-from diagnostics.wire.capture_layout import MANIFEST, content, has_own_time, place, place_later
+from diagnostics.wire.capture_layout import MANIFEST, content
+from diagnostics.wire.capture_places import Places
 from diagnostics.wire.records import Kind, Scrape
 
 FORMAT = 1
@@ -66,7 +66,7 @@ class CaptureWriter:
             "trace_rate": trace_rate,
         }
         self._times: list[float] = []
-        self._used: dict[str, bytes] = {}
+        self._places = Places()
         self._client: list[bytes] = []
         self._total = 0
         self._sink = _open_sink(path, name, overwrite)
@@ -120,28 +120,15 @@ class CaptureWriter:
         if scrape.kind is Kind.CLIENT and scrape.body is not None:
             self._client.append(body if body.endswith(b"\n") else body + b"\n")
             return
-        digest = blake2b(body, digest_size=16).digest()
-        path = self._free_place(scrape, digest)
+        path = self._places.take(scrape, body)
         if path is None:
             return
         self._refuse_unreadable(len(body))
-        self._used[path] = digest
         self._sink.write(path, body, scrape.at)
-
-    def _free_place(self, scrape: Scrape, digest: bytes) -> str | None:
-        """Return a path not yet used; None for an untimed part that is the same as before."""
-        path, bump = place(scrape), 0
-        untimed = scrape.body is not None and not has_own_time(scrape.kind)
-        while path in self._used:
-            if untimed and self._used[path] == digest:
-                return None
-            path = place_later(scrape, bump) if untimed else place(scrape, bump + 1)
-            bump += 1
-        return path
 
     def _refuse_unreadable(self, size: int) -> None:
         self._total += size
-        if size > MAX_BODY_BYTES or self._total > MAX_TOTAL_BYTES or len(self._used) + 3 > MAX_MEMBERS:
+        if size > MAX_BODY_BYTES or self._total > MAX_TOTAL_BYTES or len(self._places) + 2 > MAX_MEMBERS:
             raise CaptureError(
                 "the recording has reached the largest size that a capture may have",
                 where=str(self.path),

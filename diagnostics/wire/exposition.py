@@ -9,8 +9,10 @@ import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import compress, count
 from operator import ne
+from weakref import WeakValueDictionary
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import excerpt
@@ -79,13 +81,26 @@ class _Page:
     repeats: bool = False
 
 
+@dataclass(slots=True, weakref_slot=True)
+class _Alike:
+    """What the bodies of servers with the same series have in common: replicas hold it once."""
+
+    layout: Layout
+    heads: list[bytes]
+    slots: list[int]
+    known: dict[bytes, Series]
+
+
+_ALIKE: WeakValueDictionary[bytes, _Alike] = WeakValueDictionary()
+
+
 class ExpositionReader:
     """Reads the metrics bodies of one server, remembering the last one so as to parse only what changed."""
 
     def __init__(self) -> None:
         self._page = _Page([], [], [], array("d"), {})
         self._layout = _NOTHING
-        self._known: dict[bytes, Series] = {}
+        self._alike = _Alike(_NOTHING, [], [], {})
 
     def read(self, body: bytes) -> Snapshot:
         """Return the series and values of `body`; an empty body has none.
@@ -122,12 +137,24 @@ class ExpositionReader:
 
     def _read_anew(self, body: bytes, lines: list[bytes]) -> Snapshot:
         _refuse_what_is_no_text(body)
-        page, series = _take_apart(lines, self._known)
+        page, series = _take_apart(lines, self._alike.known)
         if page.types != self._layout.types or series != list(self._layout.series):
-            self._layout = _layout(series, page.types)
+            self._alike = _shared(page, series)
+            self._layout = self._alike.layout
+        if page.heads == self._alike.heads:
+            page.heads, page.slots = self._alike.heads, self._alike.slots
         self._page = page
-        self._known = {head: series[slot] for head, slot in zip(page.heads, page.slots, strict=True) if head}
         return Snapshot(layout=self._layout, values=page.values)
+
+
+def _shared(page: _Page, series: list[Series]) -> _Alike:
+    """Return what this page has in common with others, theirs if there are any."""
+    key = sha256(b"\n".join(page.heads) + repr(page.types).encode()).digest()
+    alike = _ALIKE.get(key)
+    if alike is None:
+        known = {head: series[slot] for head, slot in zip(page.heads, page.slots, strict=True) if head}
+        alike = _ALIKE[key] = _Alike(_layout(series, page.types), page.heads, page.slots, known)
+    return alike
 
 
 def _take_apart(lines: list[bytes], known: Mapping[bytes, Series]) -> tuple[_Page, list[Series]]:

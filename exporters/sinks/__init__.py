@@ -1,1 +1,1 @@
-"""Where results go, one module per system."""
+"""Where answers are sent: exposition, Alertmanager, webhooks."""

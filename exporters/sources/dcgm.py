@@ -51,6 +51,9 @@ class DcgmPage:
         took = time.monotonic() - begun
         return [Scrape(server="", kind=Kind.DCGM, at=at, mono=begun, took=took, body=body, error=error)]
 
+    def close(self) -> None:
+        """Nothing is kept open between two reads."""
+
 
 def dcgm_page(options: SourceOptions) -> list[DcgmPage]:
     """Return the source that `--dcgm-url` names, none without it.

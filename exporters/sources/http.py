@@ -15,6 +15,7 @@ from urllib3.response import BaseHTTPResponse
 
 from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
 from exporters.sources.failure import Obstacle, ReadFailure, plain
+from exporters.sources.punctual import TIMELY_POOLS
 
 _CHUNK = 64 * 2**10
 _USER_AGENT = "triton-diagnostics"
@@ -59,6 +60,8 @@ class HttpReader:
             )
             try:
                 data = _drain(response, deadline, self._options.timeout)
+            except http_errors.ReadTimeoutError:
+                raise _incomplete(self._options.timeout) from None
             finally:
                 response.close()
         if response.status != 200:
@@ -72,13 +75,15 @@ class HttpReader:
 
     def _connections(self, *, secure: bool) -> urllib3.PoolManager:
         options = self._options
-        return urllib3.PoolManager(
+        manager = urllib3.PoolManager(
             retries=False,
             timeout=urllib3.Timeout(connect=options.timeout, read=options.timeout),
             ssl_context=self._tls if secure else None,
             assert_hostname=False if options.insecure else None,
             cert_reqs="CERT_NONE" if options.insecure else "CERT_REQUIRED",
         )
+        manager.pool_classes_by_scheme = TIMELY_POOLS
+        return manager
 
     def _headers(self, accept: str, body: bytes | None) -> dict[str, str]:
         headers = {
@@ -114,18 +119,23 @@ def _drain(response: BaseHTTPResponse, deadline: float, timeout: float) -> bytes
         if size > MAX_BODY_BYTES:
             raise ReadFailure(f"the answer is larger than {MAX_BODY_BYTES // 2**20} MiB", Obstacle.ANSWER)
         if time.monotonic() > deadline:
-            raise ReadFailure(f"no complete answer within {timeout:g} s")
+            raise _incomplete(timeout)
         parts.append(part)
     return b"".join(parts)
 
 
+def _incomplete(timeout: float) -> ReadFailure:
+    return ReadFailure(f"no complete answer within {timeout:g} s")
+
+
 def _error_text(body: bytes) -> str:
-    # Triton answers an error as {"error": "…"}; anything else is a page of a proxy, which says nothing.
+    # Triton answers an error as {"error": "…"}, a running `diag serve` as {"detail": "…"} (RFC 9457); anything else is
+    # a page of a proxy, which says nothing.
     try:
         said = json.loads(body)
     except ValueError:
         return ""
-    text = said.get("error", "") if isinstance(said, dict) else ""
+    text = said.get("error") or said.get("detail") if isinstance(said, dict) else ""
     return text if isinstance(text, str) else ""
 
 

@@ -13,8 +13,8 @@ from unittest.mock import patch
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
 from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.window import parsed as parsed_module
 from diagnostics.window import traces as traces_module
-from diagnostics.window import window as window_module
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Scrape
@@ -97,7 +97,7 @@ def explanation_of(scrapes: Sequence[Scrape]) -> Explanation:
 
 
 _PARSERS = {
-    window_module: ("parse_statistics", "parse_model_config", "parse_client", "parse_log", "parse_nvml", "parse_host"),
+    parsed_module: ("parse_statistics", "parse_model_config", "parse_client", "parse_log", "parse_nvml", "parse_host"),
 }
 _REMEMBERED = [
     (module, name, lru_cache(maxsize=16_384)(getattr(module, name)))

@@ -10,7 +10,7 @@ import pytest
 from fake_triton import FakeTriton, fake_triton, free_ports, guarded, page, status
 
 from diagnostics.cli.main import main
-from diagnostics.cli.options import parse_duration
+from diagnostics.units import parse_duration
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Kind, Scrape
 

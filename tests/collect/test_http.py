@@ -5,6 +5,7 @@ import ssl
 import subprocess
 import threading
 import time
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,22 @@ def test_a_server_that_drips_is_given_up_at_the_deadline():
         release.set()
     assert failure.reason == "no complete answer within 0.3 s"
     assert time.monotonic() - begun < 2
+
+
+def test_headers_that_drip_are_given_up_at_the_deadline():
+    release = threading.Event()
+
+    def dripping_headers(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        while not release.wait(0.02):
+            handler.wfile.write(b"#")
+
+    with FakeServer({"GET /x": dripping_headers}).running() as server:
+        begun = time.monotonic()
+        failure = failure_of(server, timeout=0.3)
+        release.set()
+    assert failure.reason == "no answer within 0.3 s"
+    assert time.monotonic() - begun < 2.0
 
 
 def test_a_body_that_ends_early_is_no_body():

@@ -23,7 +23,8 @@ def promtool() -> Promtool:
             pytest.fail(told)
         pytest.skip(told)
 
-    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    def run(*arguments: str | Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [program, *arguments]
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
 
     return run

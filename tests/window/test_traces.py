@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from diagnostics.window import traces
 from diagnostics.window.graph import graph_of
 from diagnostics.window.paths import path_of
-from diagnostics.window.traces import SpanStore, Traces
+from diagnostics.window.traces import MAX_SPANS, SpanStore, Traces
 from diagnostics.window.visits import clock_skew
 from diagnostics.wire.model_config import parse_model_config
 from tests.builders_traces import Json, Leg, call, ensemble_trace, export, span, trace_id
@@ -21,8 +21,8 @@ STAGES = (
 )
 
 
-def traces_of(*bodies: bytes) -> Traces:
-    store = SpanStore()
+def traces_of(*bodies: bytes, most: int = MAX_SPANS) -> Traces:
+    store = SpanStore(most)
     for body in bodies:
         store.add(body)
     return store.traces()
@@ -99,11 +99,10 @@ def test_a_streamed_answer_of_thousands_of_stages_has_a_critical_path() -> None:
     assert len(path.steps) == 2500
 
 
-def test_too_many_spans_leave_whole_traces_and_say_which_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traces, "MAX_SPANS", 600)
+def test_too_many_spans_leave_whole_traces_and_say_which_share() -> None:
     bodies = [export(ensemble_trace(trace_id(n), n * 0.01, STAGES)) for n in range(400)]
 
-    found = traces_of(*bodies)
+    found = traces_of(*bodies, most=600)
     assert found.counts.received == 400 * 6
     assert found.counts.dropped > 0
     assert len(found.requests) * 6 + found.counts.dropped == found.counts.received

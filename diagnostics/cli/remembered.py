@@ -1,0 +1,72 @@
+"""What a service remembered, explained from its directory: no service need run, and nothing is written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from diagnostics.cli.sources import Question, moment
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.store import raw
+from diagnostics.store.replay import explain_at
+
+DIRECTORY_VARIABLE = "DIAG_HISTORY__DIRECTORY"
+WINDOW_SECONDS = 300.0
+
+
+def history_directory(given: Path | None, config_file: Path | None) -> Path | None:
+    """Return where a history lies: as given, as the settings say, else as the environment says; None for nowhere.
+
+    Raises:
+        UsageError: the settings cannot be used.
+
+    """
+    if given is not None:
+        return given
+    if config_file is not None:
+        return _of_settings(config_file)
+    named = os.environ.get(DIRECTORY_VARIABLE)
+    return Path(named) if named else None
+
+
+def explain_history(directory: Path, deployment: str | None, question: Question) -> Explanation:
+    """Return the explanation of a moment that a service recorded; without one, of the newest.
+
+    Raises:
+        CollectError: there is no history, or nothing was recorded then.
+        UsageError: there are several deployments and none was named, or there is none of that name.
+
+    """
+    name = _chosen(directory, deployment)
+    newest = raw.newest_end(directory, name)
+    if newest is None:
+        raise CollectError(f"nothing was recorded of {name} yet", where=str(directory))
+    at = moment(question.at, newest) if question.at is not None else newest
+    explanation = explain_at(directory, name, at, question.since or WINDOW_SECONDS, question.objective)
+    if explanation.window.end <= 0:
+        raise UsageError("nothing was recorded in that time", where="--at, --since", hint="see history.keep_raw")
+    return explanation
+
+
+def _of_settings(file: Path) -> Path:
+    try:
+        from diagnostics.settings.load import load
+    except ModuleNotFoundError as error:
+        hint = "pip install 'triton-diagnostics[serve]', or give --history"
+        raise UsageError(f"{error.name or 'a package'} is not installed", where="--config.file", hint=hint) from None
+    return load(file, os.environ, {}).settings.history.directory
+
+
+def _chosen(directory: Path, deployment: str | None) -> str:
+    names = raw.deployments(directory)
+    if not names:
+        hint = "give history.directory of `diag serve`"
+        raise CollectError("holds no history", where=str(directory), hint=hint)
+    if deployment is None and len(names) == 1:
+        return names[0]
+    if deployment not in names:
+        what = f"there is no deployment {deployment!r}" if deployment else "there are several deployments"
+        shown = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+        raise UsageError(what, where="--deployment", hint=f"name one of {shown}")
+    return deployment

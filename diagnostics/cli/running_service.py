@@ -1,0 +1,113 @@
+"""Asks a running `diag serve` over its API."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import click
+
+from diagnostics.errors import CollectError, UsageError
+from exporters.sources.access import SourceOptions
+from exporters.sources.address import parse_address
+from exporters.sources.failure import Obstacle, ReadFailure
+from exporters.sources.http import HttpReader
+
+VARIABLE = "DIAG_WEB__LISTEN_ADDRESS"
+DEFAULT = "127.0.0.1:9177"
+# A service that judges the past takes seconds before it answers.
+PATIENCE = 30.0
+Command = Callable[..., object]
+
+
+def url_option(command: Command) -> Command:
+    """Give `command` the option that says where the service is."""
+    told = f"The running service, where no SOURCE is given.  [default: ${VARIABLE} or {DEFAULT}]"
+    return click.option("--url", metavar="URL", help=told)(command)
+
+
+class RunningService:
+    """A service that answers questions.
+
+    Attributes:
+        url: where it is, without a trailing slash and credentials.
+
+    """
+
+    def __init__(self, url: str | None, options: SourceOptions) -> None:
+        """Know where to ask; nothing is asked yet.
+
+        Args:
+            url: as given; None takes the environment's, else the default.
+            options: credentials and how to trust it; its timeout is prolonged by `PATIENCE`.
+
+        Raises:
+            UsageError: the URL is none.
+
+        """
+        address = parse_address(url or _beside(os.environ.get(VARIABLE) or DEFAULT))
+        self.url = str(address)
+        patient = replace(options, timeout=options.timeout + PATIENCE)
+        self._reader = HttpReader(patient.for_user(address.user))
+
+    def read(self, path: str, **query: str | float | None) -> bytes:
+        """Return what the service answers to a GET of `/api/v1` and `path`.
+
+        Raises:
+            CollectError: it does not answer, or refuses.
+
+        """
+        given = {name: value for name, value in query.items() if value is not None}
+        tail = f"?{urlencode(given)}" if given else ""
+        try:
+            return self._reader.read("GET", f"{self.url}/api/v1{path}{tail}")
+        except ReadFailure as failure:
+            away = failure.obstacle in (Obstacle.CLOSED, Obstacle.NO_HOST)
+            hint = "start one with diag serve, name it with --url, or name a SOURCE" if away else ""
+            what = f"no service answers: {failure.reason}" if away else failure.reason
+            raise CollectError(what, where=self.url, hint=hint) from None
+
+    def json(self, path: str, **query: str | float | None) -> Any:
+        """Return a JSON answer, read.
+
+        Raises:
+            CollectError: it does not answer, refuses, or is another program.
+
+        """
+        try:
+            return json.loads(self.read(path, **query))
+        except ValueError:
+            raise CollectError("answers, but not as diag serve does", where=self.url) from None
+
+    def deployment(self, name: str | None) -> str:
+        """Return the name of the deployment that is meant; None means the only one.
+
+        Raises:
+            UsageError: there are several.
+            CollectError: there is none, or the service does not answer.
+
+        """
+        if name is not None:
+            return name
+        names = list(dict.fromkeys(one["deployment"] for one in self.json("/targets")))
+        if len(names) == 1:
+            return str(names[0])
+        if not names:
+            raise CollectError("nothing was read yet", where=self.url, hint="ask again in a few seconds")
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        raise UsageError(f"the service watches {len(names)} deployments", hint=f"name one: --deployment, of {shown}")
+
+
+def path_of(deployment: str) -> str:
+    """Return where a deployment is found below `/api/v1`."""
+    return f"/deployments/{quote(deployment, safe='')}"
+
+
+def _beside(listening: str) -> str:
+    """Return where a service that listens on `listening` is asked from the same machine."""
+    host, _, port = listening.rpartition(":")
+    return f"http://{'127.0.0.1' if host in ('', '0.0.0.0', '[::]') else host}:{port}"  # noqa: S104 - compared, not bound

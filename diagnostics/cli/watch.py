@@ -1,0 +1,93 @@
+"""`diag watch`: what is wrong now, for as long as one looks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+from collections.abc import Generator
+
+import click
+
+from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.running_service import url_option
+from diagnostics.errors import UsageError
+from diagnostics.render.live import Json, frame, gist
+from exporters.sources.access import SourceOptions
+
+_EPILOG = """\b
+Examples:
+  diag watch                                what the running service sees
+  diag watch http://triton:8000             without a service
+  diag watch --once --output json | jq .deployments
+
+\b
+Without SOURCE, a running diag serve is asked. A terminal is redrawn; a pipe or
+a file gets a block, or a line of JSON, each time something changed.
+Ctrl-C ends it. Exit: 0 ended, 2 usage, 3 could not collect.
+"""
+_CLEAR, _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\033[2J", "\033[H", "\033[K", "\033[J"
+_PIPE_WIDTH = 120
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...")
+@click.option("--interval", type=DURATION, default="5s", show_default=True, help="Between two verdicts on a SOURCE.")
+@click.option("--once", is_flag=True, help="Show it once, and end.")
+@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@url_option
+@source_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    sources: tuple[str, ...],
+    interval: float,
+    once: bool,
+    output: str,
+    url: str | None,
+    options: SourceOptions,
+) -> None:
+    """Show what is wrong now, and keep showing it."""
+    from diagnostics.cli.watching import states_of_service, states_of_sources
+
+    if sources and url is not None:
+        raise UsageError("is for a running service", where="--url", hint="leave out SOURCE")
+    states = states_of_sources(sources, interval, options) if sources else states_of_service(url, options, once=once)
+    # Whoever watches ends by Ctrl-C: that is no failure.
+    with contextlib.suppress(KeyboardInterrupt), contextlib.closing(states):
+        _show(states, once=once, output=output, colour=ctx.color is not False and sys.stdout.isatty())
+
+
+def _show(states: Generator[Json, None, None], *, once: bool, output: str, colour: bool) -> None:
+    redraw = output == "text" and sys.stdout.isatty() and not once
+    last: object = None
+    if redraw:
+        click.echo(_CLEAR, nl=False)
+    for state in states:
+        now = gist(state)
+        if redraw:
+            _redraw(state, colour=colour)
+        elif now != last:
+            click.echo(json.dumps(state, allow_nan=False) if output == "json" else _block(state, colour=colour))
+            sys.stdout.flush()
+        last = now
+        if once:
+            return
+
+
+def _redraw(state: Json, *, colour: bool) -> None:
+    columns, height = shutil.get_terminal_size()
+    lines = frame(state, columns, coloured if colour else None)
+    if len(lines) > height - 1:
+        lines = [*lines[: height - 2], f"… {len(lines) - height + 2} more lines"]
+    click.echo(_HOME + "".join(f"{line}{_REST_OF_LINE}\n" for line in lines) + _REST_OF_SCREEN, nl=False, color=True)
+
+
+def _block(state: Json, *, colour: bool) -> str:
+    return "\n".join(frame(state, _PIPE_WIDTH, coloured if colour else None)) + "\n"
+
+
+def coloured(text: str, colour: str) -> str:
+    """Return the text in a colour, for a terminal."""
+    return click.style(text, fg=colour)

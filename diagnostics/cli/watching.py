@@ -1,0 +1,147 @@
+"""Where `diag watch` gets its states from: a running service, or servers that it reads itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from diagnostics.cli.running_service import PATIENCE, RunningService
+from diagnostics.cli.sources import aloud, looks_like_a_path
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation, WindowFacts, explain
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.incident import IncidentBook
+from diagnostics.errors import EXIT_COLLECT, CollectError, UsageError
+from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.render.live import Json
+from diagnostics.window.rolling import RollingWindow
+from diagnostics.wire.records import Kind, Scrape
+from exporters.sources.access import SourceOptions
+
+States = Generator[Json, None, None]
+# Of which a verdict is about, and how many spans at most, where no service with settings says otherwise.
+WINDOW_SECONDS = 300.0
+MOST_SPANS = 60_000
+# A service that went away is asked again after so long.
+PAUSE = 2.0
+
+
+def states_of_service(url: str | None, options: SourceOptions, *, once: bool) -> States:
+    """Yield the service's state, again each time it changed; the last one with an `error` while it does not answer.
+
+    Raises:
+        CollectError: it does not answer the first time.
+
+    """
+    service = RunningService(url, options)
+    state: Json = service.json("/state")
+    yield state
+    while not once:
+        try:
+            state = service.json("/state", after=state["version"], wait=PATIENCE - 5.0)
+            yield state
+        except CollectError as error:
+            yield {**state, "now": time.time(), "error": str(error)}
+            time.sleep(PAUSE)
+
+
+def states_of_sources(sources: Sequence[str], interval: float, options: SourceOptions) -> States:
+    """Yield a state of the servers every `interval` seconds, each about the newest five minutes.
+
+    Raises:
+        UsageError: a source is a capture.
+        Exit: no server was found.
+
+    """
+    from exporters.sources.dcgm import dcgm_page
+    from exporters.sources.machine import Machine
+    from exporters.sources.schedule import Source, collect
+    from exporters.sources.triton import discover_all
+
+    if any(map(looks_like_a_path, sources)):
+        raise UsageError("a recording does not change", where="diag watch", hint="use diag explain")
+    servers, unfound = discover_all(sources, options)
+    for failure in unfound:
+        aloud(str(failure))
+    if not servers:
+        raise click.exceptions.Exit(EXIT_COLLECT)
+    with ExitStack() as stack:
+        machine = Machine(servers)
+        stack.callback(machine.close)
+        for server in servers:
+            stack.callback(server.close)
+        read_from: list[Source] = [*servers, *([machine] if machine.local else []), *dcgm_page(options)]
+        gaps = [BlindSpot(what=gap.what, why=gap.why, fix=gap.fix) for one in servers for gap in one.gaps if gap.fix]
+        watched = Watched([server.name for server in servers], gaps)
+        due = time.monotonic() + interval
+        for scrape in collect(read_from, min(1.0, interval)):
+            watched.take(scrape)
+            if time.monotonic() >= due:
+                due = time.monotonic() + interval
+                yield watched.state()
+
+
+class Watched:
+    """Servers that are read and judged here."""
+
+    def __init__(self, names: Sequence[str], gaps: Sequence[BlindSpot]) -> None:
+        self._name = ", ".join(names)
+        self._gaps = gaps
+        self._window = RollingWindow(self._name, WINDOW_SECONDS, max_spans=MOST_SPANS)
+        self._book = IncidentBook(self._name)
+        self._targets: dict[str, Json] = {
+            name: {"server": name, "deployment": self._name, "up": True, "error": ""} for name in names
+        }
+
+    def take(self, scrape: Scrape) -> None:
+        """Take one scrape."""
+        self._window.add(scrape)
+        if scrape.kind is Kind.METRICS or (scrape.kind is Kind.STATISTICS and scrape.body is not None):
+            self._targets[scrape.server] |= {"up": scrape.body is not None, "error": scrape.error or ""}
+
+    def state(self) -> Json:
+        """Return the state of now, in the form of the service's API."""
+        window = self._window.window()
+        facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
+        explanation = explain(WindowEvidence(window), facts, gaps=self._gaps)
+        self._book.take(explanation, time.time(), time.monotonic())
+        return {
+            "now": time.time(),
+            "targets": list(self._targets.values()),
+            "deployments": [_deployment(self._name, explanation)],
+            "incidents": [asdict(incident) for incident in self._book.open],
+        }
+
+
+def _deployment(name: str, explanation: Explanation) -> Json:
+    return {
+        "name": name,
+        "servers": list(explanation.window.sources),
+        "verdict": explanation.verdict.value,
+        "reason": explanation.reason,
+        "layer": explanation.layer.value if explanation.layer else None,
+        "findings": [_finding(finding) for finding in explanation.findings],
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    impact = finding.impact
+    return {
+        "id": finding.id,
+        "check": finding.check,
+        "title": finding.title,
+        "severity": finding.severity.value,
+        "confidence": finding.confidence,
+        "layer": finding.layer.value,
+        "subject": finding.subject.to_dict(),
+        "summary": finding.summary,
+        "onset": finding.onset.at if finding.onset else None,
+        "seconds_per_request": impact.seconds_per_request,
+        "share_of_latency": impact.share_of_latency,
+        "share_of_requests_failed": impact.share_of_requests_failed,
+        "caused_by": finding.caused_by,
+    }

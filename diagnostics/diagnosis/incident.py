@@ -1,0 +1,258 @@
+"""Incidents: one cause of one subject from its onset to its end, across many windows.
+
+A window's explanation is a photograph; an incident is the film. It opens when a finding has stayed for some
+evaluations, so that one odd window alarms nobody, and closes when the finding has been gone for a while in windows that
+could have shown it. What could not be judged neither opens nor closes anything.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from diagnostics.checks.check import Layer, Severity
+from diagnostics.diagnosis.explanation import Explanation, Verdict
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.signals.subject import Subject
+
+# Verdicts of windows in which an absent finding means that its cause is gone.
+JUDGED = frozenset({Verdict.HEALTHY, Verdict.DEGRADED})
+
+
+class Change(StrEnum):
+    """What happened to an incident in one evaluation."""
+
+    OPENED = "opened"
+    UPDATED = "updated"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incident:
+    """One cause of one subject. Times are Unix seconds.
+
+    Attributes:
+        id: unique over all time; kept across restarts.
+        fingerprint: the finding's `id`, the same whenever this cause returns to this subject.
+        deployment: whose servers it was seen on.
+        check: the cause.
+        title: the cause in words.
+        layer: where it lies.
+        subject: what it is about.
+        severity: of the newest evaluation that showed it.
+        worst: the highest severity it had.
+        confidence: of the newest evaluation that showed it.
+        summary: of the newest evaluation that showed it.
+        onset: when the fault began, dated by the finding, else when it was first seen.
+        opened: when it was confirmed.
+        seen: when it was last seen.
+        closed: when it ended, not before `opened` whatever the clock did; None while it lasts.
+        seconds_per_request: what it costs now.
+        share_of_latency: of the newest evaluation, 0 to 1.
+        share_of_requests_failed: of the newest evaluation, 0 to 1.
+        peak: the largest `harm` (share of latency or of requests failed) it had, 0 to 1.
+        peak_at: when that was.
+        caused_by: the id of the incident that this one is a consequence of; None for a root.
+
+    """
+
+    id: str
+    fingerprint: str
+    deployment: str
+    check: str
+    title: str
+    layer: Layer
+    subject: Subject
+    severity: Severity
+    worst: Severity
+    confidence: float
+    summary: str
+    onset: float
+    opened: float
+    seen: float
+    closed: float | None = None
+    seconds_per_request: float = 0.0
+    share_of_latency: float = 0.0
+    share_of_requests_failed: float = 0.0
+    peak: float = 0.0
+    peak_at: float = 0.0
+    caused_by: str | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether it lasts."""
+        return self.closed is None
+
+    @property
+    def harm(self) -> float:
+        """The larger of the two shares, as of the newest evaluation that showed it."""
+        return max(self.share_of_latency, self.share_of_requests_failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentChange:
+    """One incident and what just happened to it."""
+
+    kind: Change
+    incident: Incident
+
+
+_RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.CRITICAL: 2}
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A finding that has not stayed long enough to be an incident."""
+
+    first_seen: float
+    times: int = 1
+
+
+class IncidentBook:
+    """The incidents of one deployment. Fed with explanations in time order; not for use from several threads.
+
+    Attributes:
+        deployment: its name.
+        open_after: evaluations in a row that must show a finding before it is an incident.
+        close_after: seconds without it, in windows that could have shown it, before an incident ends.
+
+    """
+
+    def __init__(self, deployment: str, *, open_after: int = 2, close_after: float = 300.0) -> None:
+        self.deployment, self.open_after, self.close_after = deployment, open_after, close_after
+        self._open: dict[str, Incident] = {}
+        self._candidates: dict[str, _Candidate] = {}
+        self._gone_for: dict[str, float] = {}
+        self._last: float | None = None
+
+    @property
+    def open(self) -> tuple[Incident, ...]:
+        """The incidents that last, the worst first."""
+        return tuple(sorted(self._open.values(), key=lambda one: (-_RANK[one.severity], -one.harm, one.opened, one.id)))
+
+    def restore(self, incidents: Iterable[Incident]) -> None:
+        """Take up the open incidents of an earlier run, so that they keep their identity."""
+        self._open.update({one.fingerprint: one for one in incidents if one.open})
+
+    def end(self, at: float) -> tuple[IncidentChange, ...]:
+        """Close everything at Unix second `at`: what they are about is not looked at any more."""
+        ended = tuple(_closed(incident, at) for incident in self.open)
+        self._open.clear()
+        self._gone_for.clear()
+        self._candidates.clear()
+        return ended
+
+    def take(self, explanation: Explanation, at: float, steady: float) -> tuple[IncidentChange, ...]:
+        """Return what one more explanation changes: incidents opened, updated and closed.
+
+        Args:
+            explanation: the verdict on the window that ends now.
+            at: Unix seconds of the newest scrape behind it, for dates.
+            steady: a steady clock's seconds, for durations; not later than the last is a repetition, and ignored.
+
+        """
+        if self._last is not None and steady <= self._last:
+            return ()
+        elapsed = steady - self._last if self._last is not None else 0.0
+        self._last = steady
+        present = {finding.id: finding for finding in explanation.loud}
+        changes = [*self._seen(at, present), *self._missed(at, elapsed, explanation, present)]
+        return tuple(self._linked(changes, present))
+
+    def _seen(self, at: float, present: Mapping[str, Finding]) -> Iterator[IncidentChange]:
+        for fingerprint, finding in present.items():
+            known = self._open.get(fingerprint)
+            if known is not None:
+                self._gone_for.pop(fingerprint, None)
+                yield self._keep(Change.UPDATED, _updated(known, finding, at))
+            elif (candidate := self._counted(fingerprint, at)).times >= self.open_after:
+                del self._candidates[fingerprint]
+                yield self._keep(Change.OPENED, _opened(self.deployment, finding, candidate.first_seen, at))
+
+    def _counted(self, fingerprint: str, at: float) -> _Candidate:
+        candidate = self._candidates.get(fingerprint)
+        if candidate is None:
+            candidate = self._candidates[fingerprint] = _Candidate(first_seen=at)
+        else:
+            candidate.times += 1
+        return candidate
+
+    def _missed(
+        self, at: float, elapsed: float, explanation: Explanation, present: Mapping[str, Finding]
+    ) -> Iterator[IncidentChange]:
+        if explanation.verdict not in JUDGED:
+            return
+        for fingerprint in self._candidates.keys() - present.keys():
+            del self._candidates[fingerprint]
+        undecided = _undecided(explanation)
+        for fingerprint, incident in list(self._open.items()):
+            if fingerprint in present or (incident.check, incident.subject.model) in undecided:
+                continue
+            gone = self._gone_for[fingerprint] = self._gone_for.get(fingerprint, 0.0) + elapsed
+            if gone >= self.close_after:
+                del self._open[fingerprint], self._gone_for[fingerprint]
+                yield _closed(incident, at)
+
+    def _keep(self, kind: Change, incident: Incident) -> IncidentChange:
+        self._open[incident.fingerprint] = incident
+        return IncidentChange(kind=kind, incident=incident)
+
+    def _linked(self, changes: Sequence[IncidentChange], present: Mapping[str, Finding]) -> Iterator[IncidentChange]:
+        """Attach each consequence to the incident of its cause, where that is one."""
+        for change in changes:
+            finding = present.get(change.incident.fingerprint)
+            cause = self._open.get(finding.caused_by or "") if finding else None
+            if finding is None or change.incident.caused_by == (cause.id if cause else None):
+                yield change
+            else:
+                yield self._keep(change.kind, replace(change.incident, caused_by=cause.id if cause else None))
+
+
+def _undecided(explanation: Explanation) -> frozenset[tuple[str, str | None]]:
+    """Return (check, model) of what could not be judged: its absence tells nothing."""
+    return frozenset((result.check.id, result.subject.model) for result, _ in explanation.unknown)
+
+
+def _opened(deployment: str, finding: Finding, first_seen: float, at: float) -> Incident:
+    onset = finding.onset.at if finding.onset else first_seen
+    blank = Incident(
+        id=uuid.uuid4().hex,
+        fingerprint=finding.id,
+        deployment=deployment,
+        check=finding.check,
+        title=finding.title,
+        layer=finding.layer,
+        subject=finding.subject,
+        severity=finding.severity,
+        worst=finding.severity,
+        confidence=finding.confidence,
+        summary=finding.summary,
+        onset=min(onset, at),
+        opened=at,
+        seen=at,
+    )
+    return _updated(blank, finding, at)
+
+
+def _closed(incident: Incident, at: float) -> IncidentChange:
+    return IncidentChange(kind=Change.CLOSED, incident=replace(incident, closed=max(at, incident.opened)))
+
+
+def _updated(incident: Incident, finding: Finding, at: float) -> Incident:
+    harm = finding.impact.harm
+    peaked = harm > incident.peak
+    return replace(
+        incident,
+        severity=finding.severity,
+        worst=max(incident.worst, finding.severity, key=lambda severity: _RANK[severity]),
+        confidence=finding.confidence,
+        summary=finding.summary,
+        seen=at,
+        seconds_per_request=finding.impact.seconds_per_request,
+        share_of_latency=finding.impact.share_of_latency,
+        share_of_requests_failed=finding.impact.share_of_requests_failed,
+        peak=harm if peaked else incident.peak,
+        peak_at=at if peaked else incident.peak_at,
+    )

@@ -1,0 +1,98 @@
+"""The live state for a terminal: each deployment with its verdict, what is wrong below it.
+
+The state is that of the service's `/api/v1/state`: names that servers gave are cleaned here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from diagnostics.render.clean import fitted
+from diagnostics.render.json_report import time_text
+
+Json = dict[str, Any]
+Style = Callable[[str, str], str]
+_VERDICTS = {"healthy": "green", "degraded": "red"}
+_SEVERITIES = {"critical": "red", "warning": "yellow", "info": "cyan"}
+
+
+def gist(state: Json) -> object:
+    """Return what must change for a reader to be told again: verdicts, findings, incidents and who answers."""
+    return (
+        tuple((one["name"], one["verdict"], _findings(one)) for one in state["deployments"]),
+        tuple((one["server"], one["up"]) for one in state["targets"]),
+        tuple(one["id"] for one in state["incidents"]),
+        state.get("error", ""),
+    )
+
+
+def _findings(deployment: Json) -> tuple[object, ...]:
+    return tuple((finding["id"], finding["severity"]) for finding in deployment["findings"])
+
+
+def frame(state: Json, columns: int, style: Style | None = None) -> list[str]:
+    """Return the lines of a screen, each at most `columns` wide; `style` gives a text a colour."""
+    paint = style or (lambda text, _: text)
+    lines = [fitted(_head(state), columns)]
+    if state.get("error"):
+        lines.append(paint(fitted(f"not current: {state['error']}", columns), "yellow"))
+    for deployment in state["deployments"]:
+        lines += ["", *_deployment(deployment, state, columns, paint)]
+    waiting = [one for one in state["targets"] if one["deployment"] not in _names(state)]
+    if waiting:
+        lines += ["", *(paint(fitted(_target(one), columns), "yellow") for one in waiting)]
+    return lines
+
+
+def _head(state: Json) -> str:
+    up = sum(one["up"] for one in state["targets"])
+    return f"{time_text(state['now'])}  {up} of {len(state['targets'])} servers answer"
+
+
+def _names(state: Json) -> set[str]:
+    return {one["name"] for one in state["deployments"]}
+
+
+def _target(target: Json) -> str:
+    if target["up"]:
+        return f"{target['deployment']}: was not judged yet"
+    return f"{target['server']} does not answer: {target['error']}"
+
+
+def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> Iterator[str]:
+    verdict = deployment["verdict"]
+    reason = f": {deployment['reason']}" if deployment["reason"] else ""
+    yield paint(fitted(f"{deployment['name']}  {verdict}{reason}", columns), _VERDICTS.get(verdict, "yellow"))
+    for target in state["targets"]:
+        if target["deployment"] == deployment["name"] and not target["up"]:
+            yield paint(fitted(f"  {_target(target)}", columns), "yellow")
+    open_ones = {one["fingerprint"]: one for one in state["incidents"] if one["deployment"] == deployment["name"]}
+    for finding in deployment["findings"]:
+        incident = open_ones.pop(finding["id"], None)
+        yield from _finding(finding, incident, state["now"], columns, paint)
+    for incident in open_ones.values():
+        since = _ago(state["now"] - incident["seen"])
+        yield fitted(f"  {incident['check']}: not seen for {since}; not over yet", columns)
+
+
+def _finding(finding: Json, incident: Json | None, now: float, columns: int, paint: Style) -> Iterator[str]:
+    onset = incident["onset"] if incident else finding["onset"]
+    since = f", for {_ago(now - onset)}" if onset else ""
+    mark = "↳ " if finding["caused_by"] else ""
+    head = f"  {mark}{finding['severity']}  {finding['title']}  ({_subject(finding['subject'])}{since})"
+    yield paint(fitted(head, columns), _SEVERITIES.get(finding["severity"], "cyan"))
+    yield fitted(f"      {finding['summary']}", columns)
+
+
+def _subject(subject: Json) -> str:
+    parts = [subject[part] for part in ("model", "gpu", "ensemble") if subject.get(part)]
+    return f"{parts[0] if parts else 'server'} on {subject['server']}"
+
+
+def _ago(seconds: float) -> str:
+    """Return a length of time in its largest whole unit."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"

@@ -1,0 +1,1 @@
+"""The running service: collects, judges, remembers, tells and shows."""

@@ -1,0 +1,90 @@
+"""Runs a service until it is told to end: signals, doors, systemd."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Protocol
+
+from diagnostics.errors import UsageError
+from diagnostics.service.service import Service
+from diagnostics.service.systemd import tell_systemd
+from diagnostics.settings.load import Loaded
+
+log = logging.getLogger(__name__)
+
+
+class Part(Protocol):
+    """Something beside the service that is started before it, and stopped after it: the history, a door, a sender."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Daemon:
+    """Starts all parts, waits for signals, and stops them in reverse order.
+
+    SIGTERM and SIGINT end it, with all writes finished; a second one ends it at once. SIGHUP reads the settings anew.
+    """
+
+    def __init__(self, service: Service, parts: Sequence[Part], read_settings: Callable[[], Loaded]) -> None:
+        self._service, self._parts, self._read_settings = service, parts, read_settings
+        # Of all queues this is the one that a signal handler may put into while its own thread reads from it.
+        self._signals: SimpleQueue[int] = SimpleQueue()
+
+    def run(self) -> None:
+        """Run until told to end."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._remember)
+        running: list[Part] = []
+        try:
+            for part in (*self._parts, self._service):
+                part.start()
+                running.append(part)
+            log.info("ready")
+            tell_systemd("READY=1")
+            self._wait()
+        finally:
+            tell_systemd("STOPPING=1")
+            self._restore()
+            for part in reversed(running):
+                part.stop()
+            log.info("ended")
+
+    def _remember(self, number: int, _: object) -> None:
+        self._signals.put(number)
+
+    @staticmethod
+    def _restore() -> None:
+        # Whoever sends a second signal does not want to wait for the writes.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def _wait(self) -> None:
+        while (number := self._signals.get()) == signal.SIGHUP:
+            self._reload()
+        log.info("ending on %s", signal.Signals(number).name)
+
+    def _reload(self) -> None:
+        tell_systemd("RELOADING=1")
+        try:
+            loaded = self._read_settings()
+            for name in needing_restart(self._service.settings.model_dump(), loaded.settings.model_dump()):
+                log.warning("%s has changed, which takes a restart", name)
+            self._service.reload(loaded.settings)
+            log.info("settings read anew")
+        except UsageError as error:
+            self._service.metrics.errors.labels("reload").inc()
+            log.warning("the settings stay as they were: %s", error)
+        tell_systemd("READY=1")
+
+
+# What a reload takes up; all else is bound to files and sockets that were opened at the start.
+RELOADED = frozenset({"server", "deployment", "incidents", "probe"})
+
+
+def needing_restart(old: dict[str, object], new: dict[str, object]) -> list[str]:
+    """Return the sections that differ and are not taken up by a reload."""
+    return sorted(name for name in new if name not in RELOADED and old.get(name) != new[name])

@@ -1,0 +1,135 @@
+"""One deployment as the service lives with it: its newest minutes, its verdicts, its incidents."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from queue import Empty, Full, Queue
+
+from diagnostics.diagnosis.explanation import BlindSpot, WindowFacts, explain
+from diagnostics.diagnosis.incident import Incident, IncidentBook
+from diagnostics.diagnosis.objective import Objective
+from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.state import Evaluation
+from diagnostics.window.rolling import RollingWindow
+from diagnostics.wire.records import Scrape
+from diagnostics.wire.spans import Span
+
+# A round of a thousand models with their configurations fits; beyond, the evaluator is too far behind to catch up.
+MOST_WAITING = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A server is not part of the deployment any more."""
+
+    server: str
+
+
+Arrival = Scrape | Gone | tuple[Sequence[Span], int, float]
+
+
+class Deployment:
+    """Takes what arrives from any thread; everything else is the evaluator's, one thread.
+
+    Attributes:
+        name: as incidents call it.
+        interval: seconds between two rounds of its servers.
+        objective: what its latency must be; None where nothing is stated.
+        book: its incidents.
+        latest: steady seconds of the newest scrape that was taken in; None before the first.
+        ended: whether it is watched no longer: its next verdict closes its incidents, and is its last.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        window: RollingWindow,
+        book: IncidentBook,
+        metrics: OwnMetrics,
+        *,
+        interval: float,
+        objective: Objective | None = None,
+        gaps: Callable[[], Sequence[BlindSpot]] = lambda: (),
+    ) -> None:
+        self.name, self.interval, self.book, self._window = name, interval, book, window
+        self.objective, self._gaps, self._metrics = objective, gaps, metrics
+        self._inbox: Queue[Arrival] = Queue(MOST_WAITING)
+        self.latest: float | None = None
+        self.ended = False
+        self._last: Evaluation | None = None
+        self._latest_at = 0.0
+
+    def give(self, arrival: Arrival) -> bool:
+        """Put something into the inbox; False, and counted, when that is full."""
+        try:
+            self._inbox.put_nowait(arrival)
+        except Full:
+            self._metrics.dropped.labels("evaluation").inc()
+            return False
+        return True
+
+    def take_in(self) -> bool:
+        """Move what arrived into the window; return whether counters were among it."""
+        fresh = False
+        while True:
+            try:
+                arrival = self._inbox.get_nowait()
+            except Empty:
+                return fresh
+            if isinstance(arrival, Scrape):
+                self._window.add(arrival)
+                fresh = True
+                if self.latest is None or arrival.mono >= self.latest:
+                    self.latest, self._latest_at = arrival.mono, arrival.at
+            elif isinstance(arrival, Gone):
+                self._window.forget(arrival.server)
+            else:
+                self._window.add_spans(*arrival)
+
+    def evaluate(self) -> Evaluation:
+        """Return the verdict on what was taken in."""
+        begun = time.thread_time()
+        window = self._window.window()
+        facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
+        explanation = explain(WindowEvidence(window), facts, gaps=self._gaps(), objective=self.objective)
+        steady = self.latest if self.latest is not None else time.monotonic()
+        changes = self.book.take(explanation, self._latest_at, steady)
+        self._last = Evaluation(
+            deployment=self.name,
+            at=self._latest_at,
+            took=time.thread_time() - begun,
+            lag=time.monotonic() - steady,
+            explanation=explanation,
+            changes=changes,
+        )
+        return self._last
+
+    def last(self) -> Evaluation | None:
+        """Return the verdict of before with the end of all incidents; None when there was no verdict."""
+        changes = self.book.end(time.time())
+        return replace(self._last, changes=changes) if self._last is not None else None
+
+    def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:
+        """Take up what an earlier run left: the bodies of its newest minutes, and its open incidents."""
+        self.book.restore(incidents)
+        shift = time.monotonic() - time.time()
+        for scrape in sorted(scrapes, key=lambda one: one.at):
+            self._window.add(moved(scrape, shift))
+
+
+def moved(scrape: Scrape, shift: float) -> Scrape:
+    """Return a scrape of an earlier run with its steady time in terms of this run's clock."""
+    return Scrape(
+        server=scrape.server,
+        kind=scrape.kind,
+        at=scrape.at,
+        mono=scrape.at + shift,
+        took=scrape.took,
+        body=scrape.body,
+        error=scrape.error,
+        name=scrape.name,
+    )

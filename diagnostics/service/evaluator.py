@@ -1,0 +1,93 @@
+"""Judges deployments, one after another in one thread, as soon as a round of theirs has come in."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+
+from diagnostics.service.deployment import Deployment
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.state import Board, Evaluation, EvaluationConsumer
+
+log = logging.getLogger(__name__)
+# Of an interval, between two verdicts on a deployment: less than one, as rounds come early and late.
+PAUSE = 0.5
+
+
+class Evaluator:
+    """One thread that is told which deployments have news. News that come while one waits are judged together."""
+
+    def __init__(self, board: Board, consumers: Sequence[EvaluationConsumer], metrics: OwnMetrics) -> None:
+        self._board, self._consumers, self._metrics = board, consumers, metrics
+        self._waiting: dict[Deployment, None] = {}
+        self._judged: dict[str, float] = {}
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="evaluate", daemon=True)
+
+    def start(self) -> None:
+        """Begin to judge."""
+        self._thread.start()
+
+    def notify(self, deployment: Deployment) -> None:
+        """Tell that something arrived for a deployment."""
+        with self._changed:
+            self._waiting[deployment] = None
+            self._metrics.queue_length.labels("evaluation").set(len(self._waiting))
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Judge what waits, then end."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (deployment := self._next()) is not None:
+            try:
+                self._judge(deployment)
+            except Exception:
+                # One deployment's absurd bodies must not end the verdicts on all others.
+                self._metrics.errors.labels("evaluate").inc()
+                log.exception("judging %s", deployment.name)
+
+    def _next(self) -> Deployment | None:
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                one = next((one for one in self._waiting if self._due(one) <= now or self._stopped), None)
+                if one is not None:
+                    del self._waiting[one]
+                    self._judged[one.name] = now
+                    self._metrics.queue_length.labels("evaluation").set(len(self._waiting))
+                    return one
+                if self._stopped:
+                    return None
+                self._changed.wait(min((self._due(one) - now for one in self._waiting), default=None))
+
+    def _due(self, one: Deployment) -> float:
+        """Return when a deployment may be judged again: the rounds of its servers make one verdict an interval."""
+        pause = 0.0 if one.ended else one.interval * PAUSE
+        return self._judged.get(one.name, -pause) + pause
+
+    def _judge(self, deployment: Deployment) -> None:
+        if deployment.ended:
+            self._board.forget((), (deployment.name,))
+            self._tell(deployment.last())
+            return
+        if not deployment.take_in():
+            return
+        evaluation = deployment.evaluate()
+        self._metrics.evaluation_seconds.observe(evaluation.took)
+        self._metrics.evaluation_lag.labels(deployment.name).set(evaluation.lag)
+        self._metrics.incidents.labels(deployment.name).set(len(deployment.book.open))
+        self._board.publish_evaluation(evaluation, deployment.book.open)
+        self._tell(evaluation)
+
+    def _tell(self, evaluation: Evaluation | None) -> None:
+        if evaluation is not None:
+            for consumer in self._consumers:
+                consumer.take(evaluation)

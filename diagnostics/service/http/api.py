@@ -1,0 +1,103 @@
+"""The JSON API of now: the newest state, verdicts, what each check says."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Path, Query
+from fastapi.responses import Response
+
+from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.service.http.answers import (
+    CheckAnswer,
+    DeploymentState,
+    State,
+    WhyAnswer,
+    check_answer,
+    deployment_state,
+    state_answer,
+    why_answer,
+)
+from diagnostics.service.http.context import WebContext
+from diagnostics.service.http.live import Live
+from diagnostics.service.http.openapi import EXPLANATION, PROBLEMS
+from diagnostics.service.http.rendering import Output, rendered
+from diagnostics.service.state import Evaluation, TargetState
+
+PREFIX = "/api/v1"
+LONGEST_WAIT = 30.0
+MOST_WAITING = 256
+Name = Annotated[str, Path(min_length=1, max_length=200)]
+
+
+def router(context: WebContext, live: Live) -> APIRouter:
+    """Return what is under `/api/v1` about now."""
+    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS)
+    _add_state(routes, context, live)
+    _add_deployments(routes, context)
+
+    @routes.get("/checks", summary="Checks")
+    def checks() -> list[CheckAnswer]:
+        """Return all checks, with their runbooks."""
+        return [check_answer(check) for check in catalogue().values()]
+
+    @routes.get("/targets", summary="Targets")
+    async def targets() -> list[TargetState]:
+        """Return the servers that are watched."""
+        return sorted(context.service.board.read().targets.values(), key=lambda one: one.server)
+
+    return routes
+
+
+def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
+    waiting = 0
+
+    @routes.get("/state", summary="State")
+    async def state(
+        after: Annotated[int, Query(ge=-1, description="A version; the answer waits for another one.")] = -1,
+        wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Seconds.")] = 0.0,
+    ) -> State:
+        """Return the newest state, as soon as it is not that of version `after`, at the latest after `wait`."""
+        nonlocal waiting
+        if waiting >= MOST_WAITING:
+            raise HTTPException(503, f"{MOST_WAITING} requests wait already", {"Retry-After": "5"})
+        waiting += 1
+        try:
+            newest = await live.newer_than(after, wait) if wait else context.service.board.read()
+            return state_answer(newest, context.clock())
+        finally:
+            waiting -= 1
+
+
+def _add_deployments(routes: APIRouter, context: WebContext) -> None:
+    @routes.get("/deployments", summary="Deployments")
+    async def deployments() -> list[DeploymentState]:
+        """Return the newest verdict on each deployment."""
+        found = context.service.board.read().evaluations
+        return [deployment_state(found[name]) for name in sorted(found)]
+
+    @routes.get("/deployments/{name}/explanation", summary="Explanation", responses=EXPLANATION, response_model=None)
+    def explanation(name: Name, output: Output = Output.JSON) -> Response:
+        """Return the newest verdict on a deployment with all its evidence."""
+        return rendered(_evaluation(context, name).explanation, output)
+
+    @routes.get("/deployments/{name}/checks/{check}", summary="Why, or why not")
+    def why(name: Name, check: Name) -> WhyAnswer:
+        """Return why a check fires on a deployment, or why it does not."""
+        return why_answer(_evaluation(context, name), _check(check))
+
+
+def _evaluation(context: WebContext, name: str) -> Evaluation:
+    found = context.service.board.read().evaluations.get(name)
+    if found is not None:
+        return found
+    if name in context.service.deployments:
+        raise HTTPException(503, f"{name} was not judged yet: its first rounds are still to come", {"Retry-After": "5"})
+    raise HTTPException(404, f"there is no deployment {name!r}")
+
+
+def _check(identifier: str) -> Registered:
+    found = catalogue().get(identifier)
+    if found is None:
+        raise HTTPException(404, f"there is no check {identifier!r}; GET {PREFIX}/checks lists them")
+    return found

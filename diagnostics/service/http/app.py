@@ -1,0 +1,84 @@
+"""All routes together."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.util import find_spec
+
+from fastapi import APIRouter, FastAPI
+
+from diagnostics import __version__
+from diagnostics.service.http import api, api_past, health, metrics, probe
+from diagnostics.service.http.context import WebContext as WebContext
+from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.guard import Guard
+from diagnostics.service.http.hosts import Hosts
+from diagnostics.service.http.listening import LISTEN_SETTING, parse_listen
+from diagnostics.service.http.live import Live
+from diagnostics.service.http.openapi import document
+from diagnostics.service.http.problems import answer_with_problems
+from exporters.sources.access import read_secret
+
+OPENAPI = "/api/v1/openapi.json"
+_PLUGGED = ("otlp", "page")
+
+
+def application(context: WebContext) -> FastAPI:
+    """Return the application, guarded.
+
+    `app.state.live` follows the board while it runs; `app.state.credentials` says who may come in.
+
+    Raises:
+        UsageError: a setting, or a file that it names, cannot be used.
+
+    """
+    web = context.settings.web
+    credentials = Credentials(
+        web,
+        read_secret,
+        failed=context.metrics.errors.labels("web configuration").inc,
+        apply=lambda change: live.in_loop(change),
+    )
+    hosts = Hosts(web, parse_listen(web.listen_address, LISTEN_SETTING))
+    exposition = metrics.Exposition(context.metrics, context.settings.collect.window, context.clock)
+    live = Live(context.service.board, [exposition.take], [exposition.render, credentials.refresh])
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        live.start()
+        yield
+        live.end()
+        live.join()
+
+    app = FastAPI(
+        title="Triton diagnostics",
+        description="Why an NVIDIA Triton endpoint is slow, now and in the past.",
+        version=__version__,
+        openapi_url=OPENAPI,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]
+    app.add_middleware(Guard, hosts=hosts, credentials=credentials, max_body=web.max_body, metrics=context.metrics)
+    answer_with_problems(app, context.metrics)
+    for routes in _routes(context, live, exposition, app.state.probes):
+        app.include_router(routes)
+    return app
+
+
+def _routes(
+    context: WebContext, live: Live, exposition: metrics.Exposition, probes: probe.Probes
+) -> Iterator[APIRouter]:
+    yield health.router(context, live)
+    yield metrics.router(exposition)
+    yield probe.router(probes)
+    yield api.router(context, live)
+    yield api_past.router(context)
+    for name in _PLUGGED:
+        if find_spec(f"{__package__}.{name}"):
+            yield importlib.import_module(f"{__package__}.{name}").router(context)

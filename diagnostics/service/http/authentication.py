@@ -1,0 +1,178 @@
+"""Who asks: passwords and tokens, compared in constant time, at no more than a few wrong ones per address."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+
+import bcrypt
+
+from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.listening import ip_of
+
+# Wrong ones in a row from one address, and the seconds after which one more is let through.
+MOST_ATTEMPTS = 10
+SECONDS_PER_ATTEMPT = 6.0
+_MOST_ADDRESSES = 10_000
+_MOST_VERDICTS = 256
+# Each bcrypt costs up to half a second of a processor: two at once, the rest waits or is sent away.
+_AT_ONCE = 2
+_MOST_WAITING = 32
+
+
+class Answer(Enum):
+    """What became of a request's credentials."""
+
+    NOT_ASKED = "not asked"
+    ADMITTED = "admitted"
+    MISSING = "missing"
+    WRONG = "wrong"
+    TOO_MANY = "too many"
+
+
+class Attempts:
+    """Counts wrong credentials per address; those of an IPv6 /64 are one."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, address: str) -> bool:
+        """Use up one attempt; False when there is none left."""
+        name, now = _counted_as(address), self._clock()
+        left, since = self._left.pop(name, (float(MOST_ATTEMPTS), now))
+        left = min(float(MOST_ATTEMPTS), left + (now - since) / SECONDS_PER_ATTEMPT)
+        granted = left >= 1
+        self._left[name] = (left - 1 if granted else left, now)
+        while len(self._left) > _MOST_ADDRESSES:
+            self._left.popitem(last=False)
+        return granted
+
+    def give_back(self, address: str) -> None:
+        """Return an attempt that was right."""
+        name = _counted_as(address)
+        if name in self._left:
+            left, since = self._left[name]
+            self._left[name] = (left + 1, since)
+
+
+class Verdicts:
+    """The newest verdicts on passwords, as digests that only this process can make."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._known: OrderedDict[bytes, bool] = OrderedDict()
+
+    def digest(self, user: str, hashed: bytes, password: bytes) -> bytes:
+        """Return what stands for these three."""
+        parts = (user.encode(), hashed, password)
+        message = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return hmac.digest(self._key, message, hashlib.sha256)
+
+    def get(self, digest: bytes) -> bool | None:
+        """Return the verdict; None where there is none any more."""
+        return self._known.get(digest)
+
+    def put(self, digest: bytes, matches: bool) -> None:
+        """Remember a verdict; the oldest is forgotten."""
+        self._known[digest] = matches
+        while len(self._known) > _MOST_VERDICTS:
+            self._known.popitem(last=False)
+
+
+class Authentication:
+    """Used by one event loop."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self.attempts, self._verdicts = Attempts(), Verdicts()
+        self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="bcrypt")
+        self._waiting = 0
+
+    @property
+    def challenge(self) -> str:
+        """What `WWW-Authenticate` offers."""
+        offers = (('Basic realm="diag"', self._credentials.config.users), ("Bearer", self._credentials.token))
+        return ", ".join(offer for offer, there in offers if there) or 'Basic realm="diag"'
+
+    async def answer(self, header: str | None, address: str) -> Answer:
+        """Return what becomes of a request with this `Authorization` header from this address."""
+        users, token = self._credentials.config.users, self._credentials.token
+        if not users and not token:
+            return Answer.ADMITTED if self._credentials.config.certificates_required else Answer.NOT_ASKED
+        if header is None:
+            return Answer.MISSING
+        scheme, _, value = header.partition(" ")
+        if scheme.lower() == "basic" and users:
+            return await self._basic(value.strip(), address)
+        if scheme.lower() == "bearer" and token:
+            return self._bearer(value.strip().encode("utf-8", "surrogateescape"), token, address)
+        return Answer.MISSING
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _bearer(self, given: bytes, token: bytes, address: str) -> Answer:
+        # Comparing costs nothing, so that a right token is let in however many wrong ones came from its address.
+        if hmac.compare_digest(given, token):
+            return Answer.ADMITTED
+        return Answer.WRONG if self.attempts.take(address) else Answer.TOO_MANY
+
+    async def _basic(self, value: str, address: str) -> Answer:
+        user, password = _pair(value)
+        users = self._credentials.config.users
+        # An unknown name's password is compared too, so that the time tells nothing of which names there are.
+        hashed = users.get(user) or next(iter(users.values()))
+        digest = self._verdicts.digest(user, hashed, password)
+        matches = self._verdicts.get(digest)
+        if matches and user in users:
+            return Answer.ADMITTED
+        if self._waiting >= _MOST_WAITING or not self.attempts.take(address):
+            return Answer.TOO_MANY
+        if matches is None:
+            matches = await self._compared(hashed, password)
+            self._verdicts.put(digest, matches)
+        if not matches or user not in users:
+            return Answer.WRONG
+        self.attempts.give_back(address)
+        return Answer.ADMITTED
+
+    async def _compared(self, hashed: bytes, password: bytes) -> bool:
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, _matches, password, hashed)
+        finally:
+            self._waiting -= 1
+
+
+def _matches(password: bytes, hashed: bytes) -> bool:
+    try:
+        return bcrypt.checkpw(password, hashed)
+    except ValueError:  # longer than the 72 bytes that bcrypt reads
+        return False
+
+
+def _pair(value: str) -> tuple[str, bytes]:
+    """Return the user and password; those of nobody where it is no such pair."""
+    try:
+        user, _, password = base64.b64decode(value, validate=True).partition(b":")
+        return user.decode(), password
+    except (binascii.Error, ValueError):
+        return "", b""
+
+
+def _counted_as(address: str) -> str:
+    ip = ip_of(address)
+    if ip is None or ip.version == 4:
+        return address
+    return str(ip.ipv4_mapped or int(ip) >> 64)

@@ -1,0 +1,32 @@
+"""What every route of the door may use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.service import Service
+from diagnostics.settings.tree import Settings
+from diagnostics.store.reader import HistoryReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebContext:
+    """Given to each module's `router`.
+
+    Attributes:
+        service: what is shown.
+        history: answers questions about the past; None where nothing is remembered.
+        settings: as of the start; those of the last reload are `service.settings`.
+        metrics: the service's own.
+        clock: Unix seconds.
+
+    """
+
+    service: Service
+    history: HistoryReader | None
+    settings: Settings
+    metrics: OwnMetrics
+    clock: Callable[[], float] = time.time

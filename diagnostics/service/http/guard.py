@@ -1,0 +1,169 @@
+"""Stands before every route: who asks, by which name, from which page, with how much."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Mapping
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from diagnostics.service.http.authentication import Answer, Authentication
+from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.health import OPEN_PATHS
+from diagnostics.service.http.hosts import Hosts
+from diagnostics.service.http.problems import problem
+from diagnostics.service.own_metrics import OwnMetrics
+
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+# What the receivers of spans take. A page of a stranger can send forms and plain text without being asked, not these.
+CONTENT_TYPES = frozenset({"application/json", "application/x-protobuf"})
+# Seconds in which a body must have come.
+BODY_WITHIN = 30.0
+# What is read of the body of a request that is refused.
+_MOST_DISCARDED = 16 * 2**20
+_DISCARD_WITHIN = 5.0
+_POLICY = (
+    "default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+_ALWAYS: Mapping[str, str] = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """ASGI middleware. Routes find `request.state.nonce`, for inline scripts, and `request.state.authenticated`."""
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: Hosts, credentials: Credentials, max_body: int, metrics: OwnMetrics
+    ) -> None:
+        self._app, self._hosts, self._credentials = app, hosts, credentials
+        self._max_body, self._metrics = max_body, metrics
+        self._authentication = Authentication(credentials)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        nonce = state["nonce"] = secrets.token_urlsafe(16)
+        sending = self._with_headers(send, nonce)
+        headers = Headers(scope=scope)
+        refused = self._refused(scope, headers) or await self._unknown(scope, headers)
+        if refused is not None:
+            await _discard(receive, _MOST_DISCARDED)
+            await refused(scope, receive, sending)
+        else:
+            await self._app(scope, _Body(receive, self._max_body).receive, sending)
+
+    def _refused(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return the answer to a request that comes from the wrong place; None for others."""
+        host = headers.get("host", "")
+        if not self._hosts.knows(host):
+            return self._refuse("host", 421, "the Host header names another; web.allowed_hosts lists further names")
+        if scope["method"] in READING:
+            return None
+        if not self._from_here(scope, headers, host):
+            return self._refuse("origin", 403, "the request comes from another site's page")
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in CONTENT_TYPES:
+            return self._refuse("content-type", 415, f"the body is none of {', '.join(sorted(CONTENT_TYPES))}")
+        if _length(headers) > self._max_body:
+            return self._refuse("size", 413, f"the body is larger than {self._max_body} bytes")
+        return None
+
+    def _from_here(self, scope: Scope, headers: Headers, host: str) -> bool:
+        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            return False
+        origin = headers.get("origin")
+        return origin is None or self._hosts.same_origin(origin, host, scope.get("scheme", "http"))
+
+    async def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
+        """Return the answer to a request without the right credentials; None for others."""
+        if scope["path"] in OPEN_PATHS:
+            return None
+        address = scope["client"][0] if scope.get("client") else ""
+        answer = await self._authentication.answer(headers.get("authorization"), address)
+        scope["state"]["authenticated"] = answer is Answer.ADMITTED
+        if answer is Answer.TOO_MANY:
+            return self._refuse("attempts", 429, "too many wrong credentials from this address", {"Retry-After": "6"})
+        if answer in (Answer.MISSING, Answer.WRONG):
+            challenge = {"WWW-Authenticate": self._authentication.challenge}
+            return self._refuse("credentials", 401, f"credentials are {answer.value}", challenge)
+        return None
+
+    def _refuse(self, reason: str, status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
+        self._metrics.refused.labels(reason).inc()
+        return problem(status, detail, headers)
+
+    def _with_headers(self, send: Send, nonce: str) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in self._credentials.config.headers.items():
+                    headers[name] = value
+                for name, value in _ALWAYS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("Content-Security-Policy", _POLICY.format(nonce=nonce))
+            await send(message)
+
+        return sending
+
+
+class _Body:
+    """A request's body, as far as it may go and no slower than it may come."""
+
+    def __init__(self, receive: Receive, most: int) -> None:
+        self._receive, self._left, self._most = receive, most, most
+        self._due = time.monotonic() + BODY_WITHIN
+        self._more = True
+
+    async def receive(self) -> Message:
+        """Return the next part.
+
+        Raises:
+            HTTPException: it is too large, or too late.
+
+        """
+        if not self._more:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(max(0.0, self._due - time.monotonic())):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408, f"the body did not come within {BODY_WITHIN:g} s") from None
+        self._more = bool(message.get("more_body", False))
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            if self._more:
+                await _discard(self._receive, _MOST_DISCARDED)
+            raise HTTPException(413, f"the body is larger than {self._most} bytes")
+        return message
+
+
+async def _discard(receive: Receive, most: int) -> None:
+    """Take what is left of a body, so that a client that is still sending sees the answer instead of a reset."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARD_WITHIN):
+            while most > 0:
+                message = await receive()
+                most -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+
+
+def _length(headers: Headers) -> int:
+    text = headers.get("content-length", "")
+    return int(text) if text.isdecimal() else 0

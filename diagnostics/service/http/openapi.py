@@ -1,0 +1,53 @@
+"""The OpenAPI document: FastAPI's, with the schema of explanations and of problems."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from diagnostics.render.json_report import schema
+from diagnostics.service.http.problems import MEDIA_TYPE, Problem
+
+Json = dict[str, Any]
+_COMPONENTS = "#/components/schemas/"
+_NAME = "Explanation"
+# What a route answers with instead of FastAPI's default: any problem, as one document.
+PROBLEMS: dict[int | str, Json] = {
+    "default": {
+        "description": "No answer, and why",
+        "content": {MEDIA_TYPE: {"schema": {"$ref": f"{_COMPONENTS}Problem"}}},
+    }
+}
+EXPLANATION: dict[int | str, Json] = {
+    200: {
+        "description": "An explanation, as `diag explain --output json` prints it",
+        "content": {
+            "application/json": {"schema": {"$ref": f"{_COMPONENTS}{_NAME}"}},
+            **{f"text/{kind}": {"schema": {"type": "string"}} for kind in ("plain", "markdown", "html")},
+        },
+    }
+}
+
+
+def document(app: FastAPI) -> Json:
+    """Return the document; made once."""
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        schemas = made.setdefault("components", {}).setdefault("schemas", {})
+        schemas |= {"Problem": Problem.model_json_schema(), **_explanation()}
+        app.openapi_schema = made
+    return app.openapi_schema
+
+
+@cache
+def _explanation() -> Json:
+    """Return the schema of explanations and what it refers to, by name in an OpenAPI document."""
+    text = schema().replace("#/$defs/", f"{_COMPONENTS}{_NAME}_")
+    whole: Json = json.loads(text)
+    parts = whole.pop("$defs")
+    whole.pop("$schema")
+    return {_NAME: whole, **{f"{_NAME}_{name}": part for name, part in parts.items()}}

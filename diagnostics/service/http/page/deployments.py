@@ -1,0 +1,142 @@
+"""What the page of one deployment shows, now or at another time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.objective import Objective
+from diagnostics.errors import CollectError
+from diagnostics.render.html import considered, drawn, leading_course, told
+from diagnostics.render.why_not import account
+from diagnostics.service.http.context import WebContext
+from diagnostics.service.http.page.incidents import Wanted, find
+from diagnostics.service.http.page.standing import Standing, standings
+from diagnostics.service.http.page.timelines import models
+from diagnostics.service.state import Evaluation, LiveState
+
+# Each has a graph and waterfalls; beyond, entries are rows of a table.
+ENTRIES_DRAWN = 12
+# Of a deployment's past on its own page.
+INCIDENTS_SHOWN = 20
+# Replays cost processor time, which the verdicts on what is live need more.
+REPLAYS_AT_ONCE, REPLAY_PATIENCE = 2, 20.0
+
+Values = dict[str, object]
+_replays = threading.BoundedSemaphore(REPLAYS_AT_ONCE)
+
+
+def standings_now(context: WebContext) -> tuple[Standing, ...]:
+    """Return how all deployments stand, what needs someone first."""
+    return standings(context.service.board.read(), context.service.deployments)
+
+
+def standing_of(context: WebContext, name: str) -> Standing | None:
+    """Return how a deployment stands now; None where there is none of that name."""
+    return next((one for one in standings_now(context) if one.name == name), None)
+
+
+def at_another_time(context: WebContext, name: str, at: float) -> Standing | None:
+    """Return how a deployment stood at Unix second `at`; None without a history.
+
+    Raises:
+        CollectError: its bodies cannot be read, or are not of that time any more.
+
+    """
+    if context.history is None:
+        return None
+    watched = context.service.deployments.get(name)
+    explanation = replayed(context, name, at, watched.objective if watched else None)
+    evaluation = Evaluation(deployment=name, at=at, took=0.0, lag=0.0, explanation=explanation)
+    return standings(LiveState(evaluations={name: evaluation}))[0]
+
+
+def replayed(context: WebContext, name: str, at: float, objective: Objective | None) -> Explanation:
+    """Return the verdict on the window that ended at Unix second `at`.
+
+    Raises:
+        CollectError: nothing is remembered of that time, or others ask for too much of the past.
+
+    """
+    assert context.history is not None
+    with _in_turn():
+        try:
+            return context.history.explain_at(name, at, context.service.settings.collect.window, objective)
+        except OSError as error:
+            raise CollectError(f"its recorded bodies cannot be read: {error.strerror or error}", where=name) from None
+
+
+@contextmanager
+def _in_turn() -> Iterator[None]:
+    if not _replays.acquire(timeout=REPLAY_PATIENCE):
+        raise CollectError("others are looking at the past too", hint="try again in a minute")
+    try:
+        yield
+    finally:
+        _replays.release()
+
+
+def values(context: WebContext, standing: Standing, check: str, at: float | None = None) -> Values:
+    """Return what the template shows of a deployment."""
+    explanation = standing.explanation
+    remembers = context.history is not None
+    return {
+        "name": standing.name,
+        "standing": standing,
+        "explanation": explanation,
+        "at": at,
+        "check": check,
+        "remembers": remembers,
+        "incidents": find(
+            context.history, standing.incidents, Wanted(deployment=standing.name), INCIDENTS_SHOWN
+        ).incidents,
+        **(_of(explanation, check) if explanation else _NOTHING),
+    }
+
+
+_NOTHING: Mapping[str, object] = {
+    "told": (),
+    "drawn": (),
+    "rest": (),
+    "considered": {},
+    "course": None,
+    "models": (),
+    "several": False,
+    "account": (),
+}
+
+
+def _of(explanation: Explanation, check: str) -> Values:
+    subjects = models(explanation)
+    return {
+        "told": tuple(told(explanation)),
+        "drawn": tuple(drawn(explanation, ENTRIES_DRAWN)),
+        "rest": explanation.anatomy[ENTRIES_DRAWN:],
+        "considered": considered(explanation),
+        "course": leading_course(explanation),
+        "models": subjects,
+        "several": len({one.server for one in subjects}) > 1,
+        "account": why_not(explanation, check),
+    }
+
+
+def why_not(explanation: Explanation, check: str) -> Sequence[str]:
+    """Return the account of a check, line by line; nothing where it had no subject."""
+    results = [result for result in explanation.results if result.check.id == check]
+    return account(results).strip().splitlines() if results else ()
+
+
+def moment(text: str) -> float | None:
+    """Return the Unix seconds that an address names, as a number or as ISO 8601 in UTC; None when it names none."""
+    try:
+        return float(text) if 0 <= float(text) < 1e11 else None
+    except ValueError:
+        pass
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()

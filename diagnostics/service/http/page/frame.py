@@ -1,0 +1,116 @@
+"""What surrounds each page's content, and what renders both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from fastapi.responses import HTMLResponse
+from jinja2 import ChoiceLoader, Environment, PackageLoader
+from markupsafe import Markup
+
+from diagnostics import __version__
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.render.clean import clean
+from diagnostics.render.html_page import environment
+from diagnostics.service.http.page import assets
+from diagnostics.service.http.page.standing import is_down, reason, roots, since
+from diagnostics.units import Unit
+
+# Everything comes from here: no other server, no script or style in the page's text, no frame around it. One style that
+# plotly writes for maps is refused by this too; nothing here is a map.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+class Frame:
+    """Renders pages, and their contents alone."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` tells Unix seconds."""
+        self._clock, self._templates = clock, _templates()
+
+    def content(self, template: str, **values: object) -> str:
+        """Return the content of a page, which is a fragment of its own."""
+        return self._templates.get_template(template).render(now=self._clock(), **values)
+
+    def page(self, title: str, content: str, *, fragment: str = "", query: str = "", status: int = 200) -> HTMLResponse:
+        """Return a whole page.
+
+        Args:
+            title: of the window.
+            content: rendered before.
+            fragment: where the content is asked for again; empty for what never changes.
+            query: what the search box holds.
+            status: the answer's.
+
+        """
+        frame = self._templates.get_template("frame.html")
+        text = frame.render(
+            title=title, content=content, fragment=fragment, query=query, now=self._clock(), version=__version__
+        )
+        return html_answer(text, status)
+
+
+def html_answer(text: str, status: int = 200) -> HTMLResponse:
+    """Return an answer; what no encoding holds is replaced."""
+    return HTMLResponse(text.encode("utf-8", "replace"), status, HEADERS)
+
+
+def _templates() -> Environment:
+    made = environment()
+    reports = made.loader
+    assert reports is not None
+    made.finalize = _printable
+    made.loader = ChoiceLoader([PackageLoader(__package__, "templates"), reports])
+    made.filters |= {
+        "path": lambda text: quote(text.encode("utf-8", "replace"), safe=""),
+        "rate": Unit.PER_SECOND.show,
+        "moment": _moment,
+        "machine": _machine,
+        "plural": _plural,
+    }
+    made.globals |= {
+        "asset": assets.address,
+        "catalogue": catalogue(),
+        "is_down": is_down,
+        "reason": reason,
+        "roots": roots,
+        "since": since,
+    }
+    return made
+
+
+def _printable(value: object) -> object:
+    """Make all that is printed safe to look at: what is no text yet may hold a server's names too."""
+    return value if isinstance(value, Markup) else clean(str(value))
+
+
+def _moment(at: float) -> str:
+    """Return Unix seconds as a person reads them: `Nov 28 03:12:40Z`."""
+    return f"{_utc(at):%b %d %H:%M:%S}Z"
+
+
+def _machine(at: float) -> str:
+    return f"{_utc(at):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _utc(at: float) -> datetime:
+    """Return a time; one that no calendar holds is its beginning."""
+    try:
+        return datetime.fromtimestamp(at, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,155 @@
+"""How each deployment stands: one word, one sentence, and what comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from diagnostics.checks.check import Severity
+from diagnostics.diagnosis.explanation import Explanation, Verdict
+from diagnostics.diagnosis.incident import Incident
+from diagnostics.render import words
+from diagnostics.service.state import Evaluation, LiveState, TargetState
+
+# Beyond so many intervals without a verdict, the last one is old.
+OLD_AFTER = 4
+_TONES = {
+    Verdict.HEALTHY: "healthy",
+    Verdict.IDLE: "quiet",
+    Verdict.INSUFFICIENT_DATA: "warning",
+    Verdict.NO_CLEAR_CAUSE: "warning",
+    Verdict.DEGRADED: "warning",
+}
+_ORDER = ("critical", "warning", "quiet", "healthy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A deployment as it stands.
+
+    Attributes:
+        name: its name.
+        word: its verdict, `unreachable` when no server of it answers, or `waiting` before the first verdict.
+        tone: `critical`, `warning`, `quiet` or `healthy`, which also orders.
+        headline: why, in one sentence.
+        evaluation: the newest; None before the first.
+        targets: its servers.
+        incidents: its open ones, the worst first.
+        old: whether the verdict is of a time before the last rounds.
+
+    """
+
+    name: str
+    word: str
+    tone: str
+    headline: str
+    evaluation: Evaluation | None
+    targets: tuple[TargetState, ...]
+    incidents: tuple[Incident, ...]
+    old: bool = False
+
+    @property
+    def explanation(self) -> Explanation | None:
+        """The newest verdict with its evidence."""
+        return self.evaluation.explanation if self.evaluation else None
+
+    @property
+    def down(self) -> tuple[TargetState, ...]:
+        """Servers whose last round failed."""
+        return tuple(one for one in self.targets if is_down(one))
+
+    @property
+    def well(self) -> bool:
+        """Whether nobody has to look at it."""
+        return self.tone in ("healthy", "quiet") and not self.down
+
+
+def is_down(target: TargetState) -> bool:
+    """Return whether a target's last round failed; not before its first."""
+    return target.last_round is not None and not target.up
+
+
+def standings(state: LiveState, names: Iterable[str] = ()) -> tuple[Standing, ...]:
+    """Return all deployments, those of `names` too before anything was read of them; what needs someone first."""
+    targets = _grouped(state)
+    names = dict.fromkeys((*names, *targets, *state.evaluations))
+    found = (_standing(name, targets.get(name, ()), state) for name in names)
+    return tuple(sorted(found, key=_rank))
+
+
+def _grouped(state: LiveState) -> Mapping[str, Sequence[TargetState]]:
+    found: dict[str, list[TargetState]] = {}
+    for target in sorted(state.targets.values(), key=lambda one: (one.server, one.url)):
+        found.setdefault(target.deployment, []).append(target)
+    return found
+
+
+def _standing(name: str, targets: Sequence[TargetState], state: LiveState) -> Standing:
+    evaluation = state.evaluations.get(name)
+    word, tone, headline = _said(targets, evaluation)
+    return Standing(
+        name=name,
+        word=word,
+        tone=tone,
+        headline=headline,
+        evaluation=evaluation,
+        targets=tuple(targets),
+        incidents=tuple(one for one in state.incidents if one.deployment == name),
+        old=_is_old(targets, evaluation),
+    )
+
+
+def _said(targets: Sequence[TargetState], evaluation: Evaluation | None) -> tuple[str, str, str]:
+    down = [one for one in targets if is_down(one)]
+    if down and len(down) == len(targets):
+        return "unreachable", "critical", _unreachable(down)
+    if evaluation is None:
+        return "waiting", "quiet", "nothing was read yet"
+    explanation = evaluation.explanation
+    return explanation.verdict.value, _tone(explanation, some_down=bool(down)), words.headline(explanation)
+
+
+def _tone(explanation: Explanation, *, some_down: bool) -> str:
+    if any(one.severity is Severity.CRITICAL for one in explanation.loud):
+        return "critical"
+    return "warning" if some_down else _TONES[explanation.verdict]
+
+
+def _unreachable(down: Sequence[TargetState]) -> str:
+    return f"{down[0].server} cannot be read" if len(down) == 1 else f"none of its {len(down)} servers can be read"
+
+
+def reason(target: TargetState) -> str:
+    """Return why a target cannot be read, without the name that it is told beside."""
+    return target.error.removeprefix(f"{target.url}: ").removeprefix(f"{target.server}: ")
+
+
+def _is_old(targets: Sequence[TargetState], evaluation: Evaluation | None) -> bool:
+    rounds = [one.last_round for one in targets if one.last_round is not None]
+    if evaluation is None or not rounds:
+        return False
+    return max(rounds) - evaluation.at > OLD_AFTER * max(one.interval for one in targets)
+
+
+def _rank(standing: Standing) -> tuple[int, bool, float, str]:
+    """Critical first, what cannot be read at all before what is slow, then by harm."""
+    harm = standing.explanation.loud[0].impact.harm if standing.explanation and standing.explanation.loud else 0.0
+    return _ORDER.index(standing.tone), standing.word != "unreachable", -harm, standing.name
+
+
+def roots(incidents: Sequence[Incident]) -> Iterator[tuple[Incident, tuple[Incident, ...]]]:
+    """Yield the incidents that no other one causes, in their order, each with its consequences."""
+    known = {one.id for one in incidents}
+    for one in incidents:
+        if one.caused_by not in known:
+            yield one, tuple(other for other in incidents if other.caused_by == one.id)
+
+
+def since(standing: Standing) -> float | None:
+    """Return since when the first finding lasts, Unix seconds: its incident's onset, else its own; None if unknown."""
+    explanation = standing.explanation
+    if explanation is None or not explanation.loud:
+        return None
+    first = explanation.loud[0]
+    known = next((one.onset for one in standing.incidents if one.fingerprint == first.id), None)
+    return known if known is not None else (first.onset.at if first.onset else None)

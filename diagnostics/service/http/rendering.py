@@ -1,0 +1,46 @@
+"""An explanation in the form that was asked for: as `diag explain --output` prints it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.render.html import html
+from diagnostics.render.json_report import report
+from diagnostics.render.markdown import markdown
+from diagnostics.render.text import text
+
+# What terminals know of the colours that texts are given (ECMA-48, 8.3.117).
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
+
+
+class Output(StrEnum):
+    """How an explanation is written."""
+
+    JSON = "json"
+    TEXT = "text"
+    COLOURED = "coloured"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+def rendered(explanation: Explanation, output: Output) -> Response:
+    """Return the explanation as an answer; `coloured` is text for a terminal."""
+    match output:
+        case Output.JSON:
+            return JSONResponse(report(explanation))
+        case Output.TEXT:
+            return PlainTextResponse(text(explanation))
+        case Output.COLOURED:
+            return PlainTextResponse(text(explanation, _coloured))
+        case Output.MARKDOWN:
+            return PlainTextResponse(markdown(explanation), media_type="text/markdown")
+        case Output.HTML:
+            return HTMLResponse(html(explanation))
+
+
+def _coloured(line: str, colour: str) -> str:
+    code = _COLOURS.get(colour)
+    return f"\033[{code}m{line}\033[0m" if code else line

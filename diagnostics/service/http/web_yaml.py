@@ -1,0 +1,108 @@
+"""YAML of which each key's line is known: mappings, lists, and plain values as text; nothing that could expand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from diagnostics.errors import UsageError
+
+LARGEST_FILE = 2**20
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """A value and the line of its key. `value` is None for nothing, text, a list of leaves, or a mapping."""
+
+    line: int
+    value: str | list[Leaf] | Mapping[str, Leaf] | None
+
+
+class Document:
+    """One file."""
+
+    def __init__(self, file: Path) -> None:
+        """Read it.
+
+        Raises:
+            UsageError: it cannot be read, is no YAML, or uses anchors, aliases, tags or a key twice.
+
+        """
+        self.file = file
+        text = self._text()
+        try:
+            self._refuse_expansion(text)
+            node = yaml.compose(text, Loader=yaml.SafeLoader)
+        except yaml.YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            raise self.wrong(getattr(error, "problem", None) or "is no YAML", mark.line + 1 if mark else None) from None
+        self.root = self._leaf(node) if node is not None else Leaf(line=1, value={})
+
+    def wrong(self, what: str, line: int | None) -> UsageError:
+        """Return the error that says what is wrong where."""
+        return UsageError(what, where=f"{self.file}:{line}" if line else str(self.file))
+
+    def section(self, leaf: Leaf, known: Mapping[str, str] | frozenset[str], what: str) -> Mapping[str, Leaf]:
+        """Return the keys of a mapping; those that are not known are refused."""
+        if leaf.value is None:
+            return {}
+        if not isinstance(leaf.value, Mapping):
+            raise self.wrong(f"{what} is no mapping", leaf.line)
+        for key, inner in leaf.value.items():
+            if key not in known:
+                raise self.wrong(f"{what} has no key {key!r} here; it has {', '.join(sorted(known))}", inner.line)
+        return leaf.value
+
+    def text(self, leaf: Leaf, what: str) -> str:
+        """Return a plain value."""
+        if not isinstance(leaf.value, str):
+            raise self.wrong(f"{what} is no text", leaf.line)
+        return leaf.value
+
+    def _text(self) -> str:
+        try:
+            with self.file.open("rb") as opened:
+                data = opened.read(LARGEST_FILE + 1)
+            if len(data) > LARGEST_FILE:
+                raise UsageError(f"is larger than {LARGEST_FILE // 2**20} MiB", where=str(self.file))
+            return data.decode("utf-8")
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise UsageError(f"cannot be read: {reason}", where=str(self.file)) from None
+        except UnicodeDecodeError:
+            raise UsageError("is not UTF-8 text", where=str(self.file)) from None
+
+    def _refuse_expansion(self, text: str) -> None:
+        # A few aliases of aliases are gigabytes once expanded, and deep nesting takes minutes.
+        depth = 0
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            mark = event.start_mark
+            line = mark.line + 1 if mark else None
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+                raise self.wrong("anchors and aliases are not allowed", line)
+            if getattr(event, "tag", None) is not None:
+                raise self.wrong("tags are not allowed", line)
+            if depth > _DEEPEST:
+                raise self.wrong("is nested too deeply", line)
+
+    def _leaf(self, node: yaml.Node) -> Leaf:
+        line = node.start_mark.line + 1
+        if isinstance(node, yaml.MappingNode):
+            return Leaf(line=line, value=dict(self._pairs(node)))
+        if isinstance(node, yaml.SequenceNode):
+            return Leaf(line=line, value=[self._leaf(inner) for inner in node.value])
+        return Leaf(line=line, value=None if node.tag.endswith(":null") else str(node.value))
+
+    def _pairs(self, node: yaml.MappingNode) -> Iterator[tuple[str, Leaf]]:
+        seen: set[str] = set()
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode) or key.value in seen:
+                raise self.wrong("a key is there twice, or is no text", line)
+            seen.add(key.value)
+            yield key.value, Leaf(line=line, value=self._leaf(value).value)

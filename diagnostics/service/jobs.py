@@ -1,0 +1,134 @@
+"""What is read again and again: a Triton, a dcgm-exporter's page, the machine the service runs on."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from diagnostics.diagnosis.explanation import BlindSpot
+from diagnostics.wire.records import Kind, Scrape
+from exporters.sources.access import SourceOptions
+from exporters.sources.repository import repository_scrapes
+from exporters.sources.triton import TritonServer, discover
+
+# A server that is down is asked half as often after each failure, but at least once in eight intervals.
+_DOUBLINGS = 3
+LOST_AFTER = 5
+
+
+class Reader(Protocol):
+    """One source. A round raises nothing but CollectError, when the source cannot be found at all."""
+
+    def round(self) -> list[Scrape]: ...
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """One source and when it is read. Used by one thread at a time.
+
+    Attributes:
+        key: tells it from the others; the URL of a server.
+        deployment: what its scrapes are part of.
+        interval: seconds between the beginnings of two rounds.
+        reader: what reads it.
+        counts: whether its rounds read a server's counters, without which they failed.
+        failures: rounds that failed in a row.
+        due: steady seconds at which its last round was to begin.
+
+    """
+
+    key: str
+    deployment: str
+    interval: float
+    reader: Reader
+    counts: bool = True
+    failures: int = 0
+    due: float = 0.0
+
+    @property
+    def offset(self) -> float:
+        """Seconds after the interval's beginning at which its rounds begin: fixed, and spread over all jobs."""
+        return zlib.crc32(self.key.encode()) / 2**32 * self.interval
+
+    def next_after(self, now: float) -> float:
+        """Return when the next round is due, in steady seconds: whole intervals after the last one was due.
+
+        Rounds that were missed are not made up for.
+        """
+        pauses = 1 << min(max(self.failures - 1, 0), _DOUBLINGS)
+        return self.due + self.interval * max(pauses, math.ceil((now - self.due) / self.interval))
+
+
+@dataclass(slots=True)
+class TritonReader:
+    """A Triton that is sought until it is found, and read from then on.
+
+    Attributes:
+        url: any endpoint of it.
+        options: how to reach it.
+        repository: the folder of its model repository, read once it was found; None where it is not at hand.
+
+    """
+
+    url: str
+    options: SourceOptions
+    repository: Path | None = None
+    _found: TritonServer | None = None
+    _unanswered: int = 0
+
+    @property
+    def server(self) -> str:
+        """Its name once it was found, before that its URL."""
+        return self._found.name if self._found else self.url
+
+    @property
+    def gaps(self) -> tuple[BlindSpot, ...]:
+        """What it cannot be asked."""
+        gaps = self._found.gaps if self._found else ()
+        return tuple(BlindSpot(what=gap.what, why=gap.why, fix=gap.fix) for gap in gaps if gap.fix)
+
+    @property
+    def found(self) -> TritonServer | None:
+        """The server, once it was found."""
+        return self._found
+
+    def round(self) -> list[Scrape]:
+        """Return one round.
+
+        Raises:
+            CollectError: it was not found yet, and is not now.
+
+        """
+        if self._found is not None:
+            return self._watched(self._found.round())
+        self._found = discover(self.url, self.options)
+        files = repository_scrapes(self.repository, [self._found.name]) if self.repository else ()
+        return [*files, *self._found.round()]
+
+    def close(self) -> None:
+        """Close the connection, if one is kept."""
+        if self._found is not None:
+            self._found.close()
+
+    def _watched(self, scrapes: list[Scrape]) -> list[Scrape]:
+        """Return the scrapes; a server that stays away is sought anew, as it may come back with other ports."""
+        self._unanswered = 0 if answered(scrapes) else self._unanswered + 1
+        if self._unanswered >= LOST_AFTER:
+            self.close()
+            self._found, self._unanswered = None, 0
+        return scrapes
+
+
+def answered(scrapes: Sequence[Scrape]) -> bool:
+    """Return whether a round read counters."""
+    return any(scrape.body is not None and scrape.kind in (Kind.METRICS, Kind.STATISTICS) for scrape in scrapes)
+
+
+def failure_of(scrapes: Sequence[Scrape]) -> str:
+    """Return why the first read of a round that failed did; empty when none did."""
+    return next((f"{scrape.kind.value}: {scrape.error}" for scrape in scrapes if scrape.error), "")

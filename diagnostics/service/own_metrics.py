@@ -1,0 +1,51 @@
+"""What the service says of itself: every queue, drop, delay and error. Its metric names are spelled here only."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+
+from diagnostics import __version__
+
+# From an idle deployment of one model to one of a hundred.
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class OwnMetrics:
+    """One registry per service, so that two in one process do not mix.
+
+    Attributes:
+        registry: what `/metrics` renders.
+        rounds: rounds of reads by server and outcome (`ok`, `failed`, `skipped`).
+        round_seconds: how long a server's last round took.
+        evaluation_seconds: thread time of one verdict.
+        evaluation_lag: from the newest scrape to its verdict, of each deployment's last one.
+        queue_length: what waits, by queue.
+        dropped: what a full queue let fall, by queue.
+        errors: what went wrong, by part.
+        spans: spans that arrived, by outcome (`accepted`, `corrupt`, `refused`, `unassigned`).
+        deliveries: messages to Alertmanagers and webhooks, by receiver and outcome (`ok`, `failed`, `dropped`).
+        incidents: open incidents by deployment.
+        refused: HTTP requests that were turned away, by reason.
+        page_seconds: processor time of the newest page of metrics.
+
+    """
+
+    def __init__(self) -> None:
+        own = self.registry = CollectorRegistry()
+        Info("diag_build", "The running version.", registry=own).info({"version": __version__})
+        self.rounds = Counter("diag_rounds", "Rounds of reads.", ("server", "outcome"), registry=own)
+        self.round_seconds = Gauge("diag_round_seconds", "How long the last round took.", ("server",), registry=own)
+        self.evaluation_seconds = Histogram(
+            "diag_evaluation_seconds", "Processor time of a verdict.", buckets=_SECONDS, registry=own
+        )
+        self.evaluation_lag = Gauge(
+            "diag_evaluation_lag_seconds", "From the newest scrape to its verdict.", ("deployment",), registry=own
+        )
+        self.queue_length = Gauge("diag_queue_length", "What waits.", ("queue",), registry=own)
+        self.dropped = Counter("diag_dropped", "What a full queue let fall.", ("queue",), registry=own)
+        self.errors = Counter("diag_errors", "What went wrong, by part of the service.", ("part",), registry=own)
+        self.spans = Counter("diag_spans", "Spans that arrived.", ("outcome",), registry=own)
+        self.deliveries = Counter("diag_deliveries", "Messages to receivers.", ("receiver", "outcome"), registry=own)
+        self.incidents = Gauge("diag_incidents_open", "Open incidents.", ("deployment",), registry=own)
+        self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)
+        self.page_seconds = Gauge("diag_metrics_page_seconds", "Processor time of this page.", registry=own)

@@ -1,0 +1,116 @@
+"""From settings to what is read and judged: deployments and the jobs that fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagnostics.diagnosis.objective import Objective
+from diagnostics.errors import UsageError
+from diagnostics.service.jobs import Job, TritonReader
+from diagnostics.settings.tree import CollectSettings, ServerSettings, Settings
+from exporters.sources.access import SourceOptions, read_secret
+from exporters.sources.address import parse_address
+from exporters.sources.dcgm import DcgmPage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A deployment to be. `interval` is the shortest of its servers', in seconds."""
+
+    name: str
+    urls: tuple[str, ...]
+    objective: Objective | None
+    interval: float
+
+
+def deployments(settings: Settings) -> Mapping[str, Planned]:
+    """Return the deployments by name: those that are written down, and one for each server that is in none.
+
+    Raises:
+        UsageError: a deployment names a server that is not written down, or one that another has.
+
+    """
+    servers = {server.url: server for server in settings.server}
+    owner: dict[str, str] = {}
+    found: dict[str, Planned] = {}
+    for written in settings.deployment:
+        for url in written.servers:
+            if url not in servers:
+                raise UsageError(f"there is no [[server]] with the URL {url!r}", where=f"deployment {written.name}")
+            if owner.setdefault(url, written.name) != written.name:
+                raise UsageError(f"{url} is in {owner[url]} too", where=f"deployment {written.name}")
+        if written.name in found:
+            raise UsageError("two deployments have this name", where=f"deployment {written.name}")
+        objective = Objective.parse(written.objective) if written.objective else None
+        found[written.name] = _planned(written.name, written.servers, objective, servers, settings.collect)
+    for url in servers:
+        if url not in owner:
+            name = parse_address(url).netloc()
+            if name in found:
+                raise UsageError(f"two deployments would be called {name}", where=url, hint="name them: [[deployment]]")
+            found[name] = _planned(name, (url,), None, servers, settings.collect)
+    return found
+
+
+def _planned(
+    name: str,
+    urls: tuple[str, ...],
+    objective: Objective | None,
+    servers: Mapping[str, ServerSettings],
+    collect: CollectSettings,
+) -> Planned:
+    interval = min(servers[url].interval or collect.interval for url in urls)
+    return Planned(name=name, urls=urls, objective=objective, interval=interval)
+
+
+def jobs(settings: Settings, planned: Mapping[str, Planned]) -> list[Job]:
+    """Return a job per server and per page of a dcgm-exporter.
+
+    Raises:
+        UsageError: a file of credentials or certificates cannot be used, or an address is none.
+
+    """
+    servers = {server.url: server for server in settings.server}
+    found = []
+    for deployment in planned.values():
+        for url in deployment.urls:
+            server = servers[url]
+            interval = server.interval or settings.collect.interval
+            options = options_of(server, settings.collect)
+            reader = TritonReader(url, options, server.repository)
+            found.append(Job(key=url, deployment=deployment.name, interval=interval, reader=reader))
+            if server.dcgm_url:
+                page = DcgmPage(server.dcgm_url, options)
+                found.append(
+                    Job(key=page.name, deployment=deployment.name, interval=interval, reader=page, counts=False)
+                )
+    return found
+
+
+def options_of(server: ServerSettings, collect: CollectSettings) -> SourceOptions:
+    """Return how a server is reached, with the secrets of its files.
+
+    Raises:
+        UsageError: a file cannot be read or used.
+
+    """
+    options = SourceOptions(
+        timeout=server.timeout or collect.timeout,
+        bearer_token=_secret(server.bearer_token_file, "bearer token"),
+        basic=_secret(server.basic_auth_file, "user and password"),
+        ca_file=server.ca_file,
+        cert_file=server.cert_file,
+        key_file=server.key_file,
+        insecure=server.insecure,
+        metrics_url=server.metrics_url,
+        grpc_url=server.grpc_url,
+        dcgm_url=server.dcgm_url,
+    )
+    options.tls()  # a certificate that cannot be used is told at once, not at each read
+    return options
+
+
+def _secret(file: Path | None, what: str) -> str | None:
+    return read_secret(file, what) if file is not None else None

@@ -1,0 +1,74 @@
+"""`diag serve` from its command line on: reads the settings, puts the parts together, and runs them."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from diagnostics.errors import UsageError
+from diagnostics.service.daemon import Daemon, Part
+from diagnostics.service.http.context import WebContext
+from diagnostics.service.http.server import WebServer, check_door
+from diagnostics.service.log_lines import log_to_stderr
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.plan import deployments, jobs
+from diagnostics.service.service import Service
+from diagnostics.service.telling.telling import Telling
+from diagnostics.settings.load import Loaded, load
+from diagnostics.store.history import History
+from diagnostics.store.outbox import FileOutbox, MemoryOutbox
+from exporters.sources.access import read_secret
+
+# Windows hold millions of objects, and none of them in a cycle: looking for cycles as often as Python does by default
+# costs as much as the verdicts.
+_COLLECTION = (100_000, 20, 100)
+
+
+def check(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], sources: Sequence[str]
+) -> Iterator[str]:
+    """Yield a line per setting: its name, its value, and where that comes from.
+
+    Raises:
+        UsageError: the settings cannot be used.
+
+    """
+    loaded = _loaded(file, environment, flags, sources)
+    jobs(loaded.settings, deployments(loaded.settings))
+    check_door(loaded.settings.web)
+    Telling(loaded.settings, OwnMetrics(), MemoryOutbox())
+    lines = list(loaded.lines())
+    width = max(len(f"{name} = {value}") for name, value, _ in lines)
+    for name, value, origin in lines:
+        yield f"{f'{name} = {value}':<{width}}  # {origin}"
+
+
+def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], sources: Sequence[str]) -> None:
+    """Serve until told to end.
+
+    Raises:
+        UsageError: the settings cannot be used, or name no server.
+        CollectError: the history cannot be opened, or the address is in use.
+
+    """
+    loaded = _loaded(file, environment, flags, sources)
+    settings = loaded.settings
+    if not settings.server:
+        raise UsageError("there is no server to watch", where="diag serve", hint="name one, or write [[server]]")
+    gc.set_threshold(*_COLLECTION)
+    log_to_stderr(settings.log.level, settings.log.format)
+    metrics = OwnMetrics()
+    history = History(settings.history, metrics, read_secret=read_secret)
+    telling = Telling(settings, metrics, FileOutbox(settings.history.directory))
+    service = Service(settings, memory=history, consumers=[telling], metrics=metrics)
+    telling.resume(one for deployment in service.deployments.values() for one in deployment.book.open)
+    context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics)
+    parts: list[Part] = [history, telling, WebServer(context)]
+    Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
+
+
+def _loaded(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], sources: Sequence[str]
+) -> Loaded:
+    return load(file, environment, flags, servers=sources)

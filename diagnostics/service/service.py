@@ -1,0 +1,196 @@
+"""The service as a whole: puts its parts together, starts them, lets settings change, and ends in order."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from diagnostics.diagnosis.explanation import BlindSpot
+from diagnostics.diagnosis.incident import Incident, IncidentBook
+from diagnostics.service.collector import Collector, Round
+from diagnostics.service.deployment import Deployment, Gone
+from diagnostics.service.evaluator import Evaluator
+from diagnostics.service.jobs import Job, TritonReader
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.plan import Planned, deployments, jobs
+from diagnostics.service.state import Board, EvaluationConsumer, ScrapeConsumer, TargetState
+from diagnostics.settings.tree import Settings
+from diagnostics.window.rolling import RollingWindow
+from diagnostics.wire.records import Scrape
+
+log = logging.getLogger(__name__)
+FEWEST_SPANS = 1_000
+
+
+class Memory(EvaluationConsumer, ScrapeConsumer, Protocol):
+    """What remembers across restarts."""
+
+    def recent_scrapes(self, deployment: str, since: float) -> Sequence[Scrape]: ...
+    def open_incidents(self, deployment: str) -> Sequence[Incident]: ...
+
+
+class Service:
+    """Everything but the doors to the outside (HTTP, OTLP), which read `board` and call `deployments`.
+
+    Attributes:
+        settings: as of the last start or reload.
+        board: the newest state.
+        metrics: what the service says of itself.
+        deployments: by name.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        memory: Memory | None = None,
+        consumers: Sequence[EvaluationConsumer] = (),
+        metrics: OwnMetrics | None = None,
+    ) -> None:
+        """Put the parts together; nothing is read before `start`.
+
+        Args:
+            settings: what to do.
+            memory: remembers scrapes and verdicts; None forgets.
+            consumers: told of every verdict besides.
+            metrics: the service's own; None makes them.
+
+        Raises:
+            UsageError: the settings contradict themselves, or a file they name cannot be used.
+
+        """
+        self.settings, self.metrics = settings, metrics or OwnMetrics()
+        self.board = Board(started=time.time())
+        self.deployments: dict[str, Deployment] = {}
+        self._memory = memory
+        everyone = (*((memory,) if memory else ()), *consumers)
+        self._evaluator = Evaluator(self.board, everyone, self.metrics)
+        self._collector = Collector(settings.collect.threads, self._deliver, self.metrics)
+        self._jobs: dict[str, Job] = {}
+        self._plan(settings)
+
+    def start(self) -> None:
+        """Begin to read and to judge."""
+        self._evaluator.start()
+        self._collector.set_jobs(self._jobs.values())
+        self._collector.start()
+
+    def reload(self, settings: Settings) -> None:
+        """Take up changed servers and deployments; those that did not change go on as they are.
+
+        Raises:
+            UsageError: the new settings cannot be used; the old ones stay.
+
+        """
+        jobs_before, deployments_before = self._jobs, self.deployments
+        self._plan(settings)
+        self.settings = settings
+        self._collector.set_jobs(self._jobs.values())
+        self._let_go(jobs_before, deployments_before)
+
+    def _let_go(self, jobs_before: Mapping[str, Job], deployments_before: Mapping[str, Deployment]) -> None:
+        """End the deployments that the settings no longer name, and forget servers that left one that stays."""
+        for name, deployment in deployments_before.items():
+            if name not in self.deployments:
+                deployment.ended = True
+                self._evaluator.notify(deployment)
+        for key, job in jobs_before.items():
+            now = self._jobs.get(key)
+            stays = self.deployments.get(job.deployment)
+            left = now is None or now.deployment != job.deployment
+            if left and stays is not None and isinstance(job.reader, TritonReader):
+                stays.give(Gone(job.reader.server))
+
+    def stop(self) -> None:
+        """End the rounds under way, judge what came, and let go of everything."""
+        self._collector.stop()
+        self._evaluator.stop()
+
+    def _plan(self, settings: Settings) -> None:
+        planned = deployments(settings)
+        wanted = {job.key: job for job in jobs(settings, planned)}
+        kept = {
+            key: self._jobs[key] for key, job in wanted.items() if key in self._jobs and _same(self._jobs[key], job)
+        }
+        made = {name: self._brought_up(settings, one) for name, one in planned.items()}
+        gone = set(self.deployments) - set(made)
+        self._jobs, self.deployments = {**wanted, **kept}, made
+        self.board.forget(set(self.board.read().targets) - set(wanted), gone)
+
+    def _brought_up(self, settings: Settings, planned: Planned) -> Deployment:
+        """Return a deployment that is there as the settings want it now, else a new one."""
+        known = self.deployments.get(planned.name)
+        if known is None:
+            return self._deployment(settings, planned)
+        known.interval, known.objective = planned.interval, planned.objective
+        known.book.open_after = settings.incidents.open_after
+        known.book.close_after = settings.incidents.close_after
+        return known
+
+    def _deployment(self, settings: Settings, planned: Planned) -> Deployment:
+        spans = max(FEWEST_SPANS, settings.collect.max_spans // max(len(settings.server), 1))
+        window = RollingWindow(
+            planned.name, max(settings.collect.window, 4 * planned.interval), max_spans=spans * len(planned.urls)
+        )
+        rules = settings.incidents
+        book = IncidentBook(planned.name, open_after=rules.open_after, close_after=rules.close_after)
+        made = Deployment(
+            planned.name,
+            window,
+            book,
+            self.metrics,
+            interval=planned.interval,
+            objective=planned.objective,
+            gaps=lambda: self._gaps(planned.name),
+        )
+        if self._memory is not None:
+            since = time.time() - window.seconds
+            made.resume(self._memory.recent_scrapes(planned.name, since), self._memory.open_incidents(planned.name))
+        return made
+
+    def _gaps(self, deployment: str) -> list[BlindSpot]:
+        readers = [job.reader for job in self._jobs.values() if job.deployment == deployment]
+        return [gap for reader in readers if isinstance(reader, TritonReader) for gap in reader.gaps]
+
+    def _deliver(self, job: Job, made: Round) -> None:
+        deployment = self.deployments.get(job.deployment)
+        if deployment is None:
+            return
+        if job.counts:
+            self._show(job, made)
+        for scrape in made.scrapes:
+            deployment.give(scrape)
+            if self._memory is not None:
+                self._memory.take_scrape(job.deployment, scrape)
+        if made.scrapes:
+            self._evaluator.notify(deployment)
+
+    def _show(self, job: Job, made: Round) -> None:
+        before = self.board.read().targets.get(job.key)
+        up = not made.error
+        reader = job.reader
+        self.board.publish_target(
+            TargetState(
+                server=reader.server if isinstance(reader, TritonReader) else job.key,
+                url=job.key,
+                deployment=job.deployment,
+                up=up,
+                interval=job.interval,
+                last_round=made.at,
+                last_success=made.at if up else before.last_success if before else None,
+                took=made.took,
+                failures=job.failures,
+                error=made.error,
+            )
+        )
+
+
+def _same(old: Job, new: Job) -> bool:
+    if (old.deployment, old.interval, type(old.reader)) != (new.deployment, new.interval, type(new.reader)):
+        return False
+    if isinstance(old.reader, TritonReader) and isinstance(new.reader, TritonReader):
+        return (old.reader.options, old.reader.repository) == (new.reader.options, new.reader.repository)
+    return True

@@ -1,0 +1,1 @@
+"""Tells Alertmanagers and webhooks of incidents, and forgets nothing that was not taken."""

@@ -1,0 +1,146 @@
+"""What a webhook was told, and what it is still to be told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from diagnostics.diagnosis.incident import Incident
+from diagnostics.service.state import Evaluation
+from exporters.sinks.links import Links
+from exporters.sinks.webhook import Told, message, message_id
+
+MOST_WAITING = 1_000
+# News that are older help nobody.
+KEPT_FOR = 86_400.0
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message; `at` is the Unix second at which it came up."""
+
+    id: str
+    at: float
+    body: Json
+
+
+class MessageBook:
+    """Compares what a webhook knows with what is so, so that nothing is told twice or never. For any thread."""
+
+    def __init__(self, links: Links, *, clock: Callable[[], float] = time.time) -> None:
+        self._links, self._clock = links, clock
+        self._lock = threading.Lock()
+        self._waiting: deque[Message] = deque()
+        # By id: the severity that was told, and the message that tells the end if nobody else can.
+        self._known: dict[str, tuple[str, Json]] = {}
+        self._version = self._saved = 0
+        self.dropped = 0
+
+    def take(self, evaluation: Evaluation) -> bool:
+        """Take up what a verdict changes; return whether there is something new to tell."""
+        with self._lock:
+            version = self._version
+            for change in evaluation.changes:
+                self._compare(change.incident)
+            return version != self._version
+
+    def resume(self, incidents: Iterable[Incident]) -> None:
+        """Tell what happened while nobody could: incidents that are open and unknown, or known and not open."""
+        with self._lock:
+            found = {one.id: one for one in incidents}
+            for identifier, (_, end) in list(self._known.items()):
+                if identifier not in found:
+                    self._tell_end(identifier, end)
+            for incident in found.values():
+                self._compare(incident)
+
+    def first(self) -> Message | None:
+        """Return the message that is next; None when there is none. Those that are too old are dropped."""
+        with self._lock:
+            while self._waiting and self._clock() - self._waiting[0].at > KEPT_FOR:
+                self._drop()
+            return self._waiting[0] if self._waiting else None
+
+    def done(self, one: Message, *, taken: bool) -> None:
+        """Let go of a message that was taken, or that would never be."""
+        with self._lock:
+            if self._waiting and self._waiting[0] is one:
+                self._waiting.popleft()
+                self._version += 1
+                self.dropped += not taken
+
+    @property
+    def waiting(self) -> int:
+        """How many messages were not taken yet."""
+        return len(self._waiting)
+
+    def unsaved(self) -> bool:
+        """Return whether something differs from what was saved."""
+        with self._lock:
+            return self._version != self._saved
+
+    def save(self, write: Callable[[Json], None]) -> None:
+        """Hand everything to `write`; where that raises, it counts as not saved."""
+        with self._lock:
+            version = self._version
+            waiting = [{"id": one.id, "at": one.at, "body": one.body} for one in self._waiting]
+            known = {name: {"severity": severity, "end": end} for name, (severity, end) in self._known.items()}
+        write({"waiting": waiting, "known": known})
+        with self._lock:
+            self._saved = version
+
+    def load(self, saved: Json) -> None:
+        """Take up what an earlier run saved.
+
+        Raises:
+            KeyError, TypeError, ValueError, AttributeError: it is not what `save` writes.
+
+        """
+        waiting = [
+            Message(id=str(one["id"]), at=float(one["at"]), body=dict(one["body"])) for one in saved.get("waiting", ())
+        ]
+        known = {
+            str(name): (str(one["severity"]), dict(one["end"])) for name, one in dict(saved.get("known", {})).items()
+        }
+        with self._lock:
+            self._waiting.extend(waiting)
+            self._known |= known
+
+    def _compare(self, incident: Incident) -> None:
+        known = self._known.get(incident.id)
+        if not incident.open:
+            self._known.pop(incident.id, None)
+            self._tell(Told.CLOSED, incident)
+            return
+        if known is None:
+            self._tell(Told.OPENED, incident)
+        elif known[0] != incident.severity.value:
+            self._tell(Told.SEVERITY_CHANGED, incident)
+        else:
+            return
+        end = message(Told.CLOSED, replace(incident, closed=incident.seen), self._links)
+        self._known[incident.id] = (incident.severity.value, end)
+
+    def _tell(self, told: Told, incident: Incident) -> None:
+        self._put(message_id(told, incident), message(told, incident, self._links))
+
+    def _tell_end(self, identifier: str, end: Json) -> None:
+        del self._known[identifier]
+        end["incident"]["closed"] = self._clock()
+        self._put(f"{identifier}.{Told.CLOSED.value}", end)
+
+    def _put(self, identifier: str, body: Json) -> None:
+        self._waiting.append(Message(id=identifier, at=self._clock(), body=body))
+        self._version += 1
+        while len(self._waiting) > MOST_WAITING:
+            self._drop()
+
+    def _drop(self) -> None:
+        self._waiting.popleft()
+        self._version += 1
+        self.dropped += 1

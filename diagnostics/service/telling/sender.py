@@ -1,0 +1,125 @@
+"""One receiver, one thread: does its work when it is due, backs off while it fails, and says so once."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from exporters.sinks.posting import DeliveryFailure
+
+log = logging.getLogger(__name__)
+FIRST_PAUSE = 1.0
+
+
+class Work(Protocol):
+    """What a sender does. Both are called in its thread, with steady seconds."""
+
+    def due(self, now: float, /) -> float | None:
+        """Return when there is something to deliver; None while there is nothing."""
+        ...
+
+    def deliver(self, now: float, /) -> None:
+        """Deliver one batch.
+
+        Raises:
+            DeliveryFailure: it was not taken.
+
+        """
+        ...
+
+
+class Sender:
+    """Delivers a receiver's work.
+
+    Attributes:
+        name: the receiver as logs and metrics show it: no credentials, no path.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Work,
+        count: Callable[[str], None],
+        *,
+        longest_pause: float,
+        first_pause: float = FIRST_PAUSE,
+    ) -> None:
+        """Begin with nothing under way.
+
+        Args:
+            name: for logs.
+            work: what to deliver.
+            count: told the outcome of each attempt: `ok` or `failed`.
+            longest_pause: seconds between attempts, at most, however often it failed.
+            first_pause: seconds after the first failure; doubled with each further one.
+
+        """
+        self.name, self._work, self._count = name, work, count
+        self._first_pause, self._longest_pause = first_pause, longest_pause
+        self._failures, self._not_before = 0, 0.0
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name=f"tell {name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Tell that there may be new work; returns at once."""
+        with self._changed:
+            self._changed.notify()
+
+    def stop(self, patience: float) -> None:
+        """Deliver what waits unless the receiver is failing, then end; waits at most `patience` seconds."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join(patience)
+
+    def _run(self) -> None:
+        while self._wait():
+            self._attempt()
+
+    def _wait(self) -> bool:
+        """Return True when there is something to do, False when it is time to end."""
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                due = self._work.due(now)
+                if self._stopped:
+                    return due is not None and due <= now and not self._failures
+                at = None if due is None else max(due, self._not_before)
+                if at is not None and at <= now:
+                    return True
+                self._changed.wait(None if at is None else at - now)
+
+    def _attempt(self) -> None:
+        try:
+            self._work.deliver(time.monotonic())
+        except DeliveryFailure as failure:
+            self._failed(str(failure), failure.retry_after)
+        except Exception as error:
+            log.exception("telling %s", self.name)
+            self._failed(type(error).__name__, 0.0)
+        else:
+            self._count("ok")
+            if self._failures:
+                log.info("%s takes messages again, after %d failures", self.name, self._failures)
+            self._failures = 0
+
+    def _failed(self, reason: str, retry_after: float) -> None:
+        self._count("failed")
+        self._failures += 1
+        if self._failures == 1:
+            log.warning("%s did not take a message, which is kept and sent again: %s", self.name, reason)
+        pause = min(self._first_pause * 2.0 ** min(self._failures - 1, 30), self._longest_pause)
+        # Many services that lost one receiver must not come back to it at the same moment.
+        wait = max(pause * random.uniform(0.75, 1.0), min(retry_after, self._longest_pause))  # noqa: S311
+        self._not_before = time.monotonic() + wait

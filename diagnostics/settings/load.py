@@ -1,0 +1,164 @@
+"""Puts the tree together from a TOML file, the environment and flags, and remembers where each value came from."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from diagnostics.errors import UsageError
+from diagnostics.settings.places import line_of
+from diagnostics.settings.tree import Settings
+from diagnostics.settings.values import without_password
+
+PREFIX = "DIAG_"
+# Between a section's name and a key's, as both hold single ones: DIAG_WEB__LISTEN_ADDRESS.
+SEPARATOR = "__"
+DEFAULT = "default"
+_UNKNOWN = "extra_forbidden"
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """The settings, and where the values that are not defaults came from, by dotted name."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+    def lines(self) -> Iterator[tuple[str, str, str]]:
+        """Yield (name, value, origin) of every setting in order. Credentials of URLs are left out."""
+        for name, value in _flat(self.settings.model_dump(mode="json")):
+            yield name, _spelled(value), self.origins.get(name, DEFAULT)
+
+
+def load(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], servers: Sequence[str] = ()
+) -> Loaded:
+    """Return the settings; a flag wins over the environment, that over the file, that over the default.
+
+    Args:
+        file: a TOML file; None for none.
+        environment: variables; those that begin with `DIAG_` and hold `__` are settings.
+        flags: values by dotted name, as in `web.listen_address`.
+        servers: URLs of further servers, from the command line.
+
+    Raises:
+        UsageError: the file cannot be read, a name is not known, or a value cannot be used.
+
+    """
+    tree: Tree = {}
+    origins: dict[str, str] = {}
+    if file is not None:
+        text = _read(file)
+        tree = _parsed(file, text)
+        origins |= {name: _place(file, text, name) for name, _ in _flat(tree)}
+    for variable, value in sorted(environment.items()):
+        if variable.startswith(PREFIX) and SEPARATOR in variable:
+            name = variable.removeprefix(PREFIX).lower().replace(SEPARATOR, ".")
+            _set(tree, name, value, variable)
+            origins[name] = variable
+    for name, value in flags.items():
+        _set(tree, name, value, f"--{name.replace('_', '-')}")
+        origins[name] = f"--{name.replace('_', '-')}"
+    _add_servers(tree, origins, servers)
+    return Loaded(settings=_valid(tree, origins), origins=origins)
+
+
+def _add_servers(tree: Tree, origins: dict[str, str], urls: Sequence[str]) -> None:
+    written = tree.setdefault("server", []) if urls else []
+    known = {one.get("url") for one in written if isinstance(one, dict)} if isinstance(written, list) else set()
+    for url in dict.fromkeys(urls):
+        if url not in known and isinstance(written, list):
+            origins[f"server.{len(written)}.url"] = "command line"
+            written.append({"url": url})
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
+    except UnicodeDecodeError:
+        raise UsageError("is not UTF-8 text", where=str(file)) from None
+
+
+def _parsed(file: Path, text: str) -> Tree:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"is not TOML: {str(error)[:1].lower()}{str(error)[1:]}", where=str(file)) from None
+
+
+def _place(file: Path, text: str, name: str) -> str:
+    line = line_of(text, name)
+    return f"{file}:{line}" if line else str(file)
+
+
+def _set(tree: Tree, name: str, value: str, origin: str) -> None:
+    """Put a text at a dotted name. Lists of plain values are written with commas between them."""
+    *sections, key = name.split(".")
+    known: Any = Settings
+    for section in sections:
+        known = _field_type(known, section, origin)
+        if not (isinstance(known, type) and issubclass(known, BaseModel)):
+            raise UsageError("only values in single sections can be set so", where=origin, hint="use the file")
+        tree = tree.setdefault(section, {})
+    kind = _field_type(known, key, origin)
+    tree[key] = [part.strip() for part in value.split(",") if part.strip()] if str(kind).startswith("tuple") else value
+
+
+def _field_type(model: type[BaseModel], name: str, origin: str) -> Any:
+    if name not in model.model_fields:
+        raise UsageError(f"there is no setting {name!r}", where=origin, hint="`diag serve --check-config` lists them")
+    return model.model_fields[name].annotation
+
+
+def _valid(tree: Tree, origins: Mapping[str, str]) -> Settings:
+    try:
+        return Settings.model_validate(tree)
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_input=False)
+        # A mistyped name is often why another one is missing.
+        first = next((one for one in errors if one["type"] == _UNKNOWN), errors[0])
+        name = ".".join(str(part) for part in first["loc"])
+        where = _origin_of(name, origins)
+        raise UsageError(_told(first["msg"], first["type"]), where=f"{where}: {name}" if where else name) from None
+
+
+def _origin_of(name: str, origins: Mapping[str, str]) -> str:
+    """Return where a setting, or else the first below or around it, comes from; empty when that is not known."""
+    while name:
+        for known, origin in origins.items():
+            if known == name or known.startswith(f"{name}."):
+                return origin
+        name = name.rpartition(".")[0]
+    return ""
+
+
+def _told(message: str, kind: str) -> str:
+    if kind == _UNKNOWN:
+        return "there is no such setting"
+    plain = message.removeprefix("Value error, ")
+    return plain[:1].lower() + plain[1:]
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _flat(inner, f"{name}.{key}" if name else key)
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for position, inner in enumerate(value):
+            yield from _flat(inner, f"{name}.{position}")
+    else:
+        yield name, value
+
+
+def _spelled(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_spelled, value))
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else without_password(str(value))

@@ -1,0 +1,69 @@
+"""Types of settings that a person writes: durations and sizes with their units."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, PlainSerializer
+
+from diagnostics.units import parse_duration
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[KMGT]i?B)")
+_POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def parse_size(text: str) -> int | None:
+    """Return the bytes that `text` names, as in `512MB` or `10GiB`; None when it names none."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    number, unit = match.groups()
+    base = 1024 if unit.endswith("iB") else 1000
+    return int(float(number) * base ** _POWERS[unit[0]])
+
+
+def _seconds(value: object) -> object:
+    if isinstance(value, str):
+        seconds = parse_duration(value)
+        if seconds is None:
+            raise ValueError(f"{value!r} is not a duration such as 500ms, 15s, 5m or 7d")
+        return seconds
+    return value
+
+
+def _bytes(value: object) -> object:
+    if isinstance(value, str):
+        size = parse_size(value)
+        if size is None:
+            raise ValueError(f"{value!r} is not a size such as 4MiB or 10GB")
+        return size
+    return value
+
+
+def show_seconds(seconds: float) -> str:
+    """Return seconds as a setting spells them: the largest unit that leaves no remainder."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size and seconds % size == 0:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
+
+
+_PASSWORD = re.compile(r"(?<=://)([^/?#\s@:]*):([^/?#\s]*)(?=@)")
+
+
+def without_password(text: str) -> str:
+    """Return `text` with the passwords of its URLs replaced by `***`."""
+    return _PASSWORD.sub(r"\1:***", text)
+
+
+def _no_credentials(value: object) -> object:
+    # An address is a label of metrics, a name on the page and a field of recordings.
+    if isinstance(value, str) and "@" in value.partition("://")[2].partition("/")[0].partition("?")[0]:
+        raise ValueError("holds credentials, which an address shows: put them into basic_auth_file")
+    return value
+
+
+Address = Annotated[str, BeforeValidator(_no_credentials)]
+Seconds = Annotated[float, BeforeValidator(_seconds), PlainSerializer(show_seconds)]
+Bytes = Annotated[int, BeforeValidator(_bytes), PlainSerializer(lambda size: f"{size}B")]

@@ -1,0 +1,1 @@
+"""What is remembered: recorded bodies, incidents, findings, signals."""

@@ -1,0 +1,225 @@
+"""The database: SQLite in a file of the history's directory, or PostgreSQL by URL; brought to the newest schema."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
+
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.settings.tree import HistorySettings
+from diagnostics.store.trouble import reason_of
+
+log = logging.getLogger(__name__)
+FILE = "history.db"
+SQLITE, POSTGRESQL = "sqlite", "postgresql"
+# A writer that waits for longer is stuck; PostgreSQL that does not answer counts as away.
+_BUSY_SECONDS = 10
+_CONNECT_SECONDS = 5
+# The whole file is checked at the start where that takes no longer than a second or two.
+_CHECKED_BYTES = 200 * 2**20
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_OPTIONS = "-c statement_timeout=30000 -c lock_timeout=10000"
+
+
+class Database:
+    """One engine, replaced when a damaged file was set aside.
+
+    Attributes:
+        engine: what queries use; ask anew for each.
+        url: where it is, with the password.
+
+    """
+
+    def __init__(self, url: URL, damaged: Callable[[BaseException], None]) -> None:
+        """Open the database and bring it to the newest schema.
+
+        Args:
+            url: SQLite or PostgreSQL.
+            damaged: told when a file cannot be used and is set aside.
+
+        Raises:
+            CollectError: it cannot be reached or written, or is of a newer version.
+
+        """
+        self.url, self._damaged = url, damaged
+        self.engine = _engine(url)
+        try:
+            self._prepare()
+        except DatabaseError as error:
+            if not is_damage(error):
+                raise self._unusable(error) from None
+            self.begin_anew(error)
+
+    @property
+    def dialect(self) -> str:
+        """Return `sqlite` or `postgresql`."""
+        return self.engine.dialect.name
+
+    @property
+    def shown(self) -> str:
+        """Return where it is, without the password."""
+        return self.url.render_as_string(hide_password=True)
+
+    def begin_anew(self, error: BaseException) -> None:
+        """Set a damaged SQLite file aside, under a name that tells when, and begin an empty one.
+
+        Raises:
+            CollectError: that is not possible.
+
+        """
+        self._damaged(error)
+        self.engine.dispose()
+        try:
+            kept = _set_aside(Path(self.url.database or ""))
+            log.warning("the history's database was damaged and is kept as %s", kept)
+            self.engine = _engine(self.url)
+            self._prepare()
+        except (OSError, DatabaseError) as again:
+            raise self._unusable(again) from None
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.engine.dispose()
+
+    def _prepare(self) -> None:
+        if self.dialect == SQLITE:
+            self._check()
+        with self.engine.begin() as connection:
+            migrate(connection, self.shown)
+
+    def _check(self) -> None:
+        path = Path(self.url.database or "")
+        if not path.exists() or path.stat().st_size > _CHECKED_BYTES:
+            return
+        with self.engine.connect() as connection:
+            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+        if found != "ok":
+            raise DatabaseError(None, None, _corrupt(str(found)))
+
+    def _unusable(self, error: BaseException) -> CollectError:
+        hint = "see history.database and history.directory"
+        return CollectError(f"the history cannot be opened: {reason_of(error)}", where=self.shown, hint=hint)
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether an error says that an SQLite file is damaged."""
+    orig = getattr(error, "orig", None)
+    code = getattr(orig, "sqlite_errorcode", None)
+    return isinstance(orig, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGED
+
+
+def is_passing(error: BaseException) -> bool:
+    """Return whether what failed may succeed later: the server is away, the disk full, the file locked."""
+    return isinstance(error, OperationalError) or bool(getattr(error, "connection_invalidated", False))
+
+
+def url_of(settings: HistorySettings, password: str | None) -> URL:
+    """Return the database's URL.
+
+    Raises:
+        UsageError: it is none, or of a database that is not supported.
+
+    """
+    if not settings.database:
+        return URL.create(SQLITE, database=str(settings.directory / FILE))
+    try:
+        url = make_url(settings.database)
+    except ArgumentError:
+        raise UsageError("is no database URL", where="history.database") from None
+    backend = url.get_backend_name()
+    if backend not in (SQLITE, POSTGRESQL):
+        raise UsageError(f"{backend} is not supported", where="history.database", hint="use sqlite or postgresql")
+    url = url.set(drivername="postgresql+psycopg" if backend == POSTGRESQL else SQLITE)
+    return url.set(password=password) if password is not None else url
+
+
+def open_patiently(url: URL, damaged: Callable[[BaseException], None], patience: float) -> Database:
+    """Return the database; one that is away is waited for, as incidents would lose their identity without it.
+
+    Raises:
+        CollectError: it did not come within `patience` seconds, or cannot be used.
+
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return Database(url, damaged)
+        except CollectError:
+            if url.get_backend_name() == SQLITE or time.monotonic() >= deadline:
+                raise
+            time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
+
+
+def migrate(connection: Connection, shown: str, revision: str = "head") -> None:
+    """Bring a database to a revision of the schema.
+
+    Raises:
+        UsageError: it was made by a newer version.
+
+    """
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of every look at the schema
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    current = MigrationContext.configure(connection).get_current_revision()
+    known = {one.revision for one in ScriptDirectory.from_config(config).walk_revisions()}
+    if current is not None and current not in known:
+        hint = "update triton-diagnostics, or name another database"
+        raise UsageError("the history was written by a newer version", where=shown, hint=hint)
+    command.upgrade(config, revision)
+    now = MigrationContext.configure(connection).get_current_revision()
+    if now != current:
+        log.info("the history's schema is now %s", now)
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == SQLITE:
+        Path(url.database or "").parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS})
+        event.listen(engine, "connect", _as_sqlite)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+        return engine
+    arguments = {"connect_timeout": _CONNECT_SECONDS, "options": _OPTIONS}
+    try:
+        return create_engine(url, pool_pre_ping=True, connect_args=arguments)
+    except ModuleNotFoundError as error:
+        hint = "pip install 'triton-diagnostics[postgresql]'"
+        raise UsageError(f"{error.name} is not installed", where="history.database", hint=hint) from None
+
+
+def _as_sqlite(connection: Any, _: object) -> None:
+    # The driver's own transactions leave out changes of the schema; ours begin with BEGIN.
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+
+
+def _set_aside(path: Path) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    kept = path.with_name(f"{path.name}.damaged-{stamp}")
+    path.rename(kept)
+    for suffix in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(kept.with_name(kept.name + suffix))
+    return kept
+
+
+def _corrupt(text: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(text)
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error

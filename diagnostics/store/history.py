@@ -1,0 +1,160 @@
+"""The service's memory: bodies on disk, what was made of them in a database."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from diagnostics.diagnosis.incident import Incident
+from diagnostics.errors import CollectError
+from diagnostics.settings.tree import HistorySettings
+from diagnostics.store import raw, statements
+from diagnostics.store.database import open_patiently, url_of
+from diagnostics.store.digest import Digest, Judged, Rank, Write
+from diagnostics.store.packing import Packer
+from diagnostics.store.reader import MOST_ROWS, HistoryReader
+from diagnostics.store.recorder import Recorder
+from diagnostics.store.rows import Row, incident_of
+from diagnostics.store.tables import incidents
+from diagnostics.store.trouble import Meters, Trouble
+from diagnostics.store.writer import Writer
+from diagnostics.wire.records import Scrape
+
+log = logging.getLogger(__name__)
+# How long a database that is away is waited for at the start.
+PATIENCE = 30.0
+# Minutes of signals become hours after as long as people look at single minutes.
+MINUTES_KEPT = 86400.0
+SECONDS_BETWEEN_CLEANUPS = 3600.0
+
+
+class History:
+    """Remembers scrapes and verdicts. `take` and `take_scrape` return at once, from any thread.
+
+    Attributes:
+        reader: answers questions about the past.
+
+    """
+
+    def __init__(
+        self,
+        settings: HistorySettings,
+        meters: Meters,
+        *,
+        read_secret: Callable[[Path, str], str],
+        patience: float = PATIENCE,
+    ) -> None:
+        """Open the history: what an earlier run left can be asked for at once, nothing is written before `start`.
+
+        Args:
+            settings: where, and how much to keep.
+            meters: the service's own metrics.
+            read_secret: reads the password's file.
+            patience: seconds that PostgreSQL is waited for.
+
+        Raises:
+            UsageError: the database's URL cannot be used, or it was written by a newer version.
+            CollectError: the directory or the database cannot be opened.
+
+        """
+        self._settings, self._trouble = settings, Trouble(meters)
+        _make(settings.directory)
+        file = settings.database_password_file
+        password = read_secret(file, "database's password") if file else None
+        url = url_of(settings, password)
+        self._database = open_patiently(url, lambda error: self._trouble.tell("opening the database", error), patience)
+        self._digest = Digest()
+        self._digest.restore(self._open())
+        self._writer = Writer(self._database, self._digest, meters, self._trouble)
+        self._recorder = Recorder(settings.directory, settings.segment, meters, self._trouble, self._closed)
+        self._packer = Packer(settings, self._trouble, self._passed)
+        self._listed: list[Row] = []
+        self._cleaned = float("-inf")
+        self.reader = HistoryReader(self._database, settings.directory)
+
+    def start(self) -> None:
+        """Begin to write."""
+        for part in (self._writer, self._recorder, self._packer):
+            part.start()
+
+    def stop(self) -> None:
+        """Finish all writes."""
+        for part in (self._recorder, self._packer, self._writer):
+            part.stop()
+        self._database.close()
+
+    def take(self, evaluation: Judged) -> None:
+        """Remember a verdict."""
+        self._writer.take(evaluation)
+
+    def take_scrape(self, deployment: str, scrape: Scrape) -> None:
+        """Remember a body, without the secrets in it."""
+        self._recorder.take(deployment, scrape)
+
+    def recent_scrapes(self, deployment: str, since: float) -> Sequence[Scrape]:
+        """Return what was recorded since Unix second `since`, and what lasts; nothing where it cannot be read."""
+        try:
+            return raw.scrapes(self._settings.directory, deployment, since, time.time())
+        except OSError as error:
+            self._trouble.tell("reading recorded bodies", error)
+            return ()
+
+    def open_incidents(self, deployment: str) -> Sequence[Incident]:
+        """Return the incidents that an earlier run left open."""
+        return [one for one in self._digest.open.values() if one.deployment == deployment]
+
+    def _open(self) -> list[Incident]:
+        query = select(incidents).where(incidents.c.closed.is_(None)).limit(MOST_ROWS)
+        try:
+            with self._database.engine.connect() as connection:
+                return [incident_of(dict(row)) for row in connection.execute(query).mappings()]
+        except SQLAlchemyError as error:
+            self._trouble.tell("reading open incidents", error)
+            return []
+
+    def _closed(self, left: Path | None) -> None:
+        self._packer.notify(left)
+
+    def _passed(self, now: float) -> None:
+        """Bring the database in line with the files, and let it forget what is too old."""
+        rows = [_row(name, one) for name, one in self._packed()]
+        if rows != self._listed:
+            self._listed = rows
+            self._writer.take(Write(Rank.SIGNALS, statements.set_segments(rows)))
+        if not 0 <= now - self._cleaned < SECONDS_BETWEEN_CLEANUPS:
+            self._cleaned = now
+            old, minutes = now - self._settings.keep_signals, now - MINUTES_KEPT
+            self._writer.take(Write(Rank.SIGNALS, statements.forget(old, minutes)))
+
+    def _packed(self) -> list[tuple[str, raw.SegmentFile]]:
+        directory = self._settings.directory
+        names = raw.deployments(directory)
+        return [(name, one) for name in names for one in raw.segments(raw.folder_of(directory, name)) if one.packed]
+
+
+def _row(deployment: str, one: raw.SegmentFile) -> Row:
+    try:
+        size = one.path.stat().st_size
+    except FileNotFoundError:
+        size = 0
+    return {
+        "path": str(one.path),
+        "deployment": deployment,
+        "start": one.start,
+        "end": one.end or one.start,
+        "bytes": size,
+    }
+
+
+def _make(directory: Path) -> None:
+    try:
+        (directory / raw.FOLDER).mkdir(parents=True, exist_ok=True, mode=0o750)
+    except OSError as error:
+        raise CollectError(
+            f"cannot be made: {error.strerror or error}", where=str(directory), hint="name another: history.directory"
+        ) from None

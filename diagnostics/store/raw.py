@@ -1,0 +1,149 @@
+"""Recorded bodies as they lie on disk: which files there are, and what they hold of a span. Reads only.
+
+    <directory>/raw/<deployment>/<start>.tar            being written, or left by a killed process
+    <directory>/raw/<deployment>/<start>-<end>.tar      finished
+    <directory>/raw/<deployment>/<start>-<end>.tar.xz   packed
+
+Start and end are Unix milliseconds. Each file is a capture of format 1 that can be explained alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import unquote
+
+from diagnostics.errors import CaptureError
+from diagnostics.window.rolling import LASTING
+from diagnostics.wire.capture import Capture, Manifest, open_capture
+from diagnostics.wire.capture_layout import MILLISECOND, component
+from diagnostics.wire.records import Kind, Scrape
+
+FOLDER, OPEN, PACKED, PARTIAL = "raw", ".tar", ".tar.xz", ".partial"
+_NAME = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?(\.tar|\.tar\.xz)", re.ASCII)
+# A file may be packed under another name between its listing and its reading.
+_LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """One file of recorded bodies; Unix seconds. `end` is None while it is not finished."""
+
+    path: Path
+    start: float
+    end: float | None
+
+    @classmethod
+    def of(cls, path: Path) -> SegmentFile | None:
+        """Return what a path's name tells; None for other files."""
+        found = _NAME.fullmatch(path.name)
+        if found is None:
+            return None
+        end = int(found[2]) * MILLISECOND if found[2] else None
+        return cls(path=path, start=int(found[1]) * MILLISECOND, end=end)
+
+    @property
+    def packed(self) -> bool:
+        """Whether it is compressed."""
+        return self.path.name.endswith(PACKED)
+
+
+def folder_of(directory: Path, deployment: str) -> Path:
+    """Return where a deployment's bodies lie."""
+    return directory / FOLDER / component(deployment)
+
+
+def deployments(directory: Path) -> list[str]:
+    """Return the names of all deployments of which there are bodies; none where there is no such directory."""
+    raw = directory / FOLDER
+    return sorted(unquote(one.name) for one in raw.iterdir() if one.is_dir()) if raw.is_dir() else []
+
+
+def segments(folder: Path) -> list[SegmentFile]:
+    """Return a deployment's files in time order; one that is packed and not yet removed is listed packed."""
+    paths = sorted(folder.iterdir()) if folder.is_dir() else ()
+    found = {one.start: one for path in paths if (one := SegmentFile.of(path))}  # .tar sorts before .tar.xz
+    return [found[start] for start in sorted(found)]
+
+
+def scrapes(directory: Path, deployment: str, start: float, end: float) -> list[Scrape]:
+    """Return what was read of a deployment in [start, end], Unix seconds, and what still held then.
+
+    Configuration, metadata and repository bodies are the newest before `start` and all until `end`. Steady times are
+    comparable among all that is returned. Nothing at all when no file overlaps; damaged parts are left out.
+    """
+    for _ in range(_LOOKS):
+        files = [one for one in segments(folder_of(directory, deployment)) if _overlaps(one, start, end)]
+        if all(one.path.exists() for one in files):
+            break
+    read = [(manifest, found) for one in files for manifest, found in _read(one.path)]
+    timed = list(_between(_steady(read), start, end))
+    return sorted(timed, key=lambda scrape: scrape.mono)
+
+
+def newest_end(directory: Path, deployment: str) -> float | None:
+    """Return Unix seconds of the newest body of counters; None when there is none."""
+    for one in reversed(segments(folder_of(directory, deployment))):
+        times = [s.at for _, found in _read(one.path) for s in found if s.kind in (Kind.METRICS, Kind.STATISTICS)]
+        if times:
+            return max(times)
+    return None
+
+
+def newest_lasting(directory: Path, deployment: str) -> list[Scrape]:
+    """Return the newest configuration, metadata and repository bodies."""
+    kept: dict[tuple[str, Kind, str], Scrape] = {}
+    # The newest file begins with all of them, unless its writer was killed just then.
+    for one in segments(folder_of(directory, deployment))[-2:]:
+        for _, found in _read(one.path):
+            kept |= {(s.server, s.kind, s.name): s for s in found if s.kind in LASTING and s.body is not None}
+    return list(kept.values())
+
+
+def _overlaps(one: SegmentFile, start: float, end: float) -> bool:
+    return one.start <= end + MILLISECOND and (one.end is None or one.end >= start - MILLISECOND)
+
+
+def _read(path: Path) -> Iterator[tuple[Manifest, list[Scrape]]]:
+    """Yield a file's manifest and scrapes; nothing for one that is gone, or was killed before it held anything."""
+    try:
+        capture: Capture = open_capture(path)
+        found = list(capture.scrapes())
+    except CaptureError:
+        return
+    yield capture.manifest, found
+
+
+def _steady(read: Sequence[tuple[Manifest, list[Scrape]]]) -> Iterator[Scrape]:
+    """Yield all scrapes with steady times in terms of the newest run, as a service that goes on where one ended does.
+
+    Within a run each file says how the steady clock stood; before it, the time of day is all that is known.
+    """
+    newest = read[-1][0].run if read else ""
+    offsets = [_offset(manifest) for manifest, _ in read]
+    earlier = next((offset for (one, _), offset in zip(read, offsets, strict=True) if one.run == newest), 0.0)
+    for (manifest, found), offset in zip(read, offsets, strict=True):
+        shift = offset if manifest.run == newest else earlier
+        yield from (replace(scrape, mono=scrape.at + shift) for scrape in found)
+
+
+def _offset(manifest: Manifest) -> float:
+    if manifest.steady_from is None or manifest.window_from is None:
+        return 0.0
+    return manifest.steady_from - manifest.window_from
+
+
+def _between(found: Iterator[Scrape], start: float, end: float) -> Iterator[Scrape]:
+    """Yield what counts for a span. Each file begins with what still held: only what is new is passed on."""
+    held: dict[tuple[str, Kind, str], bytes | None] = {}
+    for scrape in found:
+        if scrape.kind not in LASTING:
+            if start - MILLISECOND <= scrape.at <= end + MILLISECOND:
+                yield scrape
+            continue
+        key = (scrape.server, scrape.kind, scrape.name)
+        if scrape.at <= end + MILLISECOND and (scrape.body is None or held.get(key) != scrape.body):
+            held[key] = scrape.body
+            yield scrape

@@ -1,0 +1,141 @@
+"""What the database holds. Its schema is made by the migrations; this is the newest form, as queries name it."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+# Names and values that belong to the database as a whole.
+meta = Table("meta", metadata, Column("key", String(64), primary_key=True), Column("value", Text, nullable=False))
+
+# Files of recorded bodies. Unix seconds; bytes as packed.
+segments = Table(
+    "segments",
+    metadata,
+    Column("path", Text, primary_key=True),
+    Column("deployment", Text, nullable=False),
+    Column("start", Double, nullable=False),
+    Column("end", Double, nullable=False),
+    Column("bytes", Integer, nullable=False),
+    Index("segments_by_time", "deployment", "start"),
+)
+
+# One row per incident, as of its last change: the fields of `diagnosis.incident.Incident`.
+incidents = Table(
+    "incidents",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("fingerprint", String(64), nullable=False),
+    Column("deployment", Text, nullable=False),
+    Column("check", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("layer", Text, nullable=False),
+    Column("server", Text, nullable=False),
+    Column("model", Text),
+    Column("version", Text),
+    Column("gpu", Text),
+    Column("ensemble", Text),
+    Column("severity", Text, nullable=False),
+    Column("worst", Text, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("onset", Double, nullable=False),
+    Column("opened", Double, nullable=False),
+    Column("seen", Double, nullable=False),
+    Column("closed", Double),
+    Column("seconds_per_request", Double, nullable=False),
+    Column("share_of_latency", Double, nullable=False),
+    Column("share_of_requests_failed", Double, nullable=False),
+    Column("peak", Double, nullable=False),
+    Column("peak_at", Double, nullable=False),
+    Column("caused_by", String(32)),
+    Index("incidents_by_time", "deployment", "opened"),
+    Index("incidents_open", "closed"),
+)
+
+# What was said when an incident was at its worst: a JSON report, deflated.
+reports = Table(
+    "reports",
+    metadata,
+    Column("incident", String(32), ForeignKey("incidents.id", ondelete="CASCADE"), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+# One row per change of a finding; `present` false where it was gone.
+findings = Table(
+    "findings",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("deployment", Text, nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("at", Double, nullable=False),
+    Column("present", Boolean, nullable=False),
+    Column("check", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("confidence", Double, nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("seconds_per_request", Double, nullable=False),
+    Column("share_of_latency", Double, nullable=False),
+    Column("share_of_requests_failed", Double, nullable=False),
+    Column("caused_by", String(64)),
+    Index("findings_by_time", "deployment", "fingerprint", "at"),
+    Index("findings_by_age", "at"),
+)
+
+# One row per change of a verdict, and one every five minutes.
+verdicts = Table(
+    "verdicts",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("deployment", Text, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("layer", Text),
+    Column("leading", String(64)),
+    Index("verdicts_by_time", "deployment", "at"),
+    Index("verdicts_by_age", "at"),
+)
+
+# What a row of `signals` is about; `signal` is its name in `diagnostics.signals`.
+series = Table(
+    "series",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("deployment", Text, nullable=False),
+    Column("server", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("signal", Text, nullable=False),
+    UniqueConstraint("deployment", "server", "model", "version", "signal", name="series_once"),
+)
+
+# Readings of `seconds` from `at` on, in the signal's unit: their mean, least and greatest, and how many there were.
+signals = Table(
+    "signals",
+    metadata,
+    Column("series", Integer, ForeignKey("series.id", ondelete="CASCADE"), primary_key=True),
+    Column("seconds", Integer, primary_key=True),
+    Column("at", Integer, primary_key=True),
+    Column("mean", Double, nullable=False),
+    Column("low", Double, nullable=False),
+    Column("high", Double, nullable=False),
+    Column("count", Integer, nullable=False),
+    Index("signals_by_age", "seconds", "at"),
+    sqlite_with_rowid=False,
+)

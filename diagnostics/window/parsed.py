@@ -1,0 +1,194 @@
+"""Scrapes as parsed: each body is read once, however many windows it becomes part of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from diagnostics.errors import MalformedBody
+from diagnostics.window.client import ClientRequest, parse_client
+from diagnostics.window.counters import Point
+from diagnostics.window.logs import LogEvent, parse_log
+from diagnostics.window.normalize import (
+    ModelKey,
+    batches_from_statistics,
+    counters_from_metrics,
+    counters_from_statistics,
+    gpus_from_metrics,
+)
+from diagnostics.wire.dcgm import parse_dcgm
+from diagnostics.wire.engine import EngineSample, samples_of_iterations
+from diagnostics.wire.exposition import ExpositionReader, Snapshot
+from diagnostics.wire.gpu import Gpu, GpuSample, parse_nvml
+from diagnostics.wire.host import HostSample, parse_host
+from diagnostics.wire.model_config import ModelConfig, parse_model_config
+from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.server import IndexEntry, ServerMetadata, parse_index, parse_server
+from diagnostics.wire.statistics import parse_statistics
+
+Rows = Mapping[ModelKey, Point]
+
+
+class MetricsPage:
+    """One page of metrics. What only a complete window needs of it is made when first asked for, and kept."""
+
+    def __init__(self, at: float, mono: float, snapshot: Snapshot) -> None:
+        self.at, self.mono, self.snapshot = at, mono, snapshot
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Cumulative counters per model version."""
+        found = counters_from_metrics(self.snapshot)
+        return {key: Point(at=self.at, mono=self.mono, values=values, batches={}) for key, values in found.items()}
+
+    @cached_property
+    def gpus(self) -> Sequence[Gpu]:
+        """Triton's own gauges of its GPUs."""
+        return gpus_from_metrics(self.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class Iterations:
+    """A list of an engine's iterations, `trtllm-serve`'s answer where others have a metrics page."""
+
+    samples: Sequence[EngineSample]
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsRows:
+    """Cumulative counters per model version, with their batch sizes."""
+
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The models of the repository with their states."""
+
+    entries: tuple[IndexEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogLines:
+    """The events of a server's log."""
+
+    events: tuple[LogEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRecord:
+    """Requests as their sender saw them."""
+
+    requests: tuple[ClientRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryFile:
+    """The text of one file of a model repository."""
+
+    text: str
+
+
+Content = (
+    MetricsPage
+    | Iterations
+    | StatisticsRows
+    | ModelConfig
+    | ServerMetadata
+    | HostSample
+    | GpuSample
+    | Index
+    | LogLines
+    | ClientRecord
+    | RepositoryFile
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A scrape without its body.
+
+    Attributes:
+        scrape: what was read, its body left out.
+        content: what the body held; None where there was none, or it could not be read.
+        error: why there is no content; empty when there is one.
+        answered: whether there was a body, readable or not.
+
+    """
+
+    scrape: Scrape
+    content: Content | None
+    error: str = ""
+    answered: bool = True
+
+
+class ScrapeParser:
+    """Reads bodies. Pages of one server mostly differ in their values only: it remembers their layout."""
+
+    def __init__(self) -> None:
+        self._pages: dict[str, ExpositionReader] = {}
+
+    def parse(self, scrape: Scrape) -> Parsed:
+        """Return what a scrape holds; a body that cannot be parsed is a failed read with its reason."""
+        bare = without_body(scrape)
+        if scrape.body is None:
+            return Parsed(scrape=bare, content=None, error=scrape.error or "no answer", answered=False)
+        try:
+            return Parsed(scrape=bare, content=self._content(scrape, scrape.body))
+        except MalformedBody as error:
+            return Parsed(scrape=bare, content=None, error=error.what)
+
+    def _content(self, scrape: Scrape, body: bytes) -> Content | None:
+        if scrape.kind is Kind.METRICS:
+            return self._page(scrape, body)
+        read = _READERS.get(scrape.kind)
+        return read(scrape, body) if read else None
+
+    def _page(self, scrape: Scrape, body: bytes) -> MetricsPage | Iterations:
+        if body.lstrip()[:1] == b"[":
+            return Iterations(samples_of_iterations(body, scrape.at))
+        reader = self._pages.setdefault(scrape.server, ExpositionReader())
+        return MetricsPage(scrape.at, scrape.mono, reader.read(body))
+
+
+def without_body(scrape: Scrape) -> Scrape:
+    """Return the scrape's particulars alone."""
+    return Scrape(
+        server=scrape.server,
+        kind=scrape.kind,
+        at=scrape.at,
+        mono=scrape.mono,
+        took=scrape.took,
+        error=scrape.error,
+        name=scrape.name,
+    )
+
+
+def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
+    return StatisticsRows(
+        {
+            (model.name, model.version): Point(
+                at=scrape.at,
+                mono=scrape.mono,
+                values=counters_from_statistics(model),
+                batches=batches_from_statistics(model),
+            )
+            for model in parse_statistics(body)
+        }
+    )
+
+
+# Export bodies are not among them: one may hold a million spans, and `SpanStore` takes them as they are read.
+_READERS: Mapping[Kind, Callable[[Scrape, bytes], Content]] = {
+    Kind.STATISTICS: _statistics,
+    Kind.INDEX: lambda _, body: Index(parse_index(body)),
+    Kind.CONFIG: lambda _, body: parse_model_config(body),
+    Kind.LOG: lambda scrape, body: LogLines(parse_log(body, scrape.at)),
+    Kind.SERVER: lambda _, body: parse_server(body),
+    Kind.HOST: lambda _, body: parse_host(body),
+    Kind.NVML: lambda _, body: parse_nvml(body),
+    Kind.DCGM: lambda scrape, body: parse_dcgm(body, scrape.at),
+    Kind.CLIENT: lambda _, body: ClientRecord(parse_client(body)),
+    Kind.REPOSITORY: lambda _, body: RepositoryFile(body.decode("utf-8", "replace")),
+}

@@ -1,0 +1,94 @@
+"""The newest minutes of one deployment: bounded, and the same window whether lived through or replayed.
+
+Bodies are parsed when they come and only what they held is kept. A window is put together anew for each verdict from
+the records of its span alone: so a verdict depends on nothing that has left the window, and a replay of the same bodies
+gives it again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from diagnostics.window.parsed import Parsed, ScrapeParser
+from diagnostics.window.recent_spans import RecentSpans
+from diagnostics.window.window import Window, WindowBuilder
+from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.spans import Span
+
+# What holds until it is read again: the newest of each is part of every window, however old.
+LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY})
+# Beyond, what was said longest ago is let go of: a server that invents new models for ever must not fill the memory.
+MOST_LASTING = 20_000
+# Rounds come at whole multiples of an interval: the window's edge lies between two, so that a millisecond, the
+# precision of a recording, does not decide whether a round is part of it.
+SLACK = 0.5
+
+
+class RollingWindow:
+    """Takes scrapes in time order and gives windows of the newest `seconds`. Not for use from several threads at once.
+
+    Attributes:
+        name: the deployment's.
+        seconds: how long the windows are.
+
+    """
+
+    def __init__(self, name: str, seconds: float, *, max_spans: int) -> None:
+        """Begin empty.
+
+        Args:
+            name: the deployment's.
+            seconds: length of the windows; should hold at least three rounds.
+            max_spans: how many spans are kept at once; beyond, whole traces are left out, chosen by their ids.
+
+        """
+        self.name, self.seconds = name, seconds
+        self._parser = ScrapeParser()
+        self._recent: deque[Parsed] = deque()
+        self._lasting: dict[tuple[str, Kind, str], Parsed] = {}
+        self._spans = RecentSpans(seconds, max_spans)
+        self._newest = float("-inf")
+        self._newest_at = 0.0
+
+    def add(self, scrape: Scrape) -> None:
+        """Take one scrape and let go of what has left the window."""
+        if scrape.kind is not Kind.TRACES:
+            self._recent.append(self._parser.parse(scrape))
+            if scrape.mono >= self._newest:
+                self._newest, self._newest_at = scrape.mono, scrape.at
+            self._let_go(self._newest - self.seconds - SLACK)
+        elif scrape.body is not None:
+            self._spans.add(scrape.body, scrape.at)
+
+    def add_spans(self, spans: Iterable[Span], corrupt: int, at: float) -> None:
+        """Take spans that arrived at Unix second `at` and were read already, and how many could not be read."""
+        self._spans.add_read(spans, corrupt, at)
+
+    def window(self) -> Window:
+        """Return the window that ends with the newest scrape; its start and end are 0 when nothing was read."""
+        self._spans.let_go(self._newest_at)
+        builder = WindowBuilder(spans=self._spans)
+        since = self._newest - self.seconds - SLACK
+        for parsed in self._lasting.values():
+            builder.take(parsed)
+        for parsed in self._recent:
+            # Servers come in each other's way: what is too old may still wait behind what is not.
+            if parsed.scrape.mono >= since or parsed.scrape.kind in LASTING:
+                builder.take(parsed)
+        return builder.build(self.name)
+
+    def forget(self, server: str) -> None:
+        """Let go of everything that a server said."""
+        self._recent = deque(parsed for parsed in self._recent if parsed.scrape.server != server)
+        self._lasting = {key: parsed for key, parsed in self._lasting.items() if key[0] != server}
+
+    def _let_go(self, before: float) -> None:
+        while self._recent and self._recent[0].scrape.mono < before:
+            gone = self._recent.popleft()
+            if gone.scrape.kind in LASTING and gone.content is not None:
+                key = (gone.scrape.server, gone.scrape.kind, gone.scrape.name)
+                self._lasting.pop(key, None)
+                self._lasting[key] = gone
+        while len(self._lasting) > MOST_LASTING:
+            del self._lasting[next(iter(self._lasting))]

@@ -1,0 +1,177 @@
+"""An open incident as an alert of Alertmanager's API, version 2.
+
+Labels identify the alert and never change while it lasts: those of the Prometheus rule on the same check, so that
+both are told apart by `sender` alone and can inhibit each other. Everything that changes is an annotation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.checks.check import Severity
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.incident import Incident
+from diagnostics.gen.alert import Alert, alert_name, filled
+from diagnostics.gen.finding_alerts import finding_alerts
+from diagnostics.gen.inhibition import SENDER
+from diagnostics.render.words import predicted
+from diagnostics.units import Unit
+from exporters.sinks.links import Links
+from exporters.sinks.plain_text import harmless, harmless_lines
+
+PATH = "/api/v2/alerts"
+# A patch that is longer is read on the incident's page.
+MOST_OF_A_PATCH = 2_000
+_MOST_OF_A_LABEL = 200
+Json = dict[str, Any]
+Key = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentAlert:
+    """An alert that fires, or fired. Times are Unix seconds.
+
+    Attributes:
+        labels: what it is identified by.
+        annotations: what is said of it.
+        starts_at: onset of the incident.
+        ended: when the incident closed; None while it lasts.
+        url: the incident's page.
+        behind: the key of its cause's alert; None for a root.
+
+    """
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    starts_at: float
+    url: str
+    ended: float | None = None
+    behind: Key | None = None
+
+    @property
+    def key(self) -> Key:
+        """The labels as Alertmanager compares them."""
+        return _key(self.labels)
+
+    def close(self, at: float) -> IncidentAlert:
+        """Return the alert as resolved at Unix second `at`."""
+        return replace(self, ended=max(at, self.starts_at))
+
+    def body(self, until: float) -> Json:
+        """Return the API's form; a firing alert resolves by itself at Unix second `until`, unless it is repeated."""
+        ends = max(until, self.starts_at) if self.ended is None else self.ended
+        return {
+            "labels": dict(self.labels),
+            "annotations": dict(self.annotations),
+            "startsAt": _time(self.starts_at),
+            "endsAt": _time(ends),
+            "generatorURL": self.url,
+        }
+
+
+def encoded(alerts: Iterable[IncidentAlert], until: float) -> bytes:
+    """Return the body of a POST to `PATH`."""
+    return json.dumps([alert.body(until) for alert in alerts], ensure_ascii=False).encode("utf-8", "replace")
+
+
+def incident_alert(
+    incident: Incident,
+    finding: Finding | None,
+    cause: Incident | None,
+    links: Links,
+    added: Mapping[str, str],
+) -> IncidentAlert:
+    """Return the alert of an open incident.
+
+    Args:
+        incident: what it is about.
+        finding: the newest finding behind it; None leaves out suggestion, patch and prediction.
+        cause: the incident that this one is a consequence of, if that is open.
+        links: addresses of the service's pages.
+        added: labels of the settings.
+
+    """
+    labels = _labels(incident, added)
+    told = {
+        "summary": _summary(incident, labels),
+        "description": _description(incident),
+        "severity": incident.severity.value,
+        "runbook_url": links.runbook(incident.check),
+        "dashboard_url": links.incident(incident.id),
+        "caused_by": f"{cause.check}: {links.incident(cause.id)}" if cause else "",
+        **(_advice(finding) if finding else {}),
+    }
+    return IncidentAlert(
+        labels=labels,
+        annotations={name: text for name, text in told.items() if text},
+        starts_at=incident.onset,
+        url=links.incident(incident.id),
+        behind=_key(_labels(cause, added)) if cause else None,
+    )
+
+
+def _key(labels: Mapping[str, str]) -> Key:
+    return tuple(sorted(labels.items()))
+
+
+def _labels(incident: Incident, added: Mapping[str, str]) -> dict[str, str]:
+    rule = _rules().get(incident.check)
+    named = {**incident.subject.to_dict(), "deployment": incident.deployment}
+    return {
+        **added,
+        "alertname": alert_name(incident.check),
+        "check": incident.check,
+        "severity": rule.severity if rule else Severity.WARNING.value,
+        "sender": SENDER,
+        **{name: harmless(value, _MOST_OF_A_LABEL) for name, value in named.items() if value},
+    }
+
+
+def _summary(incident: Incident, labels: Mapping[str, str]) -> str:
+    rule = _rules().get(incident.check)
+    if rule is None:  # of an earlier version, which had this check
+        return harmless(f"{incident.subject} on {incident.subject.server}: {incident.title}")
+    return filled(rule.summary, labels)
+
+
+def _description(incident: Incident) -> str:
+    cost = []
+    if incident.seconds_per_request > 0:
+        share = Unit.RATIO.show(incident.share_of_latency)
+        cost.append(f"takes {Unit.SECONDS.show(incident.seconds_per_request)} of each request ({share})")
+    if incident.share_of_requests_failed > 0:
+        cost.append(f"fails {Unit.RATIO.show(incident.share_of_requests_failed)} of requests")
+    parts = (
+        incident.summary.rstrip("."),
+        f"It {' and '.join(cost)}" if cost else "",
+        f"Since {_time(incident.onset)}, last seen {_time(incident.seen)}",
+        f"Confidence {Unit.RATIO.show(incident.confidence)}",
+    )
+    return harmless(". ".join(part for part in parts if part) + ".", 2_000)
+
+
+def _advice(finding: Finding) -> dict[str, str]:
+    suggestion = finding.suggestion
+    if suggestion is None:
+        return {}
+    made = finding.advice.patch if finding.advice else None
+    return {
+        "suggestion": harmless(f"{suggestion.remedy.value}: {suggestion.text}"),
+        "patch": harmless_lines(made.text, MOST_OF_A_PATCH) if made else "",
+        "prediction": harmless(predicted(suggestion.prediction)) if suggestion.prediction else "",
+    }
+
+
+@cache
+def _rules() -> Mapping[str, Alert]:
+    return {alert.id: alert for alert in finding_alerts(catalogue().values())}
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,262 @@
+"""The running service's page as people use it: woken up, on a phone, with keys, in the dark, while things change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from diagnostics.diagnosis.incident import Incident
+from diagnostics.service.http import live as live_board
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.store.history import History
+from tests.browser.pages import Shown
+from tests.render.situations import situations
+from tests.service.serving import Serving, recorded
+from tests.store.lived import NAME, deployment, live, opened, rounds
+
+# Plotly writes styles for maps, which are not drawn here, into the page: the policy refuses them.
+REFUSED = "Applying inline style violates"
+Open = Callable[..., Shown]
+ODD = ("odd-markup", "odd-long", "odd-reordering")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _news_at_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(live_board, "PAUSE", 0.1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Ten minutes in which an incident opened and stayed, read again by who did not write it."""
+    folder = tmp_path_factory.mktemp("history")
+    made = opened(folder)
+    made.start()
+    list(live(made, deployment(OwnMetrics()), rounds(40, begin=time.time() - 900)))
+    made.stop()
+    return opened(folder)
+
+
+@pytest.fixture(scope="module")
+def serving(history: History) -> Iterator[Serving]:
+    with Serving((NAME, "search", "lost", *ODD), history=history.reader) as made:
+        made.said(NAME, recorded("cpu-handed-single-instance"))
+        made.said("search", situations()["healthy"])
+        made.reached("lost", error="connection refused")
+        for name in ODD:
+            made.said(name, situations()[f"hostile {name.removeprefix('odd-')}"])
+        yield made
+
+
+@pytest.fixture
+def alone() -> Iterator[Serving]:
+    """One deployment that is slow, and no history."""
+    with Serving((NAME,)) as made:
+        made.said(NAME, recorded("cpu-handed-single-instance"))
+        yield made
+
+
+@pytest.fixture
+def show(chromium: Browser) -> Iterator[Open]:
+    contexts = []
+
+    def opening(address: str, width: int = 1280, height: int = 800, **options: object) -> Shown:
+        context = chromium.new_context(viewport={"width": width, "height": height}, **options)  # type: ignore[arg-type]
+        contexts.append(context)
+        shown = Shown(context.new_page())
+        shown.page.on("request", lambda request: shown.requests.append(request.url))
+        shown.page.on("console", lambda message: shown.messages.append(message.text))
+        shown.page.on("pageerror", lambda error: shown.messages.append(str(error)))
+        shown.page.on("dialog", lambda dialog: shown.messages.append(f"dialog {dialog.message}"))
+        shown.page.goto(address)
+        return shown
+
+    yield opening
+    for context in contexts:
+        context.close()
+
+
+def in_view(page: Page, text: str) -> bool:
+    """Return whether a text is seen whole without scrolling."""
+    box = page.get_by_text(text).first.bounding_box()
+    size = page.viewport_size
+    assert box is not None
+    assert size is not None
+    return box["y"] >= 0 and box["y"] + box["height"] <= size["height"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_cause_cost_time_and_remedy_are_seen_without_scrolling(
+    show: Open, alone: Serving, width: int, height: int
+) -> None:
+    page = show(alone.url, width, height).page
+
+    for text in ("one instance of safety busy 94 %", "raise instance_group count", "costs each request", "Since "):
+        assert in_view(page, text)
+    assert in_view(page, "+instance_group") or width < 400
+    assert page.evaluate("scrollY") == 0
+
+
+def test_what_changes_is_shown_without_reloading_and_takes_nothing_away(show: Open, alone: Serving) -> None:
+    page = show(f"{alone.url}/deployments/{NAME}").page
+    page.evaluate("window.same = true")
+    expect(page.locator("#live")).to_have_text("Live")
+    page.locator("details.runbook summary").click()
+    page.get_by_role("button", name="Copy").focus()
+    page.evaluate("scrollTo(0, 300)")
+
+    alone.said(NAME, situations()["degraded"])
+
+    expect(page.locator("h1")).to_contain_text("busy 94 % of the time: requests wait 170 ms")
+    assert page.evaluate("window.same")
+    assert page.evaluate("scrollY") == 300
+    assert page.locator("details.runbook").evaluate("one => one.open")
+    assert page.evaluate("document.activeElement.textContent") == "Copy"
+
+
+def test_a_patch_that_someone_has_selected_stays_while_the_rest_changes(show: Open, alone: Serving) -> None:
+    page = show(f"{alone.url}/deployments/{NAME}").page
+    page.locator("#findings pre").first.click()
+    selected = page.evaluate("getSelection().toString()")
+
+    alone.said(NAME, situations()["degraded"])
+    expect(page.locator("h1")).to_contain_text("170 ms")
+
+    assert "+instance_group" in selected
+    assert page.evaluate("getSelection().toString()") == selected
+
+
+def test_it_says_when_the_service_is_gone_and_when_it_is_back(show: Open) -> None:
+    first = Serving((NAME,))
+    with first:
+        first.said(NAME, situations()["healthy"])
+        page = show(first.url).page
+        expect(page.locator("#live")).to_have_text("Live")
+    expect(page.locator("#stale")).to_contain_text("The service cannot be reached", timeout=10_000)
+    with Serving((NAME,), port=first.port) as second:
+        second.said(NAME, situations()["degraded"])
+        page.evaluate("dispatchEvent(new Event('online'))")
+
+        expect(page.locator("#stale")).to_be_hidden(timeout=10_000)
+        expect(page.locator("h1")).to_contain_text("safety")
+
+
+def test_keys_move_open_search_and_go_home(show: Open, serving: Serving) -> None:
+    page = show(serving.url).page
+    press = page.keyboard.press
+    focused = "document.activeElement.getAttribute('href')"
+
+    press("j")
+    first = page.evaluate(focused)
+    press("j")
+    assert page.evaluate(focused) not in (None, first)
+    press("k")
+    assert page.evaluate(focused) == first
+    press("Enter")
+    page.wait_for_url(f"**{first}")
+    press("?")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    press("Escape")
+    press("/")
+    page.keyboard.type("batch-size")
+    press("Enter")
+    page.wait_for_url("**/search?q=batch-size")
+    expect(page.get_by_role("link", name="batch-size-collapse")).to_be_visible()
+    press("g")
+    press("h")
+    page.wait_for_url(f"{serving.url}/")
+
+
+def test_dark_follows_the_system_until_someone_chooses(show: Open, serving: Serving) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    page = show(serving.url, color_scheme="dark").page
+    assert page.evaluate(ground) == "rgb(19, 22, 26)"
+    contrast = Axe().run(page, options={"runOnly": ["color-contrast"], "resultTypes": ["violations"]}).response
+    assert contrast["violations"] == []
+
+    page.get_by_role("button", name="Light").click()
+    assert page.evaluate(ground) == "rgb(252, 252, 251)"
+    page.reload()
+    assert page.evaluate(ground) == "rgb(252, 252, 251)"
+    page.keyboard.press("t")
+    assert page.evaluate(ground) == "rgb(19, 22, 26)"
+
+
+def incident_of(serving: Serving) -> Incident:
+    return next(one for one in serving.service.board.read().incidents if one.deployment == NAME)
+
+
+def test_timelines_show_the_past_with_its_incidents(show: Open, serving: Serving, history: History) -> None:
+    past = history.reader.incidents(deployment=NAME)[0]
+    shown = show(f"{serving.url}/incidents/{past.id}")
+    page = shown.page
+    page.locator("[data-timeline]").scroll_into_view_if_needed()
+
+    page.wait_for_selector(".plots[data-drawn]")
+
+    assert page.locator(".plots .scatterlayer .trace").count() == 3
+    assert page.locator(".plots .shapelayer path").count() >= 1
+    assert page.locator(f"ul.marks a[href='/incidents/{past.id}']").count() == 1
+    assert "queue 17" in (page.locator(".plots").get_attribute("aria-label") or "")
+    assert [text for text in shown.messages if REFUSED not in text] == []
+
+
+def pages_of(serving: Serving) -> list[str]:
+    shown = ["/", f"/deployments/{NAME}?check=gpu-saturated", f"/incidents/{incident_of(serving).id}", "/incidents"]
+    return [*shown, "/search?q=safety", "/runbooks/cold-start", "/deployments/none", "/deployments/odd-long"]
+
+
+def test_nothing_leaves_the_origin_nothing_complains_and_nothing_scrolls_sideways(show: Open, serving: Serving) -> None:
+    shown = show(serving.url, 360, 740)
+    for path in pages_of(serving):
+        shown.page.goto(serving.url + path)
+        assert shown.page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+    assert [url for url in shown.requests if not url.startswith((serving.url, "data:"))] == []
+    assert [text for text in shown.messages if REFUSED not in text and "404" not in text] == []
+
+
+def test_it_is_accessible(show: Open, serving: Serving) -> None:
+    """Roles, names, order of headings and contrast, by axe-core's rules; what the report shows is looked at there."""
+    page = show(serving.url).page
+    found = []
+    for path in ("/", f"/deployments/{NAME}?check=gpu-saturated", "/incidents"):
+        page.goto(serving.url + path)
+        page.evaluate("document.querySelectorAll('.entry, .finding, .charts').forEach(one => one.remove())")
+        rules = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        found += [(path, rule["id"], [node["html"][:120] for node in rule["nodes"]][:3]) for rule in rules]
+
+    assert found == []
+
+
+def test_without_scripts_everything_but_timelines_is_there(show: Open, serving: Serving) -> None:
+    page = show(f"{serving.url}/deployments/{NAME}", java_script_enabled=False).page
+
+    assert page.locator("meta[http-equiv=refresh]").count() == 1
+    expect(page.locator("#findings pre")).to_be_visible()
+    page.locator("#check").select_option("gpu-saturated")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("pre.account")).to_contain_text("gpu-saturated on model safety")
+    assert page.locator("button:visible").count() == 2
+
+
+def test_names_are_read_out_not_run(show: Open, serving: Serving) -> None:
+    shown = show(f"{serving.url}/deployments/odd-markup")
+
+    assert shown.page.locator("h1").text_content() == situations()["hostile markup"].findings[0].summary
+    assert shown.page.locator("main script").count() == 0
+    assert shown.messages == []
+
+
+def test_paper_shows_the_answer_without_the_controls(show: Open, alone: Serving) -> None:
+    page = show(f"{alone.url}/deployments/{NAME}", color_scheme="dark").page
+    page.emulate_media(media="print")
+
+    assert not page.locator("header.top").is_visible()
+    assert page.locator("#findings pre").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.checks.check import Layer, Severity
+from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts
+from diagnostics.diagnosis.finding import Finding, Impact
+from diagnostics.diagnosis.incident import Change, Incident, IncidentBook, IncidentChange
+from diagnostics.diagnosis.onset import Onset
+from diagnostics.signals.subject import Subject
+from tests.builders import SyntheticTriton
+
+NOON = 1_700_000_000.0
+
+
+def finding(name: str = "cause", **more: object) -> Finding:
+    harm = more.pop("harm", 0.3)
+    impact = Impact(mean_seconds=1.0, seconds_per_request=0.3, share_of_latency=harm, share_of_requests_failed=0.0)
+    told = {
+        "id": name,
+        "check": name,
+        "title": f"The {name}",
+        "layer": Layer.SERVING,
+        "severity": Severity.WARNING,
+        "confidence": 0.9,
+        "subject": Subject(server="triton-0:8002", model="chat"),
+        "summary": "requests wait",
+        "impact": impact,
+        "evidence": (),
+        "suggestion": None,
+        "advice": None,
+    }
+    return Finding(**{**told, **more})
+
+
+def judged(*findings: Finding, verdict: Verdict | None = None) -> Explanation:
+    return Explanation(
+        window=WindowFacts(start=NOON, end=NOON + 300, sources=()),
+        verdict=verdict or (Verdict.DEGRADED if findings else Verdict.HEALTHY),
+        reason="",
+        layer=None,
+        findings=findings,
+        symptoms=(),
+        anatomy=(),
+        blind_spots=(),
+        results=(),
+        evidence=None,
+    )
+
+
+class Life:
+    """A book that is fed every 15 seconds."""
+
+    def __init__(self, **rules: float) -> None:
+        self.book, self.time = IncidentBook("chat", **rules), 0.0
+
+    def see(self, *findings: Finding, verdict: Verdict | None = None, clock: float = NOON) -> list[IncidentChange]:
+        self.time += 15.0
+        return list(self.book.take(judged(*findings, verdict=verdict), clock + self.time, self.time))
+
+    def opened(self, *findings: Finding) -> Incident:
+        while not (changes := [one for one in self.see(*findings) if one.kind is Change.OPENED]):
+            assert self.time < 1_000
+        return changes[-1].incident
+
+
+def kinds(changes: list[IncidentChange]) -> list[str]:
+    return [change.kind.value for change in changes]
+
+
+def test_an_incident_opens_when_so_many_verdicts_in_a_row_showed_it():
+    life = Life(open_after=3)
+    assert [kinds(life.see(finding())) for _ in range(4)] == [[], [], ["opened"], ["updated"]]
+    assert life.book.open[0].opened == NOON + 45
+
+
+def test_one_verdict_without_it_begins_the_count_anew():
+    life = Life(open_after=2)
+    assert [kinds(life.see(*seen)) for seen in ([finding()], [], [finding()], [finding()])] == [[], [], [], ["opened"]]
+
+
+def test_what_could_not_be_judged_neither_counts_nor_begins_anew():
+    life = Life(open_after=2)
+    life.see(finding())
+    assert life.see(verdict=Verdict.INSUFFICIENT_DATA) == []
+    assert kinds(life.see(finding())) == ["opened"]
+
+
+def test_it_began_when_the_fault_did_else_when_it_was_first_seen():
+    dated = finding("dated", onset=Onset(at=NOON - 100))
+    life = Life(open_after=2)
+    life.see(dated, finding("undated"))
+    life.see(dated, finding("undated"))
+    assert {one.check: one.onset for one in life.book.open} == {"dated": NOON - 100, "undated": NOON + 15}
+
+
+def test_it_closes_when_it_was_gone_for_long_enough():
+    life = Life(open_after=1, close_after=60)
+    life.see(finding())
+    assert [kinds(life.see()) for _ in range(5)] == [[], [], [], ["closed"], []]
+    assert life.book.open == ()
+
+
+def test_what_returns_in_time_is_the_same_incident():
+    life = Life(open_after=1, close_after=60)
+    first = life.opened(finding())
+    for _ in range(3):
+        life.see()
+    assert [one.incident.id for one in life.see(finding())] == [first.id]
+    assert [kinds(life.see()) for _ in range(4)] == [[], [], [], ["closed"]], "its absence was counted anew"
+
+
+def test_what_returns_after_its_end_is_another_incident_of_the_same_fingerprint():
+    life = Life(open_after=1, close_after=15)
+    first = life.opened(finding())
+    life.see()
+    again = life.opened(finding())
+    assert again.id != first.id
+    assert again.fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize("verdict", [Verdict.INSUFFICIENT_DATA, Verdict.IDLE, Verdict.NO_CLEAR_CAUSE])
+def test_verdicts_that_tell_nothing_freeze_it(verdict: Verdict):
+    life = Life(open_after=1, close_after=60)
+    life.opened(finding())
+    assert [kinds(life.see(verdict=verdict)) for _ in range(20)] == [[]] * 20
+    assert [kinds(life.see()) for _ in range(4)][-1] == ["closed"]
+
+
+def test_a_check_that_could_not_decide_keeps_its_incident_open():
+    life = Life(open_after=1, close_after=30)
+    silent = SyntheticTriton(models=()).explain().unknown
+    assert silent, "an empty server leaves checks undecided"
+    result, _ = silent[0]
+    life.opened(finding(result.check.id, subject=result.subject))
+    undecided = replace(judged(), results=(result,))
+    for _ in range(10):
+        life.time += 15.0
+        assert life.book.take(undecided, NOON + life.time, life.time) == ()
+    assert life.book.open
+
+
+def test_a_whisper_is_no_incident():
+    life = Life(open_after=1)
+    assert life.see(finding(severity=Severity.INFO)) == []
+
+
+def test_it_keeps_its_worst_moment():
+    life = Life(open_after=1)
+    life.see(finding(harm=0.3))
+    life.see(finding(harm=0.9, severity=Severity.CRITICAL))
+    life.see(finding(harm=0.4))
+    one = life.book.open[0]
+    assert (one.harm, one.peak, one.peak_at) == (0.4, 0.9, NOON + 30)
+    assert (one.severity, one.worst) == (Severity.WARNING, Severity.CRITICAL)
+
+
+def test_a_consequence_is_attached_to_the_incident_of_its_cause():
+    life = Life(open_after=1)
+    life.see(finding("cause"), finding("consequence", caused_by="cause"))
+    of = {one.check: one for one in life.book.open}
+    assert of["consequence"].caused_by == of["cause"].id
+    assert of["cause"].caused_by is None
+
+
+def test_a_consequence_that_was_there_first_is_attached_when_its_cause_opens():
+    life = Life(open_after=2)
+    life.opened(finding("consequence", caused_by="cause"))
+    assert life.book.open[0].caused_by is None
+    life.see(finding("cause"), finding("consequence", caused_by="cause"))
+    changes = life.see(finding("cause"), finding("consequence", caused_by="cause"))
+    of = {one.incident.check: one.incident for one in changes}
+    assert of["consequence"].caused_by == of["cause"].id
+
+
+def test_one_that_has_no_cause_any_more_is_a_root_again():
+    life = Life(open_after=1)
+    life.see(finding("cause"), finding("consequence", caused_by="cause"))
+    life.see(finding("consequence"))
+    assert {one.check: one.caused_by for one in life.book.open}["consequence"] is None
+
+
+def test_a_restored_incident_keeps_its_identity_and_its_past():
+    first = Life(open_after=1)
+    before = first.opened(finding(harm=0.8))
+    second = Life(open_after=2)
+    second.book.restore(first.book.open)
+    (change,) = second.see(finding(harm=0.2), clock=NOON + 600)
+    assert change.kind is Change.UPDATED
+    assert (change.incident.id, change.incident.onset, change.incident.peak) == (before.id, before.onset, 0.8)
+
+
+def test_a_restored_incident_that_is_gone_closes_as_any_other():
+    first = Life(open_after=1)
+    before = first.opened(finding())
+    second = Life(close_after=30)
+    second.book.restore(first.book.open)
+    changes = [change for _ in range(3) for change in second.see(clock=NOON + 600)]
+    assert [(change.kind, change.incident.id) for change in changes] == [(Change.CLOSED, before.id)]
+
+
+def test_what_is_closed_is_not_restored():
+    book = IncidentBook("chat")
+    book.restore([replace(Life(open_after=1).opened(finding()), closed=NOON)])
+    assert book.open == ()
+
+
+@pytest.mark.parametrize("step", [-86400.0, 86400.0])
+def test_a_clock_that_steps_neither_closes_nor_doubles_it(step: float):
+    life = Life(open_after=1, close_after=60)
+    first = life.opened(finding())
+    assert [one.incident.id for one in life.see(finding(), clock=NOON + step)] == [first.id]
+    assert life.see(clock=NOON + step) == []
+    (closed,) = [change for _ in range(3) for change in life.see(clock=NOON + step)]
+    assert closed.incident.closed is not None
+    assert closed.incident.closed >= closed.incident.opened
+
+
+def test_the_same_round_judged_twice_counts_once():
+    book = IncidentBook("chat", open_after=2)
+    assert [book.take(judged(finding()), NOON, 100.0) for _ in range(5)] == [()] * 5
+
+
+def test_everything_is_closed_when_its_deployment_is_watched_no_longer():
+    life = Life(open_after=1)
+    life.see(finding("a"), finding("b"))
+    ended = life.book.end(NOON + 100)
+    assert [(one.kind, one.incident.closed) for one in ended] == [(Change.CLOSED, NOON + 100)] * 2
+    assert life.book.open == ()

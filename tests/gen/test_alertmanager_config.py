@@ -1,0 +1,97 @@
+"""The shipped configuration of Alertmanager, as its own amtool reads it."""
+
+from __future__ import annotations
+
+import subprocess
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.diagnosis.link import CAUSED_BY, cause_of
+from diagnostics.gen.files import generated
+from diagnostics.signals.subject import Scope
+from tests.service.telling.alertmanagers import program
+
+TEXT = generated(catalogue(), "runbooks")["alertmanager/alertmanager.yaml"]
+RULES = yaml.safe_load(TEXT)["inhibit_rules"]
+OF_A_MODEL, OF_NONE = {Scope.MODEL, Scope.LISTED}, {Scope.SERVER, Scope.GPU, Scope.ENSEMBLE}
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "alertmanager.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def amtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program("amtool"), *arguments], capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_alertmanager_accepts_the_configuration(config: Path) -> None:
+    done = amtool("check-config", config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(RULES)} inhibit rules" in done.stdout
+
+
+def test_a_configuration_that_is_wrong_is_not_accepted(config: Path) -> None:
+    config.write_text(TEXT.replace("receiver: pager", "receiver: nobody", 1))
+    assert amtool("check-config", config).returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("severity", "receiver"), [("critical", "pager"), ("warning", "tickets"), ("info", "log"), ("other", "tickets")]
+)
+def test_alerts_are_routed_by_severity(config: Path, severity: str, receiver: str) -> None:
+    done = amtool("config", "routes", "test", f"--config.file={config}", f"severity={severity}", "check=cold-start")
+    assert done.stdout.strip() == receiver
+
+
+def models(check: str) -> list[str]:
+    """Return the models that an alert of a check may be of; an empty text is none."""
+    scope = catalogue()[check].check.scope
+    return [*(["safety", "other"] if scope not in OF_NONE else []), *([""] if scope not in OF_A_MODEL else [])]
+
+
+def inhibited(source: dict[str, str], target: dict[str, str]) -> bool:
+    """Return what Alertmanager decides; that it does so is tested with the real one."""
+
+    def matches(matchers: list[str], labels: dict[str, str]) -> bool:
+        for matcher in matchers:
+            name, _, wanted = matcher.replace("=~", "=").partition("=")
+            values = wanted.strip('"').split("|")
+            if labels.get(name, "") not in values and "+" not in wanted:
+                return False
+            if "+" in wanted and not labels.get(name, "").startswith("TritonDiag"):
+                return False
+        return True
+
+    return any(
+        matches(rule["source_matchers"], source)
+        and matches(rule["target_matchers"], target)
+        and all(source.get(name, "") == target.get(name, "") for name in rule["equal"])
+        for rule in RULES
+    )
+
+
+@pytest.mark.parametrize("consequence", CAUSED_BY)
+def test_a_cause_inhibits_exactly_what_the_diagnosis_calls_its_consequences(consequence: str) -> None:
+    for cause in (*CAUSED_BY[consequence], "idle-clocks"):
+        for caused, causing in product(models(consequence), models(cause)):
+            source = {"check": cause, "model": causing, "server": "a", "deployment": "chat", "sender": "diag"}
+            target = {"check": consequence, "model": caused, "server": "a", "deployment": "chat", "sender": "diag"}
+            linked = cause_of(consequence, caused or None, {(cause, causing or None): "id"}) is not None
+            assert inhibited(source, target) is linked, (source, target)
+            assert not inhibited({**source, "server": "b"}, target)
+
+
+def test_the_service_s_alert_inhibits_that_of_the_rule_on_the_same_check_and_subject_only() -> None:
+    ours = {"alertname": "TritonDiagColdStart", "check": "cold-start", "server": "a", "model": "m", "sender": "diag"}
+    rule = {name: text for name, text in ours.items() if name != "sender"}
+    assert inhibited(ours, rule)
+    assert not inhibited(rule, ours)
+    assert not inhibited(ours, {**rule, "model": "n"})
+    assert not inhibited(ours, {**rule, "alertname": "TritonDiagGpuFault", "check": "gpu-fault"})

@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.service.http import connection, guard
+from diagnostics.service.http.authentication import MOST_ATTEMPTS, Attempts, Verdicts
+from diagnostics.service.http.server import check_door
+from diagnostics.settings.tree import WebSettings
+from tests.service.http.door import HASHED, PASSWORD, USER, Door, basic, door
+from tests.service.parts import count, until
+
+TOKEN = "a-long-token"
+STATE = "/api/v1/state"
+JSON = "application/json"
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Door]:
+    with door({"web.external_url": "https://diag.example.org/triton", "web.allowed_hosts": "other.example.org"}) as one:
+        yield one
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Path:
+    file = tmp_path / "web.yml"
+    file.write_text(f"basic_auth_users:\n  {USER}: {HASHED}\n")
+    return file
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:1", "LOCALHOST.", "diag.example.org", "other.example.org:80"])
+def test_the_door_answers_to_its_own_names(plain: Door, host: str) -> None:
+    assert plain.ask(STATE, Host=host).status == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", "localhost@evil.example", "[::1", "a/b", ""]
+)
+def test_a_name_that_was_made_to_lead_here_is_refused(plain: Door, host: str) -> None:
+    assert plain.ask(STATE, Host=host).status == 421
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 405),
+        ({"Origin": "https://diag.example.org", "Sec_Fetch_Site": "same-origin"}, 405),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Sec_Fetch_Site": "same-site"}, 403),
+    ],
+)
+def test_no_other_sites_page_may_change_anything(plain: Door, headers: dict[str, str], status: int) -> None:
+    assert plain.ask(STATE, "POST", body=b"{}", Content_Type=JSON, **headers).status == status
+
+
+def test_the_doors_own_page_may(plain: Door) -> None:
+    assert plain.ask(STATE, "POST", body=b"{}", Content_Type=JSON, Origin=plain.url).status == 405
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_what_a_form_can_send_is_no_content_type(plain: Door, kind: str) -> None:
+    assert plain.ask(STATE, "POST", body=b"{}", Content_Type=kind).status == 415
+
+
+def test_a_body_that_is_too_large_is_refused_by_its_length(plain: Door) -> None:
+    answer = plain.ask("/v1/traces", "POST", body=b" " * (5 * 2**20), Content_Type=JSON)
+    assert answer.status == 413
+
+
+def test_every_answer_carries_the_headers_that_protect_it(plain: Door) -> None:
+    for path in ("/healthz", STATE, "/nowhere"):
+        headers = plain.ask(path).headers
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Cache-Control"] == "no-store"
+        policy = headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in policy
+        assert "script-src 'self' 'nonce-" in policy
+        assert "script-src 'self' 'unsafe" not in policy
+        assert "Server" not in headers
+
+
+def test_nonces_are_never_the_same(plain: Door) -> None:
+    policies = {plain.ask("/healthz").headers["Content-Security-Policy"] for _ in range(3)}
+    assert len(policies) == 3
+
+
+def test_whoever_has_no_credentials_sees_nothing_but_health(users: Path) -> None:
+    with door({"web.config_file": str(users)}) as closed:
+        for path in ("/", STATE, "/metrics", "/probe?target=x", "/api/v1/openapi.json", "/static/page.js", "/nope"):
+            answer = closed.ask(path)
+            assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'Basic realm="diag"'), path
+        assert {closed.ask(path).status for path in ("/healthz", "/readyz")} == {200}
+        assert closed.ask(STATE, Authorization=basic()).status == 200
+
+
+def test_users_and_tokens_open_the_door_and_nothing_else_does(users: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    with door({"web.config_file": str(users), "web.bearer_token_file": str(tmp_path / "token")}) as closed:
+        for right in (basic(), f"Bearer {TOKEN}", f"bearer {TOKEN}"):
+            assert closed.ask(STATE, Authorization=right).status == 200
+        for wrong in (basic("bob"), f"Bearer {TOKEN}x", f"Digest {TOKEN}", "Basic ???", "Basic", f"Bearer {HASHED}"):
+            assert closed.ask(STATE, Authorization=wrong).status == 401, wrong
+        assert closed.ask(STATE).headers["WWW-Authenticate"] == 'Basic realm="diag", Bearer'
+        assert count(closed.service.metrics, "diag_http_refused_total", reason="credentials") == 7
+
+
+def test_wrong_passwords_are_limited_and_a_known_right_one_is_not(users: Path) -> None:
+    with door({"web.config_file": str(users)}) as closed:
+        assert closed.ask(STATE, Authorization=basic()).status == 200
+        statuses = [closed.ask(STATE, Authorization=basic(USER, f"no{i}")).status for i in range(MOST_ATTEMPTS + 2)]
+        assert statuses[:MOST_ATTEMPTS] == [401] * MOST_ATTEMPTS
+        assert statuses[-1] == 429
+        assert closed.ask(STATE, Authorization=basic()).status == 200
+
+
+def test_a_password_longer_than_bcrypt_reads_is_wrong(users: Path) -> None:
+    with door({"web.config_file": str(users)}) as closed:
+        assert closed.ask(STATE, Authorization=basic(USER, PASSWORD + "x" * 100)).status == 401
+
+
+def test_attempts_come_back_with_time_and_an_ipv6_network_has_but_one_budget() -> None:
+    now = [0.0]
+    attempts = Attempts(lambda: now[0])
+    assert [attempts.take(f"2001:db8::{i:x}") for i in range(MOST_ATTEMPTS + 1)] == [True] * MOST_ATTEMPTS + [False]
+    assert attempts.take("2001:db8:0:1::1")
+    now[0] = 6.5
+    assert [attempts.take("2001:db8::1"), attempts.take("2001:db8::2")] == [True, False]
+
+
+def test_verdicts_on_passwords_are_forgotten_beyond_a_number_and_hold_no_password() -> None:
+    verdicts = Verdicts()
+    first = verdicts.digest("a", b"hash", b"secret")
+    assert verdicts.digest("a", b"has", b"hsecret") != first
+    verdicts.put(first, True)
+    for i in range(300):
+        verdicts.put(verdicts.digest("a", b"hash", str(i).encode()), False)
+    assert verdicts.get(first) is None
+
+
+def test_changed_users_are_taken_up_and_a_broken_file_is_not(users: Path) -> None:
+    with door({"web.config_file": str(users)}) as closed:
+        assert closed.ask(STATE, Authorization=basic("carol")).status == 401
+        users.write_text("basic_auth_users: [oops")
+        until(lambda: count(closed.service.metrics, "diag_errors_total", part="web configuration") == 1)
+        assert closed.ask(STATE, Authorization=basic()).status == 200
+        users.write_text(f"basic_auth_users:\n  carol: {HASHED}\n")
+        until(lambda: "carol" in closed.server._app.state.credentials.config.users)
+        assert closed.ask(STATE, Authorization=basic("carol")).status == 200
+        assert closed.ask(STATE, Authorization=basic()).status == 401
+
+
+def test_authentication_does_not_end_with_an_emptied_file(users: Path) -> None:
+    with door({"web.config_file": str(users)}) as closed:
+        users.write_text("")
+        until(lambda: count(closed.service.metrics, "diag_errors_total", part="web configuration") == 1)
+        assert closed.ask(STATE).status == 401
+
+
+@pytest.mark.parametrize(
+    ("address", "refused"),
+    [
+        ("0.0.0.0:9177", True),
+        (":9177", True),
+        ("[::]:9177", True),
+        ("192.0.2.1:9177", True),
+        ("triton.example.org:9177", True),
+        ("127.0.0.1:9177", False),
+        ("[::1]:9177", False),
+        ("localhost:9177", False),
+    ],
+)
+def test_only_loopback_is_open_to_everyone(address: str, refused: bool) -> None:
+    if refused:
+        with pytest.raises(UsageError, match=r"lets everyone in .*web\.allow_unauthenticated"):
+            check_door(WebSettings(listen_address=address))
+        check_door(WebSettings(listen_address=address, allow_unauthenticated=True))
+    else:
+        check_door(WebSettings(listen_address=address))
+
+
+@pytest.mark.parametrize(
+    "address", ["9177", "127.0.0.1", "http://127.0.0.1:9177", "1.2.3.4:99999", "a:b:c", "u@h:1", ""]
+)
+def test_an_address_that_is_none_is_told_in_one_line(address: str) -> None:
+    with pytest.raises(UsageError, match=r"^web\.listen_address: .*write host:port"):
+        check_door(WebSettings(listen_address=address))
+
+
+def test_everywhere_is_reached_by_any_address_but_by_no_strange_name(users: Path) -> None:
+    with door({"web.listen_address": "0.0.0.0:0", "web.config_file": str(users)}) as everywhere:
+        assert everywhere.ask("/healthz", Host="10.1.2.3:9177").status == 200
+        assert everywhere.ask("/healthz", Host="evil.example").status == 421
+
+
+def test_an_address_in_use_is_told_in_one_line() -> None:
+    told_so = r"cannot listen: address already in use; free it"
+    with door() as first, pytest.raises(CollectError, match=told_so) as told:
+        door({"web.listen_address": f"127.0.0.1:{first.server.port}"}).__enter__()
+    assert "\n" not in str(told.value)
+
+
+def certificate(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
+    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    subprocess.run([*new, "-keyout", key, "-out", cert, "-days", "2", *subject], check=True, capture_output=True)
+    return cert, key
+
+
+def test_tls_is_spoken_and_a_renewed_certificate_is_taken_up(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    file = tmp_path / "web.yml"
+    file.write_text(
+        "tls_server_config:\n  cert_file: localhost.pem\n  key_file: localhost.key\n  min_version: TLS13\n"
+        "http_server_config:\n  headers:\n    Strict-Transport-Security: max-age=60\n"
+    )
+    trust = ssl.create_default_context(cafile=cert)
+    with door({"web.config_file": str(file)}, tls=trust) as secure:
+        assert secure.ask("/healthz").headers["Strict-Transport-Security"] == "max-age=60"
+        old = ssl.create_default_context(cafile=cert)
+        old.maximum_version = ssl.TLSVersion.TLSv1_2
+        with socket.create_connection(("127.0.0.1", secure.server.port)) as raw, pytest.raises(ssl.SSLError):
+            old.wrap_socket(raw, server_hostname="127.0.0.1")
+        renewed, renewed_key = certificate(tmp_path, "renewed")
+        renewed_key.replace(key)
+        renewed.replace(cert)
+        secure.tls = ssl.create_default_context(cafile=cert)
+        until(lambda: answers(secure))
+
+
+def answers(secure: Door) -> bool:
+    try:
+        return secure.ask("/healthz").status == 200
+    except urllib3.exceptions.HTTPError:  # such as a certificate that is not trusted yet
+        return False
+
+
+def test_clients_without_a_certificate_are_turned_away_where_one_is_required(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    file = tmp_path / "web.yml"
+    file.write_text(
+        "tls_server_config:\n  cert_file: localhost.pem\n  key_file: localhost.key\n"
+        "  client_ca_file: localhost.pem\n  client_auth_type: RequireAndVerifyClientCert\n"
+    )
+    trust = ssl.create_default_context(cafile=cert)
+    with door({"web.config_file": str(file)}, tls=trust) as secure:
+        assert not answers(secure)
+        trust.load_cert_chain(cert, key)
+        assert answers(secure)
+    check_door(WebSettings(listen_address="0.0.0.0:1", config_file=file))
+
+
+def talk(port: int, sent: bytes) -> bytes:
+    """Return what comes back until the connection is closed."""
+    parts = []
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as raw, contextlib.suppress(ConnectionResetError):
+        raw.sendall(sent)
+        while part := raw.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def test_headers_that_trickle_in_end_the_connection(plain: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEADERS_WITHIN", 0.2)
+    begun = time.monotonic()
+    for sent in (b"", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "):
+        assert talk(plain.server.port, sent) == b""
+    assert time.monotonic() - begun < 4
+
+
+def test_headers_that_do_not_end_are_refused(plain: Door) -> None:
+    answer = talk(plain.server.port, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 70_000)
+    assert answer.startswith(b"HTTP/1.1 4")
+
+
+def test_a_body_that_trickles_in_is_refused(plain: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "BODY_WITHIN", 0.2)
+    head = b"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    answer = talk(plain.server.port, head + b"Connection: close\r\nContent-Length: 100\r\n\r\n{")
+    assert answer.startswith((b"HTTP/1.1 408", b"HTTP/1.1 404", b"HTTP/1.1 405"))
+
+
+def test_too_many_connections_are_closed_and_the_rest_goes_on(plain: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MOST_CONNECTIONS", 5)
+    held = [socket.create_connection(("127.0.0.1", plain.server.port)) for _ in range(5)]
+    try:
+        for one in held:
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert one.recv(100).startswith(b"HTTP/1.1 200")
+        assert talk(plain.server.port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") == b""
+    finally:
+        for one in held:
+            one.close()
+    until(lambda: answers(plain))
+
+
+def test_the_door_opens_at_ipv6_too() -> None:
+    with door({"web.listen_address": "[::1]:0"}) as six:
+        answer = urllib3.request("GET", f"http://[::1]:{six.server.port}/healthz", retries=False)
+        assert (answer.status, answer.data) == (200, b"ok\n")
+
+
+def test_an_answer_that_is_not_taken_ends_the_connection(plain: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "TAKEN_WITHIN", 0.1)
+    connections = plain.server._server.server_state.connections
+    until(lambda: not connections)
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", plain.server.port))
+        slow.sendall(b"GET /static/plotly.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        until(lambda: connections)
+        until(lambda: not connections)
+
+
+def test_an_unknown_name_is_not_let_in_with_a_known_ones_password(users: Path) -> None:
+    with door({"web.config_file": str(users)}) as closed:
+        assert closed.ask(STATE, Authorization=basic("nobody")).status == 401
+        assert closed.ask(STATE, Authorization=basic("nobody")).status == 401
+        assert closed.ask(STATE, Authorization=basic("")).status == 401

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as plain
+
+from diagnostics.service.http import metrics
+from diagnostics.service.http.metrics import Exposition
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.state import Evaluation, LiveState
+from tests.builders import SERVER
+from tests.gen.conftest import promtool
+from tests.service.http.door import Door, door, judged, show
+from tests.service.parts import count, until
+from tests.store.lived import NAME
+
+__all__ = ["promtool"]
+OPENMETRICS = "application/openmetrics-text; version=1.0.0,text/plain;q=0.5"
+
+
+@pytest.fixture(scope="module")
+def verdict() -> Evaluation:
+    return judged()[-1]
+
+
+@pytest.fixture(scope="module")
+def opened(verdict: Evaluation) -> Iterator[Door]:
+    with door() as one:
+        show(one.service, [verdict])
+        until(lambda: FOUND in one.ask("/metrics").data.decode())
+        yield one
+
+
+FOUND = 'diag_finding{check="request-failures"'
+
+
+def test_the_page_is_accepted_by_promtool(opened: Door, promtool) -> None:
+    done: subprocess.CompletedProcess[str] = promtool("check", "metrics", text=opened.ask("/metrics").data.decode())
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_a_scraper_gets_the_format_that_it_asks_for(opened: Door) -> None:
+    text, open_text = opened.ask("/metrics"), opened.ask("/metrics", Accept=OPENMETRICS)
+    assert text.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert open_text.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    names = {family.name for family in openmetrics(open_text.data.decode())}
+    assert names >= {"diag_target_up", "diag_finding", "diag_verdict", "diag_build", "diag_rounds", "diag_http_refused"}
+    assert {family.name for family in plain(text.data.decode())} >= {"diag_finding", "diag_build_info"}
+    assert opened.ask("/metrics", "HEAD").data == b""
+
+
+def test_the_page_is_made_ahead_and_not_for_each_scrape(
+    opened: Door, verdict: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    real = metrics.rendered
+    monkeypatch.setattr(metrics, "rendered", lambda *given: made.append("page") or real(*given))
+    exposition = Exposition(OwnMetrics(), window=300.0)
+    exposition.take(LiveState(version=1, evaluations={NAME: verdict}))
+    for _ in range(3):
+        exposition.page("text/plain")
+    assert made == ["page"]
+
+
+def test_what_a_verdict_says_is_read_once_however_often_the_board_changes(
+    verdict: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    real = metrics.rows_of
+    monkeypatch.setattr(metrics, "rows_of", lambda *given: read.append("verdict") or real(*given))
+    exposition = Exposition(OwnMetrics(), window=300.0)
+    for version in range(1, 4):
+        exposition.take(LiveState(version=version, evaluations={NAME: verdict}))
+    assert read == ["verdict"]
+    exposition.take(LiveState(version=4, evaluations={NAME: replace(verdict, lag=0.5)}))
+    assert len(read) == 2
+
+
+def test_a_verdict_that_was_not_renewed_says_nothing_of_now(verdict: Evaluation) -> None:
+    now = [verdict.at + 500.0]
+    exposition = Exposition(OwnMetrics(), window=300.0, clock=lambda: now[0])
+    exposition.take(LiveState(version=1, evaluations={NAME: verdict}))
+    assert b"diag_finding{" in exposition.page("text/plain")
+    now[0] += 200.0
+    exposition.render()
+    assert b"diag_finding{" not in exposition.page("text/plain")
+
+
+def test_a_verdict_that_cannot_be_shown_takes_no_other_away(
+    verdict: Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = OwnMetrics()
+    exposition = Exposition(own, window=300.0)
+    broken = replace(verdict, deployment="broken", explanation=None)  # type: ignore[arg-type]
+    exposition.take(LiveState(version=1, evaluations={"broken": broken, NAME: verdict}))
+    assert f'deployment="{NAME}"'.encode() in exposition.page("text/plain")
+    assert count(own, "diag_errors_total", part="exposition") == 1
+
+
+def test_secrets_are_on_no_page(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("the-secret-token")
+    with door({"web.bearer_token_file": str(tmp_path / "token")}) as closed:
+        told = {"Authorization": "Bearer the-secret-token"}
+        for path in ("/metrics", "/api/v1/state", "/api/v1/targets", "/api/v1/openapi.json"):
+            answer = closed.ask(path, **told)
+            assert answer.status == 200
+            assert b"the-secret-token" not in answer.data
+
+
+def test_a_target_that_is_down_is_told(opened: Door) -> None:
+    assert f'diag_target_up{{deployment="{NAME}",server="{SERVER}"}} 1.0' in opened.ask("/metrics").data.decode()

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.core.result import Ok
+
+from tests.service.http.door import Door, door, lived, show
+from tests.service.parts import until
+from tests.store.lived import NAME
+
+PATH = "/api/v1/openapi.json"
+# Each operation gets so many requests; all together take a few seconds.
+REQUESTS = 6
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    history, verdicts = lived(tmp_path_factory.mktemp("history"), count=4)
+    with door(history=history) as one:
+        show(one.service, verdicts)
+        until(lambda: one.json("/api/v1/state")["deployments"])
+        yield one
+
+
+def test_every_answer_is_what_the_document_promises(opened: Door) -> None:
+    api = schemathesis.openapi.from_url(f"{opened.url}{PATH}")
+    operations = [result.ok() for result in api.get_all_operations() if isinstance(result, Ok)]
+    assert len(operations) >= 11
+
+    for operation in operations:
+
+        @given(case=operation.as_strategy())
+        @settings(
+            max_examples=REQUESTS,
+            derandomize=True,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        def meets_the_document(case: schemathesis.Case) -> None:
+            if case.query and "wait" in case.query:
+                case.query.pop("wait")
+            case.call_and_validate(timeout=10)
+
+        meets_the_document()
+
+
+def test_real_names_are_answered_as_the_document_promises(opened: Door) -> None:
+    api = schemathesis.openapi.from_url(f"{opened.url}{PATH}")
+    explanation = api["/api/v1/deployments/{name}/explanation"]["GET"]
+    why = api["/api/v1/deployments/{name}/checks/{check}"]["GET"]
+    moment = api["/api/v1/explain"]["GET"]
+    for case in (
+        explanation.Case(path_parameters={"name": NAME}),
+        why.Case(path_parameters={"name": NAME, "check": "request-failures"}),
+        moment.Case(query={"deployment": NAME}),
+    ):
+        assert case.call_and_validate(timeout=10).status_code == 200
+
+
+def test_the_document_tells_of_problems_and_of_explanations(opened: Door) -> None:
+    document = opened.json(PATH)
+    assert document["openapi"].startswith("3.1")
+    assert {"Problem", "Explanation", "Explanation_finding", "Incident"} <= set(document["components"]["schemas"])
+    assert "$defs" not in json.dumps(document)
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            assert operation["description"]
+            assert "422" not in operation["responses"]
+            assert "application/problem+json" in operation["responses"]["default"]["content"]
+
+
+@given(path=st.text(max_size=60), query=st.text(max_size=60))
+@settings(max_examples=60, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+def test_no_address_makes_the_service_fail(opened: Door, path: str, query: str) -> None:
+    from urllib.parse import quote
+
+    answer = opened.ask(f"/{quote(path, safe='/')}?{quote(query, safe='=&')}")
+    assert answer.status in (200, 307, 400, 404, 405)
+
+
+def test_problems_are_documents_of_their_schema(opened: Door) -> None:
+    schema = opened.json(PATH)["components"]["schemas"]["Problem"]
+    jsonschema.validate(opened.ask("/api/v1/nope").json(), schema)
+
+
+def test_the_document_needs_no_other_site(opened: Door) -> None:
+    assert opened.ask("/docs").status == 404
+    assert opened.ask("/redoc").status == 404
+    assert "://" not in Path(PATH).as_posix()

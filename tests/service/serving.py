@@ -1,0 +1,98 @@
+"""A service whose board is filled from recorded and made-up windows, behind its real HTTP server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.incident import IncidentBook
+from diagnostics.service.http.context import WebContext
+from diagnostics.service.http.server import WebServer
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.service import Service
+from diagnostics.service.state import Evaluation, TargetState
+from diagnostics.settings.tree import DeploymentSettings, ServerSettings, Settings, WebSettings
+from diagnostics.store.reader import HistoryReader
+from diagnostics.window.window import window_of
+from diagnostics.wire.capture import open_capture
+from diagnostics.wire.records import Scrape
+from tests.builders import explained
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Serving:
+    """The service of some deployments, each of one server. Nothing is read: verdicts are put on its board."""
+
+    names: Sequence[str]
+    history: HistoryReader | None = None
+    port: int = 0
+    metrics: OwnMetrics = field(default_factory=OwnMetrics)
+
+    def __enter__(self) -> Serving:
+        urls = {name: f"http://{name}.example:8000" for name in self.names}
+        settings = Settings(
+            web=WebSettings(listen_address=f"127.0.0.1:{self.port}"),
+            server=tuple(ServerSettings(url=url) for url in urls.values()),
+            deployment=tuple(DeploymentSettings(name=name, servers=(url,)) for name, url in urls.items()),
+        )
+        self.service = Service(settings, metrics=self.metrics)
+        self.books = {name: IncidentBook(name, open_after=1) for name in self.names}
+        context = WebContext(service=self.service, history=self.history, settings=settings, metrics=self.metrics)
+        self._web = WebServer(context)
+        self._web.start()
+        self.port = self._web.port
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._web.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def reached(self, name: str, *, error: str = "", ago: float = 5.0, server: str = "", deployment: str = "") -> None:
+        """Tell that a round of a deployment's server has ended."""
+        now = time.time()
+        self.service.board.publish_target(
+            TargetState(
+                server=server or f"{name}.example:8002",
+                url=f"http://{name}.example:8000",
+                deployment=deployment or name,
+                up=not error,
+                interval=15.0,
+                last_round=now,
+                last_success=now - ago if error else now,
+                failures=3 if error else 0,
+                error=error,
+            )
+        )
+
+    def said(self, name: str, explanation: Explanation, at: float | None = None) -> Evaluation:
+        """Put a verdict on the board, as if its window ended at Unix second `at`, by default now."""
+        at = at or time.time()
+        changes = self.books[name].take(explanation, at, time.monotonic())
+        made = Evaluation(deployment=name, at=at, took=0.1, lag=0.2, explanation=explanation, changes=changes)
+        self.service.board.publish_evaluation(made, self.books[name].open)
+        self.reached(name)
+        return made
+
+
+@cache
+def recorded(name: str) -> Explanation:
+    """Return the verdict on a capture of the repository, moved so that its window ends now."""
+    scrapes = open_capture(ROOT / f"fixtures/captures/{name}.tar.xz").scrapes()
+    return explained(window_of(moved(scrapes)))
+
+
+def moved(scrapes: Iterable[Scrape]) -> list[Scrape]:
+    """Return scrapes whose last is of now."""
+    kept = list(scrapes)
+    shift = time.time() - max(one.at for one in kept)
+    return [replace(one, at=one.at + shift) for one in kept]

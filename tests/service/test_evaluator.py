@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.diagnosis.incident import Change, IncidentBook
+from diagnostics.service.deployment import MOST_WAITING, Deployment, Gone
+from diagnostics.service.evaluator import Evaluator
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.state import Board, Evaluation
+from diagnostics.window.rolling import RollingWindow
+from diagnostics.wire.records import Scrape
+from tests.builders import Stage, SyntheticTriton, model_config
+from tests.service.parts import count, scrape, until
+
+SLOW = Stage("slow", rate=38, execution=0.0245, queue=0.17, failing={"BACKEND": 5.0}, config=model_config("slow"))
+
+
+def deployment(name: str, metrics: OwnMetrics, interval: float = 0.02, **rules: float) -> Deployment:
+    book = IncidentBook(name, **rules)
+    return Deployment(name, RollingWindow(name, 300.0, max_spans=1_000), book, metrics, interval=interval)
+
+
+class Lived:
+    def __init__(self) -> None:
+        self.metrics, self.board = OwnMetrics(), Board(0.0)
+        self.taken: list[Evaluation] = []
+        self.evaluator = Evaluator(self.board, [self], self.metrics)
+
+    def take(self, evaluation: Evaluation) -> None:
+        self.taken.append(evaluation)
+
+    def tell(self, one: Deployment, *scrapes: Scrape) -> None:
+        for each in scrapes:
+            one.give(each)
+        self.evaluator.notify(one)
+
+    def of(self, name: str) -> list[Evaluation]:
+        return [one for one in self.taken if one.deployment == name]
+
+
+@contextlib.contextmanager
+def judging() -> Iterator[Lived]:
+    lived = Lived()
+    lived.evaluator.start()
+    try:
+        yield lived
+    finally:
+        lived.evaluator.stop()
+
+
+def slow_scrapes() -> Sequence[Scrape]:
+    return SyntheticTriton(models=(SLOW,), interval=15.0).scrapes(12)
+
+
+def test_a_verdict_reaches_the_board_and_every_consumer():
+    with judging() as lived:
+        one = deployment("chat", lived.metrics, open_after=1)
+        lived.tell(one, *slow_scrapes())
+        until(lambda: lived.taken)
+    (evaluation,) = lived.taken
+    assert evaluation.explanation.verdict is Verdict.DEGRADED
+    assert lived.board.read().evaluations["chat"] is evaluation
+    assert {one.deployment for one in lived.board.read().incidents} == {"chat"}
+    assert {change.kind for change in evaluation.changes} == {Change.OPENED}
+    assert count(lived.metrics, "diag_incidents_open", deployment="chat") == len(lived.board.read().incidents)
+    assert count(lived.metrics, "diag_evaluation_seconds_count") == 1
+
+
+def test_bodies_of_one_deployment_that_break_the_verdict_stop_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    with judging() as lived:
+        bad, good = deployment("bad", lived.metrics), deployment("good", lived.metrics)
+        monkeypatch.setattr(bad, "evaluate", lambda: 1 / 0)
+        lived.tell(bad, scrape())
+        until(lambda: count(lived.metrics, "diag_errors_total", part="evaluate"))
+        lived.tell(good, scrape())
+        until(lambda: lived.of("good"))
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"<html>", b"nv_inference_request_success NaN\n", b"{" * 10_000])
+def test_absurd_bodies_are_judged_as_nothing(body: bytes):
+    with judging() as lived:
+        one = deployment("chat", lived.metrics)
+        lived.tell(one, scrape(body=body), scrape(body=body))
+        until(lambda: lived.taken)
+    assert lived.taken[0].explanation.verdict is Verdict.INSUFFICIENT_DATA
+
+
+def test_news_that_come_while_a_deployment_waits_are_judged_together():
+    lived = Lived()
+    one = deployment("chat", lived.metrics)
+    for each in slow_scrapes():
+        lived.tell(one, each)
+    lived.evaluator.start()
+    lived.evaluator.stop()
+    assert len(lived.taken) == 1
+
+
+def test_rounds_of_many_servers_make_one_verdict_an_interval():
+    with judging() as lived:
+        one = deployment("fleet", lived.metrics, interval=0.4)
+        begun = time.monotonic()
+        while time.monotonic() < begun + 0.7:
+            lived.tell(one, scrape())
+            time.sleep(0.005)
+    assert len(lived.taken) <= 5
+
+
+def test_the_end_judges_what_still_waits():
+    with judging() as lived:
+        one = deployment("chat", lived.metrics, interval=3_600.0)
+        lived.tell(one, scrape())
+        until(lambda: lived.taken)
+        lived.tell(one, scrape())
+    assert len(lived.taken) == 2
+
+
+def test_without_news_there_is_no_verdict():
+    with judging() as lived:
+        lived.tell(deployment("chat", lived.metrics))
+    assert lived.taken == []
+
+
+def test_what_a_full_inbox_lets_fall_is_counted():
+    metrics = OwnMetrics()
+    one = deployment("chat", metrics)
+    each = scrape()
+    assert [one.give(each) for _ in range(MOST_WAITING)] == [True] * MOST_WAITING
+    assert not one.give(each)
+    assert count(metrics, "diag_dropped_total", queue="evaluation") == 1
+
+
+def test_a_deployment_that_ended_closes_its_incidents_and_leaves_the_board():
+    with judging() as lived:
+        one = deployment("chat", lived.metrics, open_after=1)
+        lived.tell(one, *slow_scrapes())
+        until(lambda: lived.board.read().incidents)
+        one.ended = True
+        lived.tell(one)
+        until(lambda: len(lived.taken) == 2)
+    assert {change.kind for change in lived.taken[1].changes} == {Change.CLOSED}
+    assert (dict(lived.board.read().evaluations), lived.board.read().incidents) == ({}, ())
+
+
+def test_a_server_that_left_is_no_part_of_the_next_verdict():
+    metrics = OwnMetrics()
+    one = deployment("fleet", metrics)
+    for each in slow_scrapes():
+        one.give(each)
+        one.give(replace(each, server="triton-1"))
+    one.take_in()
+    assert set(one.evaluate().explanation.window.sources) == {"triton-0", "triton-1"}
+    one.give(Gone("triton-1"))
+    one.take_in()
+    assert set(one.evaluate().explanation.window.sources) == {"triton-0"}
+
+
+def test_a_run_goes_on_where_the_last_one_ended():
+    metrics = OwnMetrics()
+    lived, resumed = deployment("chat", metrics, open_after=1), deployment("chat", metrics, open_after=1)
+    shift = time.time() - slow_scrapes()[-1].at - 15.0
+    scrapes = [replace(each, at=each.at + shift) for each in slow_scrapes()]
+    for each in scrapes:
+        lived.give(each)
+    lived.take_in()
+    before = lived.evaluate()
+    resumed.resume(scrapes, lived.book.open)
+    now = replace(scrapes[-1], at=time.time(), mono=time.monotonic())
+    resumed.give(now)
+    resumed.take_in()
+    after = resumed.evaluate()
+    assert {one.id for one in resumed.book.open} == {one.id for one in lived.book.open}
+    assert after.explanation.window.start == before.explanation.window.start
+    assert {change.kind for change in after.changes} <= {Change.UPDATED}
+
+
+def test_those_who_wait_for_the_board_are_told_at_once():
+    board, seen = Board(0.0), []
+    watcher = threading.Thread(target=lambda: seen.append(board.wait(0, 10.0).version))
+    watcher.start()
+    board.forget((), ())
+    watcher.join(5)
+    assert seen == [1]
+    assert board.wait(1, 0.01).version == 1, "nothing new: what there is"

@@ -1,0 +1,265 @@
+"""What the page says of each state there is, as it is sent: no browser is needed to read it."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from plotly.offline import get_plotlyjs
+from sqlalchemy.exc import OperationalError
+
+from diagnostics.checks.catalogue import HEADINGS, catalogue
+from diagnostics.render.clean import clean
+from diagnostics.service.http.page import fleet
+from diagnostics.service.http.page.standing import standings
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.store.history import History
+from tests.render.situations import HOSTILE, situations
+from tests.service.serving import Serving, recorded
+from tests.store.lived import FAST, NAME, deployment, live, opened, rounds
+
+
+def asked(serving: Serving, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", serving.port, timeout=10)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    finally:
+        connection.close()
+
+
+def text_of(serving: Serving, path: str, status: int = 200) -> str:
+    found, _, body = asked(serving, path)
+    assert found == status
+    return body.decode()
+
+
+def headline(serving: Serving, path: str = "/") -> str:
+    found = re.search(r"<h1[^>]*>(.*?)</h1>", text_of(serving, path), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Serving]:
+    hostile = tuple(f"odd-{kind}" for kind in HOSTILE)
+    with Serving((NAME, "fine", "idle", "unclear", "few", "gone", "new", *hostile)) as made:
+        made.said(NAME, recorded("cpu-handed-single-instance"))
+        said = {"fine": "healthy", "idle": "idle", "unclear": "no clear cause", "few": "one read"}
+        said |= {f"odd-{kind}": f"hostile {kind}" for kind in HOSTILE}
+        for name, situation in said.items():
+            made.said(name, situations()[situation])
+        made.reached("gone", error="connection <b>refused</b>")
+        yield made
+
+
+def test_before_the_first_round_it_says_what_it_waits_for() -> None:
+    with Serving((NAME,)) as made:
+        assert headline(made) == f"{NAME}: nothing was read yet"
+        assert "The first verdict comes after two rounds" in text_of(made, "/")
+        assert headline(made, f"/deployments/{NAME}") == "nothing was read yet"
+
+
+def test_when_all_is_well_it_says_so() -> None:
+    with Serving(("a", "b", "c")) as made:
+        made.said("a", situations()["healthy"])
+        made.said("b", situations()["healthy"])
+        made.said("c", situations()["idle"])
+
+        assert headline(made) == "Nothing is wrong: 2 deployments healthy, 1 idle"
+
+
+def test_without_requests_nothing_is_called_healthy() -> None:
+    with Serving(("a", "b")) as made:
+        made.said("a", situations()["idle"])
+        made.said("b", situations()["idle"])
+
+        assert headline(made) == "No deployment has requests"
+
+
+def test_a_server_that_cannot_be_read_comes_first_with_its_reason(service: Serving) -> None:
+    assert headline(service) == "gone.example:8002 cannot be read"
+    assert "connection &lt;b&gt;refused&lt;/b&gt;" in text_of(service, "/")
+    assert "Last read" in text_of(service, "/deployments/gone")
+
+
+def test_one_server_of_two_that_is_down_does_not_hide_the_verdict(service: Serving) -> None:
+    with Serving((NAME,)) as made:
+        made.said(NAME, situations()["healthy"])
+        made.reached("second", error="connection refused", deployment=NAME)
+
+        page = text_of(made, "/")
+        assert "second.example:8002</bdi></strong> cannot be read: connection refused" in page
+        assert "requests of fast take" in headline(made)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (NAME, "one instance of safety busy 94 %"),
+        ("idle", "requests completed"),
+        ("unclear", "requests wait 170 ms for slow"),
+        ("few", "no counter was read twice"),
+    ],
+)
+def test_each_verdict_has_its_sentence(service: Serving, name: str, said: str) -> None:
+    assert said in headline(service, f"/deployments/{name}")
+
+
+def test_a_verdict_older_than_the_rounds_says_so() -> None:
+    with Serving((NAME,)) as made:
+        made.said(NAME, situations()["degraded"], at=time.time() - 120)
+
+        assert "nothing newer could be judged" in text_of(made, "/")
+
+
+def test_no_name_of_a_server_can_do_anything(service: Serving) -> None:
+    incidents = [one.id for one in service.service.board.read().incidents if one.deployment.startswith("odd-")]
+    own = [f"/deployments/odd-{kind}?check=gpu-saturated" for kind in HOSTILE]
+    for path in (
+        *own,
+        f"/incidents/{incidents[0]}",
+        "/",
+        "/incidents",
+        "/search?q=e",
+        "/search?q=%3Cscript%3Ealert(1)",
+    ):
+        page = text_of(service, path)
+        assert "<script>alert" not in page
+        assert "{{" not in page.replace("{{ 7 * 7 }}", "")
+        lines = page.replace("\n", "").replace("\t", "")
+        assert clean(lines) == lines, path
+
+
+def test_every_check_can_be_asked_why_not(service: Serving) -> None:
+    page = text_of(service, f"/deployments/{NAME}?check=gpu-saturated")
+
+    assert re.findall(r'<option value="([^"]+)"', page) == list(catalogue())
+    assert 'value="gpu-saturated" selected' in page
+    assert "gpu-saturated on model safety version 1: quiet" in page
+
+
+def test_every_check_has_a_runbook_at_its_address(service: Serving) -> None:
+    for check in catalogue():
+        page = text_of(service, f"/runbooks/{check}")
+
+        assert all(f"<h2>{heading}</h2>" in page for heading in HEADINGS), check
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/deployments/none",
+        "/incidents/none",
+        "/runbooks/none",
+        f"/deployments/{NAME}?check=none",
+        f"/deployments/{NAME}?at=1",
+        "/static/none.js",
+        "/static/..%2fpage.py",
+    ],
+)
+def test_what_is_not_there_is_not_found(service: Serving, path: str) -> None:
+    assert asked(service, path)[0] == 404
+
+
+def test_a_time_that_is_none_is_a_wrong_request(service: Serving) -> None:
+    text_of(service, f"/deployments/{NAME}?at=soon", 400)
+
+
+def test_incidents_are_found_by_words_state_and_severity(service: Serving) -> None:
+    def found(query: str) -> list[str]:
+        return re.findall(r'id="to-([0-9a-f]+)"', text_of(service, f"/incidents?{query}"))
+
+    assert len(found(f"deployment={NAME}")) == 1
+    assert len(found(f"q=SAFETY+serialization&deployment={NAME}")) == 1
+    assert found("q=nowhere") == found("state=closed") == found("severity=info") == []
+
+
+def test_the_page_may_load_nothing_from_elsewhere_and_run_nothing_of_its_text(service: Serving) -> None:
+    _, headers, body = asked(service, "/")
+    policy = headers["content-security-policy"]
+
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+    assert re.findall(rb"<script(?![^>]* src=)|<style|\son\w+=|\sstyle=", body) == []
+
+
+def test_files_are_kept_by_browsers_for_as_long_as_they_stay_the_same(service: Serving) -> None:
+    address = re.search(r'data-plotly="([^"]+)"', text_of(service, "/"))
+    assert address is not None
+
+    status, headers, body = asked(service, address[1], **{"Accept-Encoding": "gzip"})
+
+    assert status == 200
+    assert "immutable" in headers["cache-control"]
+    assert gzip.decompress(body).decode() == get_plotlyjs()
+    assert asked(service, "/static/plotly.min.js?v=other")[1]["cache-control"] == "no-cache"
+
+
+def test_what_went_wrong_in_the_service_itself_is_shown() -> None:
+    metrics = OwnMetrics()
+    metrics.errors.labels("history").inc(3)
+    metrics.dropped.labels("evaluation").inc()
+    with Serving((NAME,), metrics=metrics) as made:
+        page = text_of(made, "/")
+
+    assert "3 times something went wrong in: history" in page
+    assert "1 were dropped as the queue was full: evaluation" in page
+    assert "The history is off" in page
+
+
+def test_a_row_of_the_fleet_is_made_once_for_each_verdict(service: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = fleet.Fleet()
+    state = service.service.board.read()
+    first = [row for _, row in made.rows(standings(state))]
+    monkeypatch.setattr(fleet, "_made", lambda _: pytest.fail("made again"))
+
+    assert [row for _, row in made.rows(standings(state))] == first
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> History:
+    """An incident that is over."""
+    folder = tmp_path_factory.mktemp("history")
+    made, watched, now = opened(folder), deployment(OwnMetrics()), time.time()
+    made.start()
+    list(live(made, watched, rounds(20, begin=now - 900)))
+    list(live(made, watched, rounds(25, begin=now - 600, steady=800.0, models=(FAST,))))
+    made.stop()
+    return opened(folder)
+
+
+def test_an_incident_that_is_over_keeps_its_address_and_its_evidence(lived: History) -> None:
+    past = lived.reader.incidents(state="closed")[0]
+    with Serving((NAME,), history=lived.reader) as made:
+        made.said(NAME, situations()["healthy"])
+        page = text_of(made, f"/incidents/{past.id}")
+        then = text_of(made, f"/deployments/{NAME}?at={past.peak_at:.0f}")
+
+        assert f"/incidents/{past.id}" in text_of(made, "/")
+        assert f"/incidents/{past.id}" in text_of(made, "/incidents?state=closed")
+    assert "As it was at its worst" in page
+    assert "<code>" in page
+    assert "As it was at" in then
+    assert past.check in then
+
+
+def test_a_database_that_is_away_is_told_and_hides_nothing_of_now(
+    lived: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> list[object]:
+        raise OperationalError("select", {}, Exception("away"))
+
+    with Serving((NAME,), history=lived.reader) as made:
+        made.said(NAME, situations()["degraded"])
+        monkeypatch.setattr(type(lived.reader), "_rows", away)
+
+        assert "busy 94 %" in headline(made)
+        assert "cannot be read now" in text_of(made, "/incidents")
+        text_of(made, "/incidents/none", 503)
+        assert asked(made, f"/fragments/timelines/{NAME}")[0] == 503

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diagnostics.cli.main import main
+from diagnostics.errors import UsageError
+from diagnostics.settings.load import Loaded, load
+
+FILE = """
+[collect]
+interval = "30s"
+
+[web]
+listen_address = "127.0.0.1:9999"
+allowed_hosts = ["diag.example"]
+
+[[server]]
+url = "http://a:8000"
+
+[[server]]
+url = "http://b:8000"
+interval = "5s"
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    written = tmp_path / "diag.toml"
+    written.write_text(FILE)
+    return written
+
+
+def origins(loaded: Loaded) -> dict[str, tuple[str, str]]:
+    return {name: (value, origin) for name, value, origin in loaded.lines()}
+
+
+def refused(text: str, tmp_path: Path, **environment: str) -> str:
+    written = tmp_path / "diag.toml"
+    written.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load(written, environment, {})
+    return str(caught.value).replace(str(tmp_path), "")
+
+
+def test_a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_default(file: Path):
+    environment = {"DIAG_COLLECT__INTERVAL": "20s", "DIAG_WEB__LISTEN_ADDRESS": "127.0.0.1:1111", "DIAG_OTHER": "x"}
+    loaded = load(file, environment, {"web.listen_address": "127.0.0.1:2222"})
+    told = origins(loaded)
+    assert told["web.listen_address"] == ("127.0.0.1:2222", "--web.listen-address")
+    assert told["collect.interval"] == ("20s", "DIAG_COLLECT__INTERVAL")
+    assert told["server.1.interval"] == ("5s", f"{file}:14")
+    assert told["collect.window"] == ("5m", "default")
+    assert loaded.settings.collect.interval == 20.0
+
+
+def test_servers_of_the_command_line_come_to_those_of_the_file(file: Path):
+    loaded = load(file, {}, {}, ["http://c:8000", "http://a:8000", "http://c:8000"])
+    assert [one.url for one in loaded.settings.server] == ["http://a:8000", "http://b:8000", "http://c:8000"]
+    assert origins(loaded)["server.2.url"] == ("http://c:8000", "command line")
+
+
+def test_lists_are_written_with_commas_in_the_environment():
+    loaded = load(None, {"DIAG_ALERTMANAGER__URLS": "http://a:9093, http://b:9093"}, {})
+    assert loaded.settings.alertmanager.urls == ("http://a:9093", "http://b:9093")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[collect]\ninterva = '5s'", "/diag.toml:2: collect.interva: there is no such setting"),
+        ("[colect]\ninterval = '5s'", "/diag.toml:2: colect: there is no such setting"),
+        ("[collect]\ninterval = 'soon'", "/diag.toml:2: collect.interval: 'soon' is not a duration such as"),
+        ("[collect]\n\ninterval = 0.01", "/diag.toml:3: collect.interval: input should be greater than"),
+        ("[history]\nkeep_raw_bytes = '9 apples'", "/diag.toml:2: history.keep_raw_bytes: '9 apples' is not a size"),
+        ("[[server]]\nurl='a'\n[[server]]\nname='b'", "/diag.toml:4: server.1.name: there is no such setting"),
+        ("[[server]]\ninsecure = true", "/diag.toml:2: server.0.url: field required"),
+        ("[[deployment]]\nname='a b'\nservers=['x']", "/diag.toml:2: deployment.0.name: string should match"),
+        ("[collect", "/diag.toml: is not TOML: "),
+    ],
+)
+def test_what_cannot_be_used_is_told_with_its_line(text: str, said: str, tmp_path: Path):
+    assert refused(text, tmp_path).startswith(said)
+
+
+def test_a_wrong_variable_is_named(tmp_path: Path):
+    said = refused("", tmp_path, DIAG_COLLECT__INTERVALL="5s")
+    assert said.startswith("DIAG_COLLECT__INTERVALL: there is no setting 'intervall'")
+    assert refused("", tmp_path, DIAG_SERVER__URL="x").startswith("DIAG_SERVER__URL: only values in single sections")
+    assert "DIAG_COLLECT__INTERVAL: collect.interval" in refused("", tmp_path, DIAG_COLLECT__INTERVAL="x")
+
+
+@pytest.mark.parametrize("key", ["url", "metrics_url", "grpc_url", "dcgm_url"])
+def test_a_password_in_an_address_is_refused_and_not_shown(key: str, tmp_path: Path):
+    said = refused(
+        f"[[server]]\nurl = 'http://a:8000'\n{key} = 'http://user:hunter22@a:8000'".replace(
+            "url = 'http://a:8000'\nurl", "url"
+        ),
+        tmp_path,
+    )
+    assert "holds credentials" in said
+    assert "basic_auth_file" in said
+    assert "hunter22" not in said
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path):
+    with pytest.raises(UsageError, match="cannot be read: no such file"):
+        load(tmp_path / "gone.toml", {}, {})
+    (tmp_path / "latin.toml").write_bytes(b"# \xe9")
+    with pytest.raises(UsageError, match="is not UTF-8 text"):
+        load(tmp_path / "latin.toml", {}, {})
+
+
+def test_check_config_prints_every_value_with_its_origin(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("DIAG_HISTORY__DATABASE", "postgresql://diag:hunter22@db/diag")
+    assert main(["serve", "--config.file", str(file), "--check-config", "--log.level", "debug"]) == 0
+    lines = [line.split("  # ") for line in capsys.readouterr().out.splitlines()]
+    told = {setting.strip(): origin for setting, origin in lines}
+    assert told["collect.interval = 30s"] == f"{file}:3"
+    assert told["log.level = debug"] == "--log.level"
+    assert told["history.database = postgresql://diag:***@db/diag"] == "DIAG_HISTORY__DATABASE"
+    assert told["incidents.open_after = 2"] == "default"
+
+
+def test_check_config_says_in_one_line_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    token = tmp_path / "token"
+    written = tmp_path / "diag.toml"
+    written.write_text(f"[[server]]\nurl = 'http://a:8000'\nbearer_token_file = '{token}'\n")
+    assert main(["serve", "--config.file", str(written), "--check-config"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"diag: {token}: cannot read the bearer token: no such file or directory\n"
+
+
+def test_without_a_server_there_is_nothing_to_serve(capsys: pytest.CaptureFixture[str]):
+    assert main(["serve"]) == 2
+    assert "there is no server to watch" in capsys.readouterr().err

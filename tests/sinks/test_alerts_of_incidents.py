@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.checks.check import Severity
+from diagnostics.gen.finding_alerts import finding_alerts
+from diagnostics.settings.tree import WebSettings
+from diagnostics.signals.subject import Subject
+from diagnostics.tuning.patch import Patch
+from exporters.sinks.alertmanager import MOST_OF_A_PATCH, encoded, incident_alert
+from exporters.sinks.links import Links
+from exporters.sinks.plain_text import harmless
+from tests.sinks.incidents import BEGIN, LINKS, SAFETY, incident, judged
+
+HOSTILE = 'a<!channel>\x1b[31m\n@here [x](http://evil)\ud800"'
+
+
+def alert(one=None, finding=None, cause=None, **added: str):
+    return incident_alert(one or incident(), finding, cause, LINKS, added)
+
+
+@pytest.mark.parametrize("rule", finding_alerts(catalogue().values()), ids=lambda rule: rule.id)
+def test_an_alert_bears_the_name_labels_and_summary_of_the_rule_on_its_check(rule: object) -> None:
+    named = {name: text for name, text in rule.labels.items() if name != "check"}
+    made = alert(incident(rule.id, Subject(**named)))
+    expected = rule.expected("")
+    assert made.labels == {
+        **expected["exp_labels"],
+        "alertname": rule.name,
+        "deployment": "chat",
+        "sender": "diag",
+    }
+    assert made.annotations["summary"] == expected["exp_annotations"]["summary"]
+
+
+def test_whatever_changes_while_an_incident_lasts_changes_no_label_and_no_start() -> None:
+    later = replace(
+        incident(),
+        severity=Severity.CRITICAL,
+        worst=Severity.CRITICAL,
+        confidence=0.5,
+        summary="other",
+        seen=BEGIN + 900,
+        caused_by="x",
+        seconds_per_request=1.0,
+    )
+    first, second = alert(), alert(later, cause=incident("cold-start"))
+    assert (first.key, first.starts_at) == (second.key, second.starts_at)
+    assert (first.annotations["severity"], second.annotations["severity"]) == ("warning", "critical")
+    assert second.annotations["caused_by"] == "cold-start: https://diag.example.org/incidents/cold-start-1"
+    assert "caused_by" not in first.annotations
+
+
+def test_annotations_say_what_it_costs_since_when_and_where_to_read_on() -> None:
+    told = alert().annotations
+    assert told["description"] == (
+        "instances are busy 97 % of the time. It takes 210 ms of each request (74 %). "
+        "Since 2026-09-21T14:13:20.000Z, last seen 2026-09-21T14:13:50.000Z. Confidence 93 %."
+    )
+    assert told["runbook_url"] == "https://diag.example.org/runbooks/gpu-saturated"
+    assert told["dashboard_url"] == "https://diag.example.org/incidents/gpu-saturated-1"
+
+
+def test_a_finding_brings_suggestion_patch_and_prediction() -> None:
+    told = alert(*judged()).annotations
+    assert told["suggestion"].startswith("fix: ")
+    assert "instance_group" in told["patch"]
+    assert re.match(r"predicted queue: .* → .*estimated", told["prediction"])
+
+
+def test_a_long_patch_is_cut_at_the_end_of_a_line() -> None:
+    one, finding = judged()
+    lines = "\n".join(f"+ line {number:05d}" for number in range(1_000))
+    long = replace(finding, advice=replace(finding.advice, patch=Patch(text=lines, base="file", notes=())))
+    patch = alert(one, long).annotations["patch"]
+    assert len(patch) <= MOST_OF_A_PATCH + 2
+    assert patch.endswith("\n…")
+    assert all(re.fullmatch(r"\+ line \d{5}", line) for line in patch.splitlines()[:-1])
+
+
+def test_names_that_a_server_chose_call_nobody_and_break_no_line() -> None:
+    one = incident(subject=replace(SAFETY, model=HOSTILE), summary=f"{HOSTILE} waits")
+    (sent,) = json.loads(encoded([alert(one)], BEGIN))
+    texts = [*sent["labels"].values(), *sent["annotations"].values()]
+    assert any("channel" in text for text in texts)
+    for bad in ("<", ">", "@here", "](", "\n", "\x1b"):
+        assert not [text for text in texts if bad in text], bad
+
+
+def test_what_has_no_special_meaning_stays_as_it_is() -> None:
+    assert harmless("p95 of chat/safety-2 is 210 ms (74 %), e@ 3") == "p95 of chat/safety-2 is 210 ms (74 %), e@ 3"
+
+
+def test_an_alert_that_is_not_repeated_ends_by_itself_and_never_before_its_start() -> None:
+    assert alert().body(BEGIN + 240)["endsAt"] == "2026-09-21T14:17:20.000Z"
+    stepped_back = alert().body(BEGIN - 3_600)
+    assert stepped_back["endsAt"] == stepped_back["startsAt"]
+    assert alert().close(BEGIN - 5).body(BEGIN + 240)["endsAt"] == stepped_back["startsAt"]
+
+
+def test_labels_of_the_settings_are_added_and_replace_none_of_ours() -> None:
+    made = alert(cluster="eu", check="forged")
+    assert made.labels["cluster"] == "eu"
+    assert made.labels["check"] == "gpu-saturated"
+
+
+def test_an_incident_of_a_check_that_is_gone_still_makes_an_alert() -> None:
+    made = alert(replace(incident(), check="of-old"))
+    assert made.labels["alertname"] == "TritonDiagOfOld"
+    assert made.annotations["summary"].startswith("model safety on triton-0:8002: ")
+
+
+@pytest.mark.parametrize(
+    ("web", "base"),
+    [
+        ({"external_url": "https://d.example.org/x/"}, "https://d.example.org/x"),
+        ({"listen_address": "127.0.0.1:9177"}, "http://127.0.0.1:9177"),
+        ({"listen_address": "[::1]:9177"}, "http://[::1]:9177"),
+    ],
+)
+def test_links_begin_with_the_external_url_else_with_where_it_listens(web: dict[str, str], base: str) -> None:
+    assert Links.of(WebSettings(**web)).base == base
+
+
+def test_links_of_a_service_that_listens_everywhere_name_the_machine() -> None:
+    base = Links.of(WebSettings(listen_address="0.0.0.0:9177")).base
+    assert base.endswith(":9177")
+    assert "0.0.0.0" not in base

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from diagnostics.cli.main import main
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.store.recorder import Recorder
+from diagnostics.store.trouble import Trouble
+from tests.store.lived import rounds
+
+BEGIN = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    metrics, made = OwnMetrics(), tmp_path_factory.mktemp("data")
+    recorder = Recorder(made, 120.0, metrics, Trouble(metrics), lambda _: None)
+    recorder.start()
+    for scrape in (scrape for one in rounds(40, begin=BEGIN) for scrape in one):
+        recorder.take("triton-0:8000", scrape)
+    recorder.stop()
+    return made
+
+
+def explained(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
+    assert main(["explain", *arguments, "--output", "json"]) == 0
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+def test_a_moment_of_the_past_is_explained_without_a_service(directory: Path, capsys) -> None:
+    found = explained(capsys, "--history", str(directory), "--at", "22:18", "--since", "2m")
+    assert found["window"]["to"] == pytest.approx(BEGIN + 270)
+    assert found["window"]["from"] == pytest.approx(BEGIN + 165)
+    assert found["verdict"] == "degraded"
+
+
+def test_without_a_moment_the_newest_minutes_are_explained(directory: Path, capsys) -> None:
+    found = explained(capsys, "--history", str(directory))
+    assert found["window"]["to"] == pytest.approx(BEGIN + 585)
+    assert found["window"]["seconds"] == pytest.approx(300)
+
+
+def test_the_directory_is_found_by_environment_and_settings(
+    directory: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "diag.toml"
+    file.write_text(f'[history]\ndirectory = "{directory}"\n')
+    by_file = explained(capsys, "--config.file", str(file), "--at", "22:18")
+    monkeypatch.setenv("DIAG_HISTORY__DIRECTORY", str(directory))
+    assert explained(capsys, "--at", "22:18") == by_file
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--at", "01:00"], "nothing was recorded in that time"),
+        (["--deployment", "another"], "there is no deployment 'another'"),
+        (["--at", "noon"], "cannot read the time"),
+    ],
+)
+def test_what_cannot_be_explained_is_told_in_one_line(directory: Path, capsys, arguments: list[str], said: str) -> None:
+    assert main(["explain", "--history", str(directory), *arguments]) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_an_empty_directory_and_no_source_are_told_apart(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
+    assert main(["explain", "--history", str(tmp_path)]) == 3
+    assert "holds no history" in capsys.readouterr().err
+    monkeypatch.setenv("DIAG_WEB__LISTEN_ADDRESS", "127.0.0.1:1")
+    assert main(["explain"]) == 3
+    assert "no service answers: connection refused; start one with diag serve" in capsys.readouterr().err
+
+
+def test_explaining_the_past_loads_nothing_of_the_service(directory: Path) -> None:
+    program = (
+        "import sys\nfrom diagnostics.cli.main import main\n"
+        f"assert main(['explain', '--history', {str(directory)!r}]) == 0\n"
+        "print([name for name in ('sqlalchemy', 'alembic', 'pydantic', 'prometheus_client') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import inspect
+
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.store import writer
+from diagnostics.store.history import History
+from diagnostics.store.tables import metadata
+from tests.builders import SERVER
+from tests.store.lived import INTERVAL, NAME, deployment, live, opened, rounds, until, value
+from tests.store.postgres import PASSWORD, Postgres, postgres
+
+pytestmark = pytest.mark.live
+COUNT = 30
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with postgres() as running:
+        yield running
+
+
+def history(directory: Path, server: Postgres, metrics: OwnMetrics) -> History:
+    secret = directory / "password"
+    secret.write_text(PASSWORD)
+    return opened(directory, metrics, database=server.url, database_password_file=secret)
+
+
+def test_postgresql_remembers_all_that_sqlite_does_and_is_waited_for_when_it_is_away(
+    tmp_path: Path, server: Postgres, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "LONGEST_PAUSE", 0.5)
+    metrics, begin = OwnMetrics(), time.time() - COUNT * INTERVAL
+    made = history(tmp_path, server, metrics)
+    engine = made.reader._database.engine
+    columns = {name: {one["name"] for one in inspect(engine).get_columns(name)} for name in metadata.tables}
+    assert columns == {name: {one.name for one in table.columns} for name, table in metadata.tables.items()}
+    made.start()
+    watched = deployment(metrics)
+    # A name as a hostile server may give it.
+    odd = replace(rounds(1, begin=begin)[0][0], name="a\0b", error="\0", body=None)
+    made.take_scrape(NAME, odd)
+    verdicts = live(made, watched, rounds(COUNT, begin=begin))
+    for _ in range(5):
+        next(verdicts)
+    until(lambda: len(made.reader.incidents()) == 1)
+
+    server.stop()
+    for _ in range(COUNT - 10):
+        next(verdicts)
+    until(lambda: value(metrics, "diag_errors_total", part="history") >= 2)
+    server.start()
+    evaluations = list(verdicts)
+    made.stop()
+
+    assert value(metrics, "diag_dropped_total", queue="history") == 0
+    assert PASSWORD not in caplog.text
+    again = history(tmp_path, server, OwnMetrics())
+    assert [one.id for one in again.open_incidents(NAME)] == [one.id for one in watched.book.open]
+    end = evaluations[-1].at
+    reader = again.reader
+    story = reader.incident(watched.book.open[0].id)
+    assert story is not None
+    assert story.report is not None
+    assert [one.verdict for one in reader.verdicts(NAME, begin, end)][:2] == ["insufficient-data", "degraded"]
+    minutes = reader.signals(NAME, "request_rate", begin, end, server=SERVER, model="slow")
+    assert len(minutes) >= COUNT * INTERVAL / 60 - 1
+    assert all(one.mean == pytest.approx(38, rel=0.01) for one in minutes)
