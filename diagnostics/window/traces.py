@@ -69,9 +69,9 @@ class Traces:
 class SpanStore:
     """Collects export bodies, bounded; `traces()` puts them together."""
 
-    def __init__(self, max_spans: int = MAX_SPANS) -> None:
+    def __init__(self, max_spans: int | None = None) -> None:
         self.counts = SpanCounts()
-        self._max = max_spans
+        self._max = MAX_SPANS if max_spans is None else max_spans
         self._traces: dict[str, dict[str, Span]] = {}
         self._held = 0
         self._halvings = 0
