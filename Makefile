@@ -20,7 +20,7 @@ PYTEST := $(BIN)/pytest -q
 export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
-.PHONY: help venv tools browser triton demo test check bench accuracy generate format clean
+.PHONY: help venv tools browser triton demo test check bench soak accuracy generate format clean
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules
 
 help: ## list what can be made
@@ -39,6 +39,11 @@ check: check-format check-lint check-types check-layers check-generated check-ru
 
 bench: venv ## run the benchmarks, which compare times within one run
 	@$(PYTEST) tests/bench
+
+soak: venv triton ## test for an hour what takes long: load, kills, what observing costs
+	@$(BIN)/python -m tests.soak.killing --times 100
+	@$(BIN)/python -m tests.soak.load --minutes 10
+	@$(BIN)/python -m tests.soak.observer
 
 accuracy: venv ## replay the recorded incidents and print what was found
 	@$(BIN)/python -m tests.captures.accuracy

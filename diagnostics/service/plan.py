@@ -104,6 +104,7 @@ def options_of(server: ServerSettings, collect: CollectSettings) -> SourceOption
         cert_file=server.cert_file,
         key_file=server.key_file,
         insecure=server.insecure,
+        max_body=collect.max_body,
         metrics_url=server.metrics_url,
         grpc_url=server.grpc_url,
         dcgm_url=server.dcgm_url,

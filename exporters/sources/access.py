@@ -28,6 +28,7 @@ class SourceOptions:
         cert_file: PEM file of the client's certificate.
         key_file: PEM file of the client's key, where `cert_file` does not hold it.
         insecure: whether a server's certificate goes unverified.
+        max_body: bytes of an unpacked answer beyond which it is given up.
         metrics_url: the metrics endpoint, where it is not at the usual offset from the port given.
         grpc_url: the gRPC endpoint, likewise.
         dcgm_url: the page of a dcgm-exporter for the servers' GPUs, if there is one.
@@ -43,6 +44,7 @@ class SourceOptions:
     cert_file: Path | None = None
     key_file: Path | None = None
     insecure: bool = False
+    max_body: int = MAX_BODY_BYTES
     metrics_url: str | None = field(default=None, repr=False)
     grpc_url: str | None = field(default=None, repr=False)
     dcgm_url: str | None = field(default=None, repr=False)

@@ -13,7 +13,7 @@ import urllib3
 from urllib3 import exceptions as http_errors
 from urllib3.response import BaseHTTPResponse
 
-from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
+from exporters.sources.access import SourceOptions
 from exporters.sources.failure import Obstacle, ReadFailure, plain
 from exporters.sources.punctual import TIMELY_POOLS
 
@@ -59,7 +59,7 @@ class HttpReader:
                 preload_content=False,
             )
             try:
-                data = _drain(response, deadline, self._options.timeout)
+                data = _drain(response, deadline, self._options)
             except http_errors.ReadTimeoutError:
                 raise _incomplete(self._options.timeout) from None
             finally:
@@ -111,17 +111,24 @@ class HttpReader:
         return ReadFailure(plain(self._options.scrub(reason)), obstacle)
 
 
-def _drain(response: BaseHTTPResponse, deadline: float, timeout: float) -> bytes:
+def _drain(response: BaseHTTPResponse, deadline: float, options: SourceOptions) -> bytes:
     parts: list[bytes] = []
-    size = 0
+    promised = response.headers.get("Content-Length", "")
+    size, most = 0, options.max_body
+    if promised.isascii() and promised.isdigit() and int(promised[:20]) > most:
+        raise _too_large(most)
     while part := response.read1(_CHUNK, decode_content=True):
         size += len(part)
-        if size > MAX_BODY_BYTES:
-            raise ReadFailure(f"the answer is larger than {MAX_BODY_BYTES // 2**20} MiB", Obstacle.ANSWER)
+        if size > most:
+            raise _too_large(most)
         if time.monotonic() > deadline:
-            raise _incomplete(timeout)
+            raise _incomplete(options.timeout)
         parts.append(part)
     return b"".join(parts)
+
+
+def _too_large(most: int) -> ReadFailure:
+    return ReadFailure(f"the answer is larger than {most / 2**20:g} MiB", Obstacle.ANSWER)
 
 
 def _incomplete(timeout: float) -> ReadFailure:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from fake_triton import FakeServer, cut_off, dripping, free_ports, guarded, page, silent, status
 
-from exporters.sources import http
 from exporters.sources.access import SourceOptions
 from exporters.sources.failure import Obstacle, ReadFailure
 from exporters.sources.http import HttpReader
@@ -99,10 +98,9 @@ def test_a_damaged_compressed_body_is_no_body():
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_a_huge_body_is_given_up(monkeypatch: pytest.MonkeyPatch, compress: bool):
-    monkeypatch.setattr(http, "MAX_BODY_BYTES", 2**20)
+def test_a_huge_body_is_given_up(compress: bool):
     with FakeServer({"GET /x": page(bytes(2**21), compress=compress)}).running() as server:
-        assert failure_of(server).reason == "the answer is larger than 1 MiB"
+        assert failure_of(server, max_body=2**20).reason == "the answer is larger than 1 MiB"
 
 
 def test_a_redirect_is_not_followed():

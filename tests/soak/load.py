@@ -87,24 +87,33 @@ class Sender:
 
 def measured(service: Serving, seconds: float) -> dict[str, float]:
     """Return what the service used in so many seconds, and the worst it was seen at."""
+    before = counted(service)
     begun, used, most, lag = time.monotonic(), service.processor_seconds(), 0, 0.0
     while time.monotonic() < begun + seconds:
         time.sleep(5)
         most = max(most, service.resident_bytes())
         lag = max([lag, *service.samples("diag_evaluation_lag_seconds").values()])
     took = time.monotonic() - begun
-    rounds = service.samples("diag_rounds_total")
     return {
         "cores": (service.processor_seconds() - used) / took,
         "megabytes": most / 1e6,
         "lag": lag,
-        "ok": sum(value for labels, value in rounds.items() if 'outcome="ok"' in labels),
-        "failed": sum(value for labels, value in rounds.items() if 'outcome="failed"' in labels),
-        "skipped": sum(value for labels, value in rounds.items() if 'outcome="skipped"' in labels),
-        "verdicts": sum(service.samples("diag_evaluation_seconds_count").values()),
-        "errors": sum(service.samples("diag_errors_total").values()),
-        "dropped": sum(service.samples("diag_dropped_total").values()),
+        **{name: value - before[name] for name, value in counted(service).items()},
     }
+
+
+def counted(service: Serving) -> dict[str, float]:
+    rounds = service.samples("diag_rounds_total")
+    outcomes = {
+        outcome: sum(value for labels, value in rounds.items() if f'outcome="{outcome}"' in labels)
+        for outcome in ("ok", "failed", "skipped")
+    }
+    totals = {
+        "verdicts": "diag_evaluation_seconds_count",
+        "errors": "diag_errors_total",
+        "dropped": "diag_dropped_total",
+    }
+    return outcomes | {name: sum(service.samples(metric).values()) for name, metric in totals.items()}
 
 
 def main() -> int:
@@ -113,7 +122,7 @@ def main() -> int:
     options.add_argument("--servers", type=int, default=200)
     options.add_argument("--spans", type=int, default=10_000, help="per second")
     asked = options.parse_args()
-    reads = round(asked.minutes * 60 / fleet.INTERVAL) + 8
+    reads = round(asked.minutes * 60 / fleet.INTERVAL) + 12
     with tempfile.TemporaryDirectory() as folder, running_fleet(asked.servers, reads):
         port = free_ports(1)
         file = settings(Path(folder), asked.servers, port)
@@ -122,6 +131,7 @@ def main() -> int:
                 lambda: sum(one["up"] for one in service.json("/api/v1/targets")) == asked.servers, 60, "every server"
             )
             with Sender(service.url, asked.spans) as sender:
+                time.sleep(2 * fleet.INTERVAL)  # configurations are read once, at the beginning
                 found = measured(service, asked.minutes * 60)
             ended = service.end()
         print(f"{asked.servers} servers, {asked.minutes:g} minutes: " + told(found))

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from diagnostics.cli.main import main
+from diagnostics.render.html import html
+from diagnostics.render.json_report import report
+from diagnostics.render.live import frame, gist
+from diagnostics.render.markdown import markdown
+from diagnostics.render.text import text
+from tests.collect.fake_triton import fake_triton
+from tests.service.http.door import Door, door, judged, show
+from tests.store.lived import NAME
+
+CLOSED = ["--url", "http://127.0.0.1:1"]
+
+
+def target(up: bool = True, **more: object) -> dict[str, object]:
+    return {"server": "triton-0:8002", "deployment": "chat", "up": up, "error": "" if up else "refused", **more}
+
+
+def state(*, summary: str = "requests wait", up: bool = True, **more: object) -> dict[str, object]:
+    finding = {
+        "id": "f1",
+        "check": "capacity-exceeded",
+        "title": "More work than it can do",
+        "severity": "warning",
+        "subject": {"server": "triton-0:8002", "model": "slow", "gpu": None, "ensemble": None},
+        "summary": summary,
+        "onset": 940.0,
+        "caused_by": None,
+    }
+    deployment = {"name": "chat", "verdict": "degraded", "reason": "", "findings": [finding]}
+    return {"now": 1000.0, "targets": [target(up)], "deployments": [deployment], "incidents": [], **more}
+
+
+def test_a_screen_says_what_is_wrong_where_and_since_when():
+    lines = frame(state(), 100)
+    assert lines[0].endswith("1 of 1 servers answer")
+    assert lines[2] == "chat  degraded"
+    assert lines[3] == "  warning  More work than it can do  (slow on triton-0:8002, for 1 min)"
+    assert lines[4] == "      requests wait"
+
+
+def test_a_server_that_does_not_answer_is_named_with_its_reason():
+    assert "  triton-0:8002 does not answer: refused" in frame(state(up=False), 100)
+
+
+def test_no_line_is_wider_than_the_screen_or_holds_what_would_move_it():
+    shown = frame(state(summary="\x1b[2J\r\n" + "x" * 500), 60)
+    assert all(len(line) <= 60 and line.isprintable() for line in shown)
+
+
+def test_only_what_matters_counts_as_news():
+    assert gist(state()) == gist({**state(), "now": 2000.0})
+    assert gist(state()) == gist(state(summary="requests wait a little longer"))
+    assert gist(state()) != gist(state(up=False))
+    assert gist(state()) != gist({**state(), "error": "connection refused"})
+
+
+@pytest.mark.parametrize("verb", ["watch", "explain"])
+def test_without_a_service_one_line_says_what_to_do(verb: str, capsys: pytest.CaptureFixture[str], monkeypatch):
+    monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
+    assert main([verb, *CLOSED]) == 3
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == (
+        "diag: http://127.0.0.1:1: no service answers: connection refused; "
+        "start one with diag serve, name it with --url, or name a SOURCE\n"
+    )
+
+
+def test_a_server_is_watched_without_a_service(capsys: pytest.CaptureFixture[str]):
+    with fake_triton() as fake:
+        arguments = ["watch", f"127.0.0.1:{fake.port}", "--once", "--interval", "1s", "--output", "json"]
+        assert main(arguments) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [one["up"] for one in told["targets"]] == [True]
+    assert [one["servers"] for one in told["deployments"]] == [[one["server"] for one in told["targets"]]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["watch", "x", "--url", "http://y"], "--url: is for a running service"),
+        (["explain", "x", "--url", "http://y"], "--url: takes the place of a SOURCE"),
+        (["explain", "--url", "http://y:1", "--window", "5s"], "--window: is for a SOURCE"),
+        (["watch", "."], "a recording does not change"),
+    ],
+)
+def test_options_that_make_no_sense_together_are_refused(arguments: list[str], said: str, capsys):
+    assert main(arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", ["text", "markdown", "html", "json"])
+def test_the_service_explains_as_the_tool_itself_does(output: str, capsys, monkeypatch):
+    monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
+    with door() as opened_door:
+        said = shown(opened_door)
+        assert main(["explain", "--url", opened_door.url, "--deployment", NAME, "--output", output]) == 0
+        assert capsys.readouterr().out.rstrip("\n") == said[output].rstrip("\n")
+
+
+def shown(opened_door: Door) -> dict[str, str]:
+    """Show a verdict on the board, and return it in every form."""
+    verdicts = judged()
+    show(opened_door.service, verdicts)
+    explanation = verdicts[-1].explanation
+    return {
+        "text": text(explanation),
+        "markdown": markdown(explanation),
+        "html": html(explanation),
+        "json": json.dumps(report(explanation), indent=1),
+    }
