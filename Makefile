@@ -31,7 +31,7 @@ demo: venv triton ## diagnose a slow, real Triton and repair it, in two minutes
 
 test: venv tools triton browser ## run all tests: the quick ones, then those with real servers
 	@echo '--- tests without servers'
-	@$(PYTEST) -m 'not live' --ignore=tests/bench
+	@$(PYTEST) -n 2 --dist loadfile -m 'not live' --ignore=tests/bench
 	@echo '--- tests with real servers'
 	@$(PYTEST) -m live --ignore=tests/bench
 

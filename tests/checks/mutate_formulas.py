@@ -113,7 +113,7 @@ FORMULAS = (
     Broken("signals/settings.py", "instances once for all visible GPUs", "group.count * gpus", "group.count"),
     # Counters.
     Broken(
-        "window/counters.py",
+        "window/points.py",
         "the counter itself instead of its increase",
         "counter: value - before.values[counter]",
         "counter: value",

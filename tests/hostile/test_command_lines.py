@@ -46,7 +46,7 @@ def test_an_option_that_names_nothing_is_refused(options, said, capsys: pytest.C
     assert said in one_line(capsys)
 
 
-@pytest.mark.parametrize("arguments", [["explain", ""], ["explain"], ["dance"], ["checks", ""]])
+@pytest.mark.parametrize("arguments", [["explain", ""], ["record"], ["dance"], ["checks", ""]])
 def test_an_argument_that_names_nothing_is_refused(arguments, capsys: pytest.CaptureFixture[str]):
     assert main(arguments) == 2
     one_line(capsys)
