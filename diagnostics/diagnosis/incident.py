@@ -18,7 +18,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.signals.subject import Subject
 
 # Verdicts of windows in which an absent finding means that its cause is gone.
-JUDGED = frozenset({Verdict.HEALTHY, Verdict.DEGRADED})
+JUDGED = frozenset({Verdict.HEALTHY, Verdict.DEGRADED, Verdict.IDLE})
 
 
 class Change(StrEnum):
@@ -186,7 +186,8 @@ class IncidentBook:
             return
         for fingerprint in self._candidates.keys() - present.keys():
             del self._candidates[fingerprint]
-        undecided = _undecided(explanation)
+        # Without traffic nobody is hurt, and most checks have too little to decide by.
+        undecided = frozenset() if explanation.verdict is Verdict.IDLE else _undecided(explanation)
         for fingerprint, incident in list(self._open.items()):
             if fingerprint in present or (incident.check, incident.subject.model) in undecided:
                 continue

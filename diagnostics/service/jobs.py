@@ -12,6 +12,7 @@ from typing import Protocol
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.wire.records import Kind, Scrape
 from exporters.sources.access import SourceOptions
+from exporters.sources.machine import Machine
 from exporters.sources.repository import repository_scrapes
 from exporters.sources.triton import TritonServer, discover
 
@@ -122,6 +123,31 @@ class TritonReader:
             self.close()
             self._found, self._unanswered = None, 0
         return scrapes
+
+
+class MachineReader:
+    """The service's own machine and its GPUs, where all servers of a deployment run on it; silent elsewhere."""
+
+    def __init__(self, readers: Sequence[TritonReader]) -> None:
+        self._readers = tuple(readers)
+        self._servers: tuple[TritonServer | None, ...] = ()
+        self._machine: Machine | None = None
+
+    def round(self) -> list[Scrape]:
+        """Return a sample of the machine and its GPUs; nothing before all servers were found, or where one is away."""
+        servers = tuple(reader.found for reader in self._readers)
+        if servers != self._servers:
+            self.close()
+            self._servers, found = servers, [server for server in servers if server is not None]
+            self._machine = Machine(found) if len(found) == len(servers) else None
+        machine = self._machine
+        return machine.round() if machine is not None and machine.local else []
+
+    def close(self) -> None:
+        """Give the GPUs' driver back what was taken."""
+        if self._machine is not None:
+            self._machine.close()
+        self._servers, self._machine = (), None
 
 
 def answered(scrapes: Sequence[Scrape]) -> bool:

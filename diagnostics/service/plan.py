@@ -8,11 +8,14 @@ from pathlib import Path
 
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
-from diagnostics.service.jobs import Job, TritonReader
+from diagnostics.service.jobs import Job, MachineReader, TritonReader
 from diagnostics.settings.tree import CollectSettings, ServerSettings, Settings
 from exporters.sources.access import SourceOptions, read_secret
 from exporters.sources.address import parse_address
 from exporters.sources.dcgm import DcgmPage
+
+# Clocks, throttling and pressure change faster than a server's counters are read, and a sample costs a millisecond.
+MACHINE_INTERVAL = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +89,21 @@ def jobs(settings: Settings, planned: Mapping[str, Planned]) -> list[Job]:
                 found.append(
                     Job(key=page.name, deployment=deployment.name, interval=interval, reader=page, counts=False)
                 )
+    return found
+
+
+def with_machines(read: Mapping[str, Job]) -> dict[str, Job]:
+    """Return the jobs by key, and one more per deployment that samples the machine its servers may run on."""
+    servers: dict[str, list[Job]] = {}
+    for job in read.values():
+        if isinstance(job.reader, TritonReader):
+            servers.setdefault(job.deployment, []).append(job)
+    found = dict(read)
+    for deployment, beside in servers.items():
+        reader = MachineReader([job.reader for job in beside if isinstance(job.reader, TritonReader)])
+        interval = min(MACHINE_INTERVAL, *(job.interval for job in beside))
+        key = f"machine of {deployment}"
+        found[key] = Job(key=key, deployment=deployment, interval=interval, reader=reader, counts=False)
     return found
 
 

@@ -14,7 +14,7 @@ from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.jobs import Job, TritonReader
 from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.service.plan import Planned, deployments, jobs
+from diagnostics.service.plan import Planned, deployments, jobs, with_machines
 from diagnostics.service.state import Board, EvaluationConsumer, ScrapeConsumer, TargetState
 from diagnostics.settings.tree import Settings
 from diagnostics.window.rolling import RollingWindow
@@ -117,7 +117,7 @@ class Service:
         }
         made = {name: self._brought_up(settings, one) for name, one in planned.items()}
         gone = set(self.deployments) - set(made)
-        self._jobs, self.deployments = {**wanted, **kept}, made
+        self._jobs, self.deployments = with_machines({**wanted, **kept}), made
         self.board.forget(set(self.board.read().targets) - set(wanted), gone)
 
     def _brought_up(self, settings: Settings, planned: Planned) -> Deployment:
@@ -165,7 +165,7 @@ class Service:
             deployment.give(scrape)
             if self._memory is not None:
                 self._memory.take_scrape(job.deployment, scrape)
-        if made.scrapes:
+        if made.scrapes and job.counts:
             self._evaluator.notify(deployment)
 
     def _show(self, job: Job, made: Round) -> None:

@@ -121,12 +121,18 @@ def test_what_returns_after_its_end_is_another_incident_of_the_same_fingerprint(
     assert again.fingerprint == first.fingerprint
 
 
-@pytest.mark.parametrize("verdict", [Verdict.INSUFFICIENT_DATA, Verdict.IDLE, Verdict.NO_CLEAR_CAUSE])
+@pytest.mark.parametrize("verdict", [Verdict.INSUFFICIENT_DATA, Verdict.NO_CLEAR_CAUSE])
 def test_verdicts_that_tell_nothing_freeze_it(verdict: Verdict):
     life = Life(open_after=1, close_after=60)
     life.opened(finding())
     assert [kinds(life.see(verdict=verdict)) for _ in range(20)] == [[]] * 20
     assert [kinds(life.see()) for _ in range(4)][-1] == ["closed"]
+
+
+def test_it_ends_when_traffic_does():
+    life = Life(open_after=1, close_after=30)
+    life.opened(finding())
+    assert ["closed"] in [kinds(life.see(verdict=Verdict.IDLE)) for _ in range(4)]
 
 
 def test_a_check_that_could_not_decide_keeps_its_incident_open():

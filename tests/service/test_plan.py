@@ -6,7 +6,7 @@ import pytest
 
 from diagnostics.errors import UsageError
 from diagnostics.service.jobs import TritonReader
-from diagnostics.service.plan import deployments, jobs
+from diagnostics.service.plan import deployments, jobs, with_machines
 from diagnostics.settings.tree import Settings
 
 A, B = "http://a:8000", "http://b:8000"
@@ -74,3 +74,11 @@ def test_a_page_of_gpus_is_a_source_of_its_own_that_counts_no_requests():
     chosen = settings({"url": A, "dcgm_url": "http://a:9400/metrics"})
     made = jobs(chosen, deployments(chosen))
     assert [(job.deployment, job.counts) for job in made] == [("a:8000", True), ("a:8000", False)]
+
+
+def test_each_deployment_samples_the_machine_its_servers_may_run_on():
+    chosen = settings({"url": A}, {"url": B}, deployment=[{"name": "chat", "servers": [A, B]}])
+    planned = with_machines({job.key: job for job in jobs(chosen, deployments(chosen))})
+    (machine,) = [job for job in planned.values() if job.key == "machine of chat"]
+    assert not machine.counts, "a machine that says nothing is no failed round"
+    assert machine.reader.round() == [], "no server was found yet"
