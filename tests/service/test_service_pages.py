@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -56,6 +57,14 @@ def service() -> Iterator[Serving]:
             made.said(name, situations()[situation])
         made.reached("gone", error="connection <b>refused</b>")
         yield made
+
+
+def test_the_api_tells_of_names_that_are_no_text(service: Serving) -> None:
+    state = json.loads(text_of(service, "/api/v1/state"))
+    assert {one["name"] for one in state["deployments"]} >= {f"odd-{kind}" for kind in HOSTILE}
+    for kind in HOSTILE:
+        answer = text_of(service, f"/api/v1/deployments/odd-{kind}/explanation")
+        assert json.loads(answer)["kind"] == "explanation"
 
 
 def test_before_the_first_round_it_says_what_it_waits_for() -> None:

@@ -131,8 +131,13 @@ def test_ctrl_c_in_the_middle_of_a_write_waits_until_the_body_is_whole(tmp_path,
         written(self, path, body, at)
 
     monkeypatch.setattr(capture_writer._Folder, "write", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        record(tmp_path / "c", SCRAPES)
+    # Whoever runs tests in several processes keeps Ctrl-C from them.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            record(tmp_path / "c", SCRAPES)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
     assert set(open_capture(tmp_path / "c").scrapes()) == {SCRAPES[0]}
 

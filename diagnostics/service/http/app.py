@@ -16,6 +16,7 @@ from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard
 from diagnostics.service.http.hosts import Hosts
+from diagnostics.service.http.json_answer import JsonAnswer
 from diagnostics.service.http.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import document
@@ -61,6 +62,7 @@ def application(context: WebContext) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
+        default_response_class=JsonAnswer,
     )
     app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
     app.openapi = partial(document, app)  # type: ignore[method-assign]

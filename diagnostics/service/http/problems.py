@@ -7,13 +7,13 @@ from http import HTTPStatus
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 
 from diagnostics.errors import DiagError, UsageError
 from diagnostics.render.clean import clean
+from diagnostics.service.http.json_answer import JsonAnswer
 from diagnostics.service.own_metrics import OwnMetrics
 
 log = logging.getLogger(__name__)
@@ -30,35 +30,35 @@ class Problem(BaseModel):
     detail: str = Field(description="What is wrong, where, and what to do, in one line.")
 
 
-def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
+def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JsonAnswer:
     """Return the answer; `detail` is shortened and freed of control characters."""
     line = " ".join(clean(detail).split())[:_LONGEST]
     body = Problem(title=HTTPStatus(status).phrase, status=status, detail=line)
-    return JSONResponse(body.model_dump(), status, headers, media_type=MEDIA_TYPE)
+    return JsonAnswer(body.model_dump(), status, headers, media_type=MEDIA_TYPE)
 
 
 def answer_with_problems(app: FastAPI, metrics: OwnMetrics) -> None:
     """Turn every exception of a route into a problem document."""
 
-    async def told(_: Request, error: Exception) -> JSONResponse:
+    async def told(_: Request, error: Exception) -> JsonAnswer:
         assert isinstance(error, HTTPException)
         return problem(error.status_code, str(error.detail), dict(error.headers or {}))
 
-    async def invalid(_: Request, error: Exception) -> JSONResponse:
+    async def invalid(_: Request, error: Exception) -> JsonAnswer:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
         return problem(400, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}")
 
-    async def failed(_: Request, error: Exception) -> JSONResponse:
+    async def failed(_: Request, error: Exception) -> JsonAnswer:
         return problem(400 if isinstance(error, UsageError) else 503, str(error))
 
-    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+    async def unexpected(request: Request, error: Exception) -> JsonAnswer:
         metrics.errors.labels("http").inc()
         log.error("answering %s %s", request.method, request.url.path, exc_info=error)
         return problem(500, "the service failed to answer; its log says why")
 
-    async def away(_: Request, error: Exception) -> JSONResponse:
+    async def away(_: Request, error: Exception) -> JsonAnswer:
         metrics.errors.labels("history").inc()
         log.warning("the history does not answer: %s", type(error).__name__)
         return problem(503, "the history does not answer just now", {"Retry-After": "10"})

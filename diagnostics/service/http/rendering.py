@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.html import html
 from diagnostics.render.json_report import report
 from diagnostics.render.markdown import markdown
 from diagnostics.render.text import text
+from diagnostics.service.http.json_answer import JsonAnswer
 
 # What terminals know of the colours that texts are given (ECMA-48, 8.3.117).
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
@@ -30,7 +31,7 @@ def rendered(explanation: Explanation, output: Output) -> Response:
     """Return the explanation as an answer; `coloured` is text for a terminal."""
     match output:
         case Output.JSON:
-            return JSONResponse(report(explanation))
+            return JsonAnswer(report(explanation))
         case Output.TEXT:
             return PlainTextResponse(text(explanation))
         case Output.COLOURED:
