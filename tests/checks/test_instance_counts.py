@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from diagnostics.checks import instances
 from diagnostics.checks.instances import instances_change
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.subject import Subject
+from diagnostics.tuning.queueing import predict
+from diagnostics.tuning.service import ServiceTime
+from diagnostics.tuning.stage import StageForecast, StageLoad
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig
 
 
@@ -47,3 +53,31 @@ def test_the_count_that_is_written_makes_about_the_instances_that_are_wanted(
 
     assert told.endswith(words)
     assert (change.settings[0].value if change else None) == written
+
+
+SLOW = StageLoad(
+    arrival_rate=1.5,
+    service=ServiceTime(base=1.0, per_item=0.0, per_item_low=0.0, per_item_high=0.0),
+    service_scv=1.0,
+    instances=1,
+    max_batch=0,
+    batching=False,
+    delay_seconds=0.0,
+)
+
+
+def spent(forecast: StageForecast) -> float:
+    return (forecast.queue_seconds or 0.0) + forecast.compute_seconds
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.83, 3), (0.97, 2)])
+def test_the_smallest_count_is_taken_that_brings_nearly_all_there_is(
+    share: float, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two instances bring this share of what the best count brings; nine tenths would be enough."""
+    two, best = (spent(predict(replace(SLOW, instances=number))) for number in (2, 8))
+    now = (two - share * best) / (1 - share)
+    monkeypatch.setattr(instances, "stage_load", lambda *_: SLOW)
+    see = Ledger(StatedEvidence({}), lambda _: None)
+
+    assert instances.scaling(see, SUBJECT, now).count == count
