@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
+from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.signals.subject import Subject
@@ -302,8 +302,7 @@ def _scrape(kind: Kind, time: float, body: object, name: str = "") -> Scrape:
 
 def explained(window: Window, objective: Objective | None = None) -> Explanation:
     """Return the explanation of a window."""
-    facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
-    return explain(WindowEvidence(window), facts, objective=objective)
+    return explain_window(window, objective=objective)
 
 
 def on(model: str, version: str | None = "1") -> Subject:

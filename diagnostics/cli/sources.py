@@ -11,11 +11,10 @@ from pathlib import Path
 import click
 
 from diagnostics.diagnosis.certainty import doubt
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, WindowFacts, explain
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
-from diagnostics.evidence.evidence import WindowEvidence
-from diagnostics.window.window import Window, WindowBuilder, window_of
+from diagnostics.window.window import WindowBuilder, window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Kind, Scrape
 
@@ -67,7 +66,8 @@ def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> E
     scrapes = _between(_recorded(paths, tell, gaps), question)
     servers = tuple(dict.fromkeys(scrape.server for scrape in scrapes if scrape.server))
     scrapes += _repository(question, servers)
-    return _explained(window_of(scrapes), question, servers or tuple(str(path) for path in paths), gaps)
+    names = servers or tuple(str(path) for path in paths)
+    return explain_window(window_of(scrapes), sources=names, gaps=gaps, objective=question.objective)
 
 
 def _recorded(paths: Sequence[Path], tell: Tell, gaps: list[BlindSpot]) -> list[Scrape]:
@@ -91,16 +91,6 @@ def _recorded(paths: Sequence[Path], tell: Tell, gaps: list[BlindSpot]) -> list[
         tell("GPU samples are not used: they do not say which capture's servers they belong to")
         return [scrape for scrapes in found.values() for scrape in scrapes if scrape.kind is not Kind.NVML]
     return [scrape for scrapes in found.values() for scrape in scrapes]
-
-
-def explain_window(builder: WindowBuilder, question: Question, names: Sequence[str], gaps: Gaps) -> Explanation:
-    """Return the explanation of what was collected so far."""
-    return _explained(builder.build(), question, tuple(names), gaps)
-
-
-def _explained(window: Window, question: Question, names: tuple[str, ...], gaps: Gaps = ()) -> Explanation:
-    facts = WindowFacts(start=window.start, end=window.end, sources=names)
-    return explain(WindowEvidence(window), facts, gaps=gaps, objective=question.objective)
 
 
 def until_sure(
@@ -133,7 +123,7 @@ def until_sure(
         if fixed or scrape.mono - looked < SECONDS_BETWEEN_LOOKS:
             continue
         looked = scrape.mono
-        now = explain_window(builder, question, names, gaps)
+        now = explain_window(builder.build(), sources=names, gaps=gaps, objective=question.objective)
         reason = doubt(now, previous)
         if not reason:
             return now
@@ -141,7 +131,7 @@ def until_sure(
             tell(f"reading on: {reason}")
             told = reason
         previous = now
-    return explain_window(builder, question, names, gaps)
+    return explain_window(builder.build(), sources=names, gaps=gaps, objective=question.objective)
 
 
 def _kind(reason: str) -> str:

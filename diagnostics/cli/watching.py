@@ -12,11 +12,10 @@ import click
 
 from diagnostics.cli.running_service import PATIENCE, RunningService
 from diagnostics.cli.sources import aloud, looks_like_a_path
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, WindowFacts, explain
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import IncidentBook
 from diagnostics.errors import EXIT_COLLECT, CollectError, UsageError
-from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.render.live import Json
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Kind, Scrape
@@ -105,9 +104,7 @@ class Watched:
 
     def state(self) -> Json:
         """Return the state of now, in the form of the service's API."""
-        window = self._window.window()
-        facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
-        explanation = explain(WindowEvidence(window), facts, gaps=self._gaps)
+        explanation = explain_window(self._window.window(), gaps=self._gaps)
         self._book.take(explanation, time.time(), time.monotonic())
         return {
             "now": time.time(),

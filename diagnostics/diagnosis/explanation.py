@@ -15,12 +15,13 @@ from diagnostics.diagnosis.objective import Objective
 from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
 from diagnostics.diagnosis.trace_notes import trace_notes
-from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.latency import SUMMARIZED_REQUESTS
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.window.window import Window
 
 
 class Verdict(StrEnum):
@@ -114,6 +115,27 @@ def explain(
         results=results,
         evidence=evidence,
     )
+
+
+def explain_window(
+    window: Window,
+    *,
+    sources: Sequence[str] | None = None,
+    gaps: Sequence[BlindSpot] = (),
+    objective: Objective | None = None,
+) -> Explanation:
+    """Return the explanation of a window of raw records.
+
+    Args:
+        window: what was read.
+        sources: whom it was read from; None names the servers that said something.
+        gaps: as `explain`.
+        objective: as `explain`.
+
+    """
+    named = tuple(window.servers if sources is None else sources)
+    facts = WindowFacts(start=window.start, end=window.end, sources=named)
+    return explain(WindowEvidence(window), facts, gaps=gaps, objective=objective)
 
 
 def _verdict(

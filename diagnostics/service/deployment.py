@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, Full, Queue
 
-from diagnostics.diagnosis.explanation import BlindSpot, WindowFacts, explain
+from diagnostics.diagnosis.explanation import BlindSpot, explain_window
 from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.window.rolling import RollingWindow
@@ -90,9 +89,7 @@ class Deployment:
     def evaluate(self) -> Evaluation:
         """Return the verdict on what was taken in."""
         begun = time.thread_time()
-        window = self._window.window()
-        facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
-        explanation = explain(WindowEvidence(window), facts, gaps=self._gaps(), objective=self.objective)
+        explanation = explain_window(self._window.window(), gaps=self._gaps(), objective=self.objective)
         steady = self.latest if self.latest is not None else time.monotonic()
         changes = self.book.take(explanation, self._latest_at, steady)
         self._last = Evaluation(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, WindowFacts, explain
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.store import raw
 from diagnostics.window.rolling import SLACK, RollingWindow
 from diagnostics.wire.records import Scrape
@@ -44,6 +43,4 @@ def explain_scrapes(
     rolling = RollingWindow(deployment, seconds, max_spans=MOST_SPANS)
     for scrape in scrapes:
         rolling.add(scrape)
-    window = rolling.window()
-    facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
-    return explain(WindowEvidence(window), facts, gaps=gaps, objective=objective)
+    return explain_window(rolling.window(), gaps=gaps, objective=objective)

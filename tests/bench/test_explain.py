@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
-from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 
@@ -41,8 +40,7 @@ def _merely_read(path: Path) -> int:
 
 def _explained(path: Path) -> Explanation:
     window = window_of(open_capture(path).scrapes())
-    facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
-    return explain(WindowEvidence(window), facts)
+    return explain_window(window)
 
 
 def _seconds(work: Callable[[Path], object], path: Path) -> float:

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts, explain
-from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 
@@ -39,8 +38,7 @@ def score(folder: Path, *, every: bool = False) -> int:
 def diagnose(path: Path, name: str, label: Mapping[str, object]) -> Scored:
     """Return what the tool says of one recorded incident, judged by its label."""
     window = window_of(open_capture(path).scrapes())
-    facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
-    explanation = explain(WindowEvidence(window), facts)
+    explanation = explain_window(window)
     loud = explanation.loud
     said = f"{explanation.verdict.value} " + ", ".join(
         f"{f.check}({f.subject.model or f.subject.ensemble})" for f in loud

@@ -11,8 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
-from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.window import parsed as parsed_module
 from diagnostics.window import traces as traces_module
 from diagnostics.window.window import window_of
@@ -92,8 +91,7 @@ def explanation_of(scrapes: Sequence[Scrape]) -> Explanation:
     """Return the explanation of the window that these scrapes make."""
     with _bodies_parsed_once():
         window = window_of(scrapes)
-    facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
-    return explain(WindowEvidence(window), facts)
+    return explain_window(window)
 
 
 _PARSERS = {

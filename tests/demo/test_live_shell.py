@@ -14,8 +14,7 @@ import urllib3
 from diagnostics.demo.environment import find_environment, reference_root
 from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
-from diagnostics.diagnosis.explanation import Explanation, WindowFacts, explain
-from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.signals.callers import CALLER_SECONDS
 from diagnostics.signals.subject import Subject
 from diagnostics.window.window import window_of
@@ -57,8 +56,7 @@ def explanation(shell: ModuleType) -> Explanation:
         gateway.provider.shutdown()
         time.sleep(6)  # Triton hands its spans on every five seconds
         window = window_of([*scrapes, *spans.scrapes()])
-    facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
-    return explain(WindowEvidence(window), facts)
+    return explain_window(window)
 
 
 def _drive(url: str) -> None:

@@ -9,9 +9,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, WindowFacts, explain
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.errors import CollectError, DiagError, UsageError
-from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.service.http.listening import ip_of
 from diagnostics.service.state import TargetState
 from diagnostics.window.window import window_of
@@ -111,10 +110,7 @@ def probe(url: str, seconds: float, stopped: threading.Event) -> Probed:
     finally:
         server.close()
     gaps = [BlindSpot(what=gap.what, why=gap.why, fix=gap.fix) for gap in server.gaps if gap.fix]
-    window = window_of(scrapes)
-    facts = WindowFacts(start=window.start, end=window.end, sources=tuple(window.servers))
-    explanation = explain(WindowEvidence(window), facts, gaps=gaps)
-    return Probed(explanation=explanation, took=time.monotonic() - begun)
+    return Probed(explanation=explain_window(window_of(scrapes), gaps=gaps), took=time.monotonic() - begun)
 
 
 def _rounds(server: TritonServer, until: float, stopped: threading.Event) -> list[Scrape]:
