@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -17,7 +16,7 @@ from diagnostics.cli.names import nearest
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.running_service import RunningService, url_option
 from diagnostics.cli.sources import Question, aloud, explain_captures, looks_like_a_path, until_sure
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, Verdict
+from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.render import text as terminal
@@ -163,27 +162,17 @@ def _ask_history(directory: Path, deployment: str | None, question: Question) ->
 def _ask_servers(
     sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
 ) -> tuple[Explanation, bool]:
+    from diagnostics.cli.reading import found, opened
+    from exporters.sources.blind_spots import blind_spots
     from exporters.sources.dcgm import dcgm_page
-    from exporters.sources.machine import Machine
-    from exporters.sources.schedule import Source, collect
-    from exporters.sources.triton import discover_all
+    from exporters.sources.schedule import collect
 
-    servers, unfound = discover_all(sources, options)
-    for failure in unfound:
-        aloud(str(failure))
-    if not servers:
-        raise click.exceptions.Exit(EXIT_COLLECT)
-    gaps = [BlindSpot(what=gap.what, why=gap.why, fix=gap.fix) for server in servers for gap in server.gaps if gap.fix]
+    servers, unfound = found(sources, options)
     names = [server.name for server in servers]
     seconds = window or LONGEST_SECONDS
-    with ExitStack() as stack:
-        machine = Machine(servers)
-        stack.callback(machine.close)
-        for server in servers:
-            stack.callback(server.close)
-        read_from: list[Source] = [*servers, *([machine] if machine.local else []), *dcgm_page(options)]
+    with opened(servers, dcgm_page(options)) as read_from:
         scrapes = collect(read_from, min(INTERVAL_SECONDS, seconds / 4), seconds=seconds)
-        explanation = until_sure(scrapes, question, names, gaps, aloud, fixed=window is not None)
+        explanation = until_sure(scrapes, question, names, blind_spots(servers), aloud, fixed=window is not None)
     return explanation, bool(unfound)
 
 

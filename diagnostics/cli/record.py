@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 
 from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.reading import opened
 from diagnostics.cli.sources import looks_like_a_path
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError
 from diagnostics.units import Unit
@@ -24,7 +25,6 @@ from diagnostics.wire.redact import Anonymizer, redact
 from exporters.sources.access import SourceOptions
 from exporters.sources.clock import CLOCK
 from exporters.sources.dcgm import dcgm_page
-from exporters.sources.machine import Machine
 from exporters.sources.repository import repository_scrapes
 from exporters.sources.schedule import Source, collect
 from exporters.sources.triton import TritonServer, discover_all
@@ -156,14 +156,10 @@ class _Recording:
         with ExitStack() as stack:
             stack.enter_context(_ending_early(self.stopped))
             writer = stack.enter_context(self._writer())
-            machine = Machine(self.servers)
-            stack.callback(machine.close)
-            for server in self.servers:
-                stack.callback(server.close)
+            sources = stack.enter_context(opened(self.servers, self.beside))
             if repository:
                 for scrape in repository_scrapes(repository, [server.name for server in self.servers]):
                     writer.add(self._changed(scrape))
-            sources: list[Source] = [*self.servers, *([machine] if machine.local else []), *self.beside]
             show = stack.enter_context(self._progress())
             for scrape in collect(sources, self.interval, seconds=self.seconds, stop=self.stopped.is_set):
                 self._keep(scrape, writer)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
-import click
-
 from diagnostics.cli.running_service import PATIENCE, RunningService
-from diagnostics.cli.sources import aloud, looks_like_a_path
+from diagnostics.cli.sources import looks_like_a_path
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import IncidentBook
-from diagnostics.errors import EXIT_COLLECT, CollectError, UsageError
+from diagnostics.errors import CollectError, UsageError
 from diagnostics.render.live import Json
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Kind, Scrape
@@ -56,26 +53,16 @@ def states_of_sources(sources: Sequence[str], interval: float, options: SourceOp
         Exit: no server was found.
 
     """
+    from diagnostics.cli.reading import found, opened
+    from exporters.sources.blind_spots import blind_spots
     from exporters.sources.dcgm import dcgm_page
-    from exporters.sources.machine import Machine
-    from exporters.sources.schedule import Source, collect
-    from exporters.sources.triton import discover_all
+    from exporters.sources.schedule import collect
 
     if any(map(looks_like_a_path, sources)):
         raise UsageError("a recording does not change", where="diag watch", hint="use diag explain")
-    servers, unfound = discover_all(sources, options)
-    for failure in unfound:
-        aloud(str(failure))
-    if not servers:
-        raise click.exceptions.Exit(EXIT_COLLECT)
-    with ExitStack() as stack:
-        machine = Machine(servers)
-        stack.callback(machine.close)
-        for server in servers:
-            stack.callback(server.close)
-        read_from: list[Source] = [*servers, *([machine] if machine.local else []), *dcgm_page(options)]
-        gaps = [BlindSpot(what=gap.what, why=gap.why, fix=gap.fix) for one in servers for gap in one.gaps if gap.fix]
-        watched = Watched([server.name for server in servers], gaps)
+    servers, _ = found(sources, options)
+    with opened(servers, dcgm_page(options)) as read_from:
+        watched = Watched([server.name for server in servers], blind_spots(servers))
         due = time.monotonic() + interval
         for scrape in collect(read_from, min(1.0, interval)):
             watched.take(scrape)

@@ -12,6 +12,7 @@ from typing import Protocol
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.wire.records import Kind, Scrape
 from exporters.sources.access import SourceOptions
+from exporters.sources.blind_spots import blind_spots
 from exporters.sources.machine import Machine
 from exporters.sources.repository import repository_scrapes
 from exporters.sources.triton import TritonServer, discover
@@ -90,8 +91,7 @@ class TritonReader:
     @property
     def gaps(self) -> tuple[BlindSpot, ...]:
         """What it cannot be asked."""
-        gaps = self._found.gaps if self._found else ()
-        return tuple(BlindSpot(what=gap.what, why=gap.why, fix=gap.fix) for gap in gaps if gap.fix)
+        return tuple(blind_spots([self._found] if self._found else []))
 
     @property
     def found(self) -> TritonServer | None:

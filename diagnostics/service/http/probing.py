@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
+from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.errors import CollectError, DiagError, UsageError
 from diagnostics.service.http.listening import ip_of
 from diagnostics.service.state import TargetState
@@ -17,6 +17,7 @@ from diagnostics.window.window import window_of
 from diagnostics.wire.records import Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address, parse_address
+from exporters.sources.blind_spots import blind_spots
 from exporters.sources.triton import TritonServer, discover
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -109,8 +110,9 @@ def probe(url: str, seconds: float, stopped: threading.Event) -> Probed:
         scrapes = _rounds(server, begun + seconds, stopped)
     finally:
         server.close()
-    gaps = [BlindSpot(what=gap.what, why=gap.why, fix=gap.fix) for gap in server.gaps if gap.fix]
-    return Probed(explanation=explain_window(window_of(scrapes), gaps=gaps), took=time.monotonic() - begun)
+    return Probed(
+        explanation=explain_window(window_of(scrapes), gaps=blind_spots([server])), took=time.monotonic() - begun
+    )
 
 
 def _rounds(server: TritonServer, until: float, stopped: threading.Event) -> list[Scrape]:
