@@ -52,3 +52,10 @@ class MalformedBody(CollectError):
 
 class CaptureError(CollectError):
     """A capture cannot be opened, is damaged, or is of another format."""
+
+
+def reason_of(error: Exception) -> str:
+    """Return an operating system error in words, without its number and path."""
+    if isinstance(error, UnicodeDecodeError):
+        return "not text"
+    return (getattr(error, "strerror", None) or str(error)).lower()

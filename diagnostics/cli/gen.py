@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError, reason_of
 from diagnostics.gen.files import FOLDERS, generated, is_generated
 
 _DEFAULT = Path("rules")
@@ -110,6 +110,4 @@ def _apply(folder: Path, files: Mapping[str, str], stale: Mapping[str, str]) -> 
     except OSError as error:
         where = error.filename or str(folder)
         hint = "name a folder that can be written with --output"
-        raise UsageError(
-            f"cannot be written: {(error.strerror or str(error)).lower()}", where=where, hint=hint
-        ) from error
+        raise UsageError(f"cannot be written: {reason_of(error)}", where=where, hint=hint) from error

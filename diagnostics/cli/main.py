@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from diagnostics import __version__
-from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, DiagError
+from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, DiagError, reason_of
 
 # In the order of `diag --help`; each is a module of this package that holds a click command named `command`.
 VERBS = (
@@ -142,7 +142,7 @@ def _run(arguments: list[str] | None) -> int:
         return _fail(str(error), error.exit_code)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{(error.strerror or str(error)).lower()}", EXIT_COLLECT)
+        return _fail(f"{where}{reason_of(error)}", EXIT_COLLECT)
     except Exception as error:  # noqa: BLE001 - a user gets one line, whatever broke
         text = f"internal error: {type(error).__name__}: {error}".rstrip(": ")
         return _fail(f"{text}; please report it, with what DIAG_DEBUG=1 shows", EXIT_COLLECT)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
 from diagnostics.service.jobs import Job, MachineReader, TritonReader
 from diagnostics.settings.tree import CollectSettings, ServerSettings, Settings
-from exporters.sources.access import SourceOptions, read_secret
+from exporters.sources.access import SourceOptions, secret_of
 from exporters.sources.address import parse_address
 from exporters.sources.dcgm import DcgmPage
 
@@ -116,8 +115,8 @@ def options_of(server: ServerSettings, collect: CollectSettings) -> SourceOption
     """
     options = SourceOptions(
         timeout=server.timeout or collect.timeout,
-        bearer_token=_secret(server.bearer_token_file, "bearer token"),
-        basic=_secret(server.basic_auth_file, "user and password"),
+        bearer_token=secret_of(server.bearer_token_file, "bearer token"),
+        basic=secret_of(server.basic_auth_file, "user and password"),
         ca_file=server.ca_file,
         cert_file=server.cert_file,
         key_file=server.key_file,
@@ -129,7 +128,3 @@ def options_of(server: ServerSettings, collect: CollectSettings) -> SourceOption
     )
     options.tls()  # a certificate that cannot be used is told at once, not at each read
     return options
-
-
-def _secret(file: Path | None, what: str) -> str | None:
-    return read_secret(file, what) if file is not None else None

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from diagnostics.errors import UsageError
+from diagnostics.errors import UsageError, reason_of
 from diagnostics.settings.places import line_of
 from diagnostics.settings.tree import Settings
 from diagnostics.settings.values import without_password
@@ -82,7 +82,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_text("utf-8")
     except OSError as error:
-        raise UsageError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
+        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(file)) from None
     except UnicodeDecodeError:
         raise UsageError("is not UTF-8 text", where=str(file)) from None
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from diagnostics.errors import UsageError
+from diagnostics.errors import UsageError, reason_of
 
 DEFAULT_TIMEOUT = 5.0
 # A server with 1,000 models and summaries on answers with about 10 MB; beyond this it is not a Triton page.
@@ -115,6 +115,11 @@ def read_secret(path: Path, what: str) -> str:
     return clean_secret(text, what, str(path))
 
 
+def secret_of(file: Path | None, what: str) -> str | None:
+    """Return what `read_secret` does; None without a file."""
+    return read_secret(file, what) if file is not None else None
+
+
 def clean_secret(text: str, what: str, where: str) -> str:
     """Return `text` without surrounding white space, refused where it cannot be a header's value."""
     text = text.strip()
@@ -123,13 +128,6 @@ def clean_secret(text: str, what: str, where: str) -> str:
     if not text.isprintable():
         raise UsageError(f"the {what} is not one line of printable text", where=where)
     return text
-
-
-def reason_of(error: Exception) -> str:
-    """Return an operating system error in words, without its number and path."""
-    if isinstance(error, UnicodeDecodeError):
-        return "not text"
-    return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def _trust(ca_file: Path | None) -> ssl.SSLContext:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from diagnostics.errors import CollectError, UsageError
+from diagnostics.errors import CollectError, UsageError, reason_of
 
 LISTEN_SETTING = "web.listen_address"
 _LOOPBACK_NAMES = frozenset({"localhost", "ip6-localhost"})
@@ -83,9 +83,8 @@ def bound(listen: Listen, setting: str) -> socket.socket:
             return _socket(family, kind, protocol, address, both=not listen.host)
         except OSError as error:
             if number == len(found):
-                reason = (error.strerror or str(error)).lower()
                 hint = f"free it, or choose another: {setting}"
-                raise CollectError(f"cannot listen: {reason}", where=str(listen), hint=hint) from None
+                raise CollectError(f"cannot listen: {reason_of(error)}", where=str(listen), hint=hint) from None
     raise CollectError("cannot listen: it has no address", where=str(listen))
 
 

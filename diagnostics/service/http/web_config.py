@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from diagnostics.errors import UsageError
+from diagnostics.errors import UsageError, reason_of
 from diagnostics.service.http.web_yaml import Document, Leaf
 
 T = TypeVar("T")
@@ -189,4 +189,4 @@ def _usable(file: Path) -> None:
     try:
         file.open("rb").close()
     except OSError as error:
-        raise UsageError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
+        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(file)) from None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from diagnostics.errors import UsageError
+from diagnostics.errors import UsageError, reason_of
 
 LARGEST_FILE = 2**20
 _DEEPEST = 8
@@ -71,8 +71,7 @@ class Document:
                 raise UsageError(f"is larger than {LARGEST_FILE // 2**20} MiB", where=str(self.file))
             return data.decode("utf-8")
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise UsageError(f"cannot be read: {reason}", where=str(self.file)) from None
+            raise UsageError(f"cannot be read: {reason_of(error)}", where=str(self.file)) from None
         except UnicodeDecodeError:
             raise UsageError("is not UTF-8 text", where=str(self.file)) from None
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from diagnostics.errors import reason_of
 from diagnostics.service.telling.alerts import AlertBook
 from diagnostics.service.telling.messages import MessageBook
 from exporters.sinks.alertmanager import IncidentAlert, Key, encoded
@@ -159,7 +160,7 @@ class SaveFeed:
         try:
             self._book.save(self._write)
         except OSError as error:
-            raise DeliveryFailure((error.strerror or str(error)).lower()) from None
+            raise DeliveryFailure(reason_of(error)) from None
 
 
 def _state(alert: IncidentAlert) -> State:

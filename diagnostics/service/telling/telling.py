@@ -24,7 +24,7 @@ from exporters.sinks.alertmanager import PATH
 from exporters.sinks.links import Links
 from exporters.sinks.posting import Poster
 from exporters.sinks.webhook import key_of
-from exporters.sources.access import SourceOptions, read_secret
+from exporters.sources.access import SourceOptions, read_secret, secret_of
 
 log = logging.getLogger(__name__)
 LONGEST_PAUSE = 300.0
@@ -185,8 +185,8 @@ def _alertmanagers(settings: AlertmanagerSettings, links: Links, open_channel: O
     _check_labels(settings.labels)
     options = SourceOptions(
         timeout=settings.timeout,
-        bearer_token=_secret(settings.bearer_token_file, "bearer token"),
-        basic=_secret(settings.basic_auth_file, "user and password"),
+        bearer_token=secret_of(settings.bearer_token_file, "bearer token"),
+        basic=secret_of(settings.basic_auth_file, "user and password"),
         ca_file=settings.ca_file,
     )
     urls = list(dict.fromkeys(url.rstrip("/") for url in settings.urls))
@@ -199,12 +199,12 @@ def _alertmanagers(settings: AlertmanagerSettings, links: Links, open_channel: O
 
 
 def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel, names: dict[str, int]) -> Channel:
-    url = _secret(settings.url_file, "URL") or settings.url
+    url = secret_of(settings.url_file, "URL") or settings.url
     if not url or (settings.url and settings.url_file):
         raise UsageError("give url or url_file, and not both", where="webhook")
     options = SourceOptions(
         timeout=settings.timeout,
-        bearer_token=_secret(settings.bearer_token_file, "bearer token"),
+        bearer_token=secret_of(settings.bearer_token_file, "bearer token"),
         ca_file=settings.ca_file,
     )
     poster = Poster(url, options)
@@ -234,10 +234,6 @@ def _check_labels(labels: dict[str, str]) -> None:
             raise UsageError(f"{name!r} is no name of a label", where="alertmanager.labels")
         if name in _OURS or name == "sender":
             raise UsageError(f"{name} is set by the service itself", where="alertmanager.labels")
-
-
-def _secret(file: Path | None, what: str) -> str | None:
-    return read_secret(file, what) if file is not None else None
 
 
 def _key(file: Path | None) -> bytes | None:
