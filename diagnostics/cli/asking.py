@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
+from diagnostics.cli.fail_on import fails
 from diagnostics.cli.running_service import RunningService, path_of
 from diagnostics.cli.sources import moment
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
-
-DEFAULT_SINCE = 300.0
+from diagnostics.window.rolling import WINDOW_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,8 @@ def ask(service: RunningService, asked: Asked, *, colour: bool) -> int:
         click.echo(service.read(path, **query).decode("utf-8", "replace"), nl=False)
     if report["window"]["to"] <= 0:
         return EXIT_COLLECT
-    return EXIT_FINDINGS if _fails(report, asked.fail_on) else EXIT_OK
+    severities = [finding["severity"] for finding in report["findings"]]
+    return EXIT_FINDINGS if fails(asked.fail_on, report["verdict"], severities) else EXIT_OK
 
 
 def _explanation(name: str, asked: Asked) -> tuple[str, dict[str, Any]]:
@@ -73,16 +74,4 @@ def _explanation(name: str, asked: Asked) -> tuple[str, dict[str, Any]]:
         return f"{path_of(name)}/explanation", {}
     now = time.time()
     at = moment(asked.at, now) if asked.at is not None else now
-    return "/explain", {"deployment": name, "at": at, "since": asked.since or DEFAULT_SINCE}
-
-
-def _fails(report: dict[str, Any], fail_on: str) -> bool:
-    match fail_on:
-        case "critical":
-            return any(finding["severity"] == "critical" for finding in report["findings"])
-        case "warning":
-            return bool(report["verdict"] == "degraded")
-        case "unknown":
-            return report["verdict"] in ("degraded", "no-clear-cause", "insufficient-data")
-        case _:
-            return False
+    return "/explain", {"deployment": name, "at": at, "since": asked.since or WINDOW_SECONDS}

@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.checks.check import Severity
 from diagnostics.cli.asking import Asked, ask
+from diagnostics.cli.fail_on import FAIL_ON, fails
 from diagnostics.cli.names import nearest
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.running_service import RunningService, url_option
 from diagnostics.cli.sources import Question, aloud, explain_captures, looks_like_a_path, until_sure
-from diagnostics.diagnosis.explanation import Explanation, Verdict
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.render import text as terminal
@@ -43,7 +43,6 @@ for as long as it takes to be sure, at most --window; the reason is said.
 Without SOURCE, a running diag serve is asked: of now, or of the past.
 Exit: 0 nothing at --fail-on, 1 something, 2 usage, 3 could not collect.
 """
-_FAIL_ON = ("critical", "warning", "unknown", "never")
 
 
 @click.command(epilog=_EPILOG)
@@ -71,7 +70,7 @@ _FAIL_ON = ("critical", "warning", "unknown", "never")
     help="The model repository: patches are then diffs of its files.",
 )
 @click.option("--output", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True)
-@click.option("--fail-on", type=click.Choice(_FAIL_ON), default="never", show_default=True, help="When to exit 1.")
+@click.option("--fail-on", type=click.Choice(FAIL_ON), default="never", show_default=True, help="When to exit 1.")
 @click.option("--why-not", metavar="CHECK", help="Show what this check saw, and what would have changed its mind.")
 @source_options
 @click.pass_context
@@ -112,7 +111,8 @@ def command(
     _show(ctx, explanation, output, check)
     if failed or explanation.window.end <= 0:
         ctx.exit(EXIT_COLLECT)
-    ctx.exit(EXIT_FINDINGS if _fails(explanation, fail_on) else EXIT_OK)
+    failed_on = fails(fail_on, explanation.verdict, [finding.severity for finding in explanation.findings])
+    ctx.exit(EXIT_FINDINGS if failed_on else EXIT_OK)
 
 
 def _refuse(why: str, **given: object) -> None:
@@ -196,16 +196,3 @@ def _show(ctx: click.Context, explanation: Explanation, output: str, check: str 
 def coloured(line: str, colour: str) -> str:
     """Return the line in a colour, for a terminal."""
     return click.style(line, fg=colour) if colour else line
-
-
-def _fails(explanation: Explanation, fail_on: str) -> bool:
-    worst = {finding.severity for finding in explanation.findings}
-    match fail_on:
-        case "critical":
-            return Severity.CRITICAL in worst
-        case "warning":
-            return explanation.verdict is Verdict.DEGRADED
-        case "unknown":
-            return explanation.verdict in (Verdict.DEGRADED, Verdict.NO_CLEAR_CAUSE, Verdict.INSUFFICIENT_DATA)
-        case _:
-            return False

@@ -10,9 +10,9 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.store import raw
 from diagnostics.store.replay import explain_at
+from diagnostics.window.rolling import WINDOW_SECONDS
 
 DIRECTORY_VARIABLE = "DIAG_HISTORY__DIRECTORY"
-WINDOW_SECONDS = 300.0
 
 
 def history_directory(given: Path | None, config_file: Path | None) -> Path | None:

@@ -13,15 +13,13 @@ from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_wi
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import IncidentBook
 from diagnostics.errors import CollectError, UsageError
+from diagnostics.render.json_report import finding_head
 from diagnostics.render.live import Json
-from diagnostics.window.rolling import RollingWindow
+from diagnostics.window.rolling import WINDOW_SECONDS, RollingWindow
 from diagnostics.wire.records import Kind, Scrape
 from exporters.sources.access import SourceOptions
 
 States = Generator[Json, None, None]
-# Of which a verdict is about, and how many spans at most, where no service with settings says otherwise.
-WINDOW_SECONDS = 300.0
-MOST_SPANS = 60_000
 # A service that went away is asked again after so long.
 PAUSE = 2.0
 
@@ -77,7 +75,7 @@ class Watched:
     def __init__(self, names: Sequence[str], gaps: Sequence[BlindSpot]) -> None:
         self._name = ", ".join(names)
         self._gaps = gaps
-        self._window = RollingWindow(self._name, WINDOW_SECONDS, max_spans=MOST_SPANS)
+        self._window = RollingWindow(self._name, WINDOW_SECONDS)
         self._book = IncidentBook(self._name)
         self._targets: dict[str, Json] = {
             name: {"server": name, "deployment": self._name, "up": True, "error": ""} for name in names
@@ -114,16 +112,7 @@ def _deployment(name: str, explanation: Explanation) -> Json:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     impact = finding.impact
-    return {
-        "id": finding.id,
-        "check": finding.check,
-        "title": finding.title,
-        "severity": finding.severity.value,
-        "confidence": finding.confidence,
-        "layer": finding.layer.value,
-        "subject": finding.subject.to_dict(),
-        "summary": finding.summary,
-        "onset": finding.onset.at if finding.onset else None,
+    return finding_head(finding) | {
         "seconds_per_request": impact.seconds_per_request,
         "share_of_latency": impact.share_of_latency,
         "share_of_requests_failed": impact.share_of_requests_failed,

@@ -67,7 +67,8 @@ def time_text(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _finding(finding: Finding) -> Json:
+def finding_head(finding: Finding) -> Json:
+    """Return what a finding says before its numbers, wherever it is shown as JSON."""
     return {
         "id": finding.id,
         "check": finding.check,
@@ -78,6 +79,11 @@ def _finding(finding: Finding) -> Json:
         "subject": finding.subject.to_dict(),
         "summary": finding.summary,
         "onset": finding.onset.at if finding.onset else None,
+    }
+
+
+def _finding(finding: Finding) -> Json:
+    return finding_head(finding) | {
         "onset_change": str(finding.onset.change) if finding.onset and finding.onset.change else None,
         "impact": {
             "mean_seconds": finding.impact.mean_seconds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
@@ -23,22 +24,18 @@ def parse_size(text: str) -> int | None:
     return int(float(number) * base ** _POWERS[unit[0]])
 
 
-def _seconds(value: object) -> object:
-    if isinstance(value, str):
-        seconds = parse_duration(value)
-        if seconds is None:
-            raise ValueError(f"{value!r} is not a duration such as 500ms, 15s, 5m or 7d")
-        return seconds
-    return value
+def _written(parse: Callable[[str], float | None], what: str) -> BeforeValidator:
+    """Return what reads a text as a number; `what` says how one is written, for who wrote it otherwise."""
 
+    def read(value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        number = parse(value)
+        if number is None:
+            raise ValueError(f"{value!r} is not {what}")
+        return number
 
-def _bytes(value: object) -> object:
-    if isinstance(value, str):
-        size = parse_size(value)
-        if size is None:
-            raise ValueError(f"{value!r} is not a size such as 4MiB or 10GB")
-        return size
-    return value
+    return BeforeValidator(read)
 
 
 def show_seconds(seconds: float) -> str:
@@ -65,5 +62,7 @@ def _no_credentials(value: object) -> object:
 
 
 Address = Annotated[str, BeforeValidator(_no_credentials)]
-Seconds = Annotated[float, BeforeValidator(_seconds), PlainSerializer(show_seconds)]
-Bytes = Annotated[int, BeforeValidator(_bytes), PlainSerializer(lambda size: f"{size}B")]
+Seconds = Annotated[
+    float, _written(parse_duration, "a duration such as 500ms, 15s, 5m or 7d"), PlainSerializer(show_seconds)
+]
+Bytes = Annotated[int, _written(parse_size, "a size such as 4MiB or 10GB"), PlainSerializer(lambda size: f"{size}B")]

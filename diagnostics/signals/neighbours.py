@@ -203,11 +203,6 @@ def _neighbour_excess(counter: Counter) -> Callable[[View], Reading]:
     return lambda view: _excess(view, counter, _while_neighbours_work(view))
 
 
-def _busiest_neighbour(view: View) -> str:
-    lanes = {other.model or "": _lanes(other.steps(STATISTICS), view.start, view.end) for other in _others(view)}
-    return max(lanes, key=lambda model: lanes[model], default="")
-
-
 def _signal(
     name: str, unit: Unit, doc: str, read: Callable[[View], Reading], scope: Scope = Scope.MODEL, fix: str = ""
 ) -> Signal:

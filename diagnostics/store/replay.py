@@ -11,9 +11,6 @@ from diagnostics.store import raw
 from diagnostics.window.rolling import SLACK, RollingWindow
 from diagnostics.wire.records import Scrape
 
-# As many as a service keeps at once unless it is told otherwise.
-MOST_SPANS = 60_000
-
 
 def explain_at(
     directory: Path,
@@ -40,7 +37,7 @@ def explain_scrapes(
     gaps: Sequence[BlindSpot] = (),
 ) -> Explanation:
     """Return the verdict on the newest `seconds` of some scrapes in time order."""
-    rolling = RollingWindow(deployment, seconds, max_spans=MOST_SPANS)
+    rolling = RollingWindow(deployment, seconds)
     for scrape in scrapes:
         rolling.add(scrape)
     return explain_window(rolling.window(), gaps=gaps, objective=objective)

@@ -14,6 +14,9 @@ from diagnostics.window.recent_spans import RecentSpans
 from diagnostics.window.window import Window, WindowBuilder
 from diagnostics.wire.records import Kind, Scrape
 
+# Of which a verdict is about, and how many spans are kept of it, where nothing else is said.
+WINDOW_SECONDS = 300.0
+MOST_SPANS = 60_000
 # What holds until it is read again: the newest of each is part of every window, however old.
 LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY})
 # Beyond, what was said longest ago is let go of: a server that invents new models for ever must not fill the memory.
@@ -32,7 +35,7 @@ class RollingWindow:
 
     """
 
-    def __init__(self, name: str, seconds: float, *, max_spans: int) -> None:
+    def __init__(self, name: str, seconds: float, *, max_spans: int = MOST_SPANS) -> None:
         """Begin empty.
 
         Args:
