@@ -20,7 +20,7 @@ from diagnostics.units import Unit
 
 def page(template: str, **shown: object) -> str:
     """Return a template of the folder `page` with what it shows; names from servers cannot break out of it."""
-    style, script = asset("page.css"), asset("page.js")
+    style, script = asset("page.css"), asset("copy.js") + asset("page.js")
     # What is between the tags and what the policy names must be the same to the byte.
     return (
         environment()

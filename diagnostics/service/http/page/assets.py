@@ -13,7 +13,7 @@ from diagnostics.render.html_page import asset
 TYPES = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
 # Own files, and where those lie that others ship.
 _OWN = ("service.css", "service.js", "keys.js", "timelines.js", "theme.js", "icon.svg")
-_REPORT = ("page.css", "page.js")
+_REPORT = ("page.css", "copy.js")
 _PLOTLY = "plotly.min.js"
 NAMES = frozenset((*_OWN, *_REPORT, _PLOTLY))
 

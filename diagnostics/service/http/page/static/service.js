@@ -85,26 +85,10 @@ function update(text) {
 }
 
 // --- buttons and charts of a section
-async function copy(button) {
-  const text = document.getElementById(button.dataset.copy).textContent;
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    const area = document.body.appendChild(document.createElement("textarea"));
-    area.value = text;
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-    button.focus();
-  }
-  button.textContent = "Copied";
-  setTimeout(() => { button.textContent = "Copy"; }, 2000);
-}
-
 function prepare(section) {
   for (const button of section.querySelectorAll("button[data-copy]")) {
     button.hidden = false;
-    button.addEventListener("click", () => copy(button));
+    button.addEventListener("click", () => copyText(button));
   }
   const chart = section.querySelector("[data-timeline]");
   if (chart) import(document.body.dataset.timelines).then((timelines) => timelines.show(chart));
