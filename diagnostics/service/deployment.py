@@ -15,6 +15,7 @@ from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
+from diagnostics.wire.spans import Span
 
 # A round of a thousand models with their configurations fits; beyond, the evaluator is too far behind to catch up.
 MOST_WAITING = 5_000
@@ -27,7 +28,7 @@ class Gone:
     server: str
 
 
-Arrival = Scrape | Gone
+Arrival = Scrape | Gone | tuple[Sequence[Span], int, float]
 
 
 class Deployment:
@@ -84,8 +85,10 @@ class Deployment:
                 fresh = True
                 if self.latest is None or arrival.mono >= self.latest:
                     self.latest, self._latest_at = arrival.mono, arrival.at
-            else:
+            elif isinstance(arrival, Gone):
                 self._window.forget(arrival.server)
+            else:
+                self._window.add_spans(*arrival)
 
     def evaluate(self) -> Evaluation:
         """Return the verdict on what was taken in."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from diagnostics.window.traces import SpanCounts, SpanStore
+from diagnostics.wire.spans import Span
 
 # Walking through all that is kept costs as much as keeping it: once in so many seconds is often enough.
 _SECONDS_BETWEEN_SWEEPS = 5.0
@@ -36,6 +38,16 @@ class RecentSpans(SpanStore):
         """Take one export body that arrived at Unix second `at`."""
         before = replace(self.counts)
         super().add(body, at)
+        self._arrived(before, at)
+
+    def add_read(self, spans: Iterable[Span], corrupt: int, at: float) -> None:
+        """Take the spans of a body that was read before, and how many of it could not be read."""
+        before = replace(self.counts)
+        self.counts.bodies += 1
+        self.counts.received += corrupt
+        self.counts.corrupt += corrupt
+        for span in spans:
+            self._take(span)
         self._arrived(before, at)
 
     def _arrived(self, before: SpanCounts, at: float | None) -> None:

@@ -8,11 +8,13 @@ gives it again.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from diagnostics.window.parsed import Parsed, ScrapeParser
 from diagnostics.window.recent_spans import RecentSpans
 from diagnostics.window.window import Window, WindowBuilder
 from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.spans import Span
 
 # What holds until it is read again: the newest of each is part of every window, however old.
 LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY})
@@ -58,6 +60,10 @@ class RollingWindow:
             self._let_go(self._newest - self.seconds - SLACK)
         elif scrape.body is not None:
             self._spans.add(scrape.body, scrape.at)
+
+    def add_spans(self, spans: Iterable[Span], corrupt: int, at: float) -> None:
+        """Take spans that arrived at Unix second `at` and were read already, and how many could not be read."""
+        self._spans.add_read(spans, corrupt, at)
 
     def window(self) -> Window:
         """Return the window that ends with the newest scrape; its start and end are 0 when nothing was read."""
