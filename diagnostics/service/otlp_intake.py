@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
+from typing import Protocol
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
@@ -17,8 +19,8 @@ from diagnostics.service.http.listening import ip_of
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.span_routing import Router
-from diagnostics.service.state import ScrapeConsumer
 from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.secret_shapes import scrub
 from diagnostics.wire.spans import Span, Take
 from diagnostics.wire.spans_json import read_json, write_json
 from diagnostics.wire.spans_protobuf import read_protobuf
@@ -77,6 +79,12 @@ class Allowance:
         self._left -= spans
 
 
+class SpanMemory(Protocol):
+    """Someone who remembers bodies. Must return at once."""
+
+    def take_clean(self, deployment: str, scrape: Scrape) -> None: ...
+
+
 class OtlpIntake:
     """Used from any thread; requests are read one at a time, as reading holds the interpreter anyway."""
 
@@ -86,7 +94,7 @@ class OtlpIntake:
         metrics: OwnMetrics,
         max_spans_per_second: int,
         *,
-        memory: ScrapeConsumer | None = None,
+        memory: SpanMemory | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin with the allowance of one second.
@@ -125,16 +133,16 @@ class OtlpIntake:
                 return throttled(wait)
             spans: list[Span] = []
             try:
-                corrupt = self._read(body, form, spans.append)
+                corrupt = self._read(body, form, lambda span: spans.append(without_secrets(span)))
             except MalformedBody as error:
                 return Answer(status=Status.MALFORMED, message=error.what)
-            return self._taken(body, spans, corrupt, vouched=authenticated or _local(peer))
+            return self._taken(spans, corrupt, vouched=authenticated or _local(peer))
 
     def _read(self, body: bytes, form: Form, take: Take) -> int:
         # By what the sender declares, never by looking: else gzip inside of gzip would unpack without a bound.
         return read_json(body, take) if form is Form.JSON else read_protobuf(body, take)
 
-    def _taken(self, body: bytes, spans: list[Span], corrupt: int, *, vouched: bool) -> Answer:
+    def _taken(self, spans: list[Span], corrupt: int, *, vouched: bool) -> Answer:
         most, at = self._allowance.per_second, time.time()
         self._allowance.use(len(spans) + corrupt)
         beyond, kept = max(0, len(spans) - most), spans[:most]
@@ -142,7 +150,7 @@ class OtlpIntake:
         full = sum(
             len(found) for name, found in routed.items() if not self._give(name, Traced(found, corrupt, at, vouched))
         )
-        self._record(body if not beyond and [*routed.values()] == [spans] else None, routed, at)
+        self._record(routed, at)
         # What waits for the rest of its trace is counted when it is given, or given up.
         accepted = sum(map(len, routed.values())) - full
         self._count(accepted=accepted, corrupt=corrupt, refused=beyond + full)
@@ -152,15 +160,13 @@ class OtlpIntake:
         deployment = self._service.deployments.get(name)
         return deployment is not None and deployment.give(traced)
 
-    def _record(self, body: bytes | None, routed: Mapping[str, Sequence[Span]], at: float) -> None:
-        """Record what each deployment was given: the body itself where that is all of it, so that it replays."""
+    def _record(self, routed: Mapping[str, Sequence[Span]], at: float) -> None:
+        """Record what each deployment was given, written anew: it replays, and nothing else that was sent is kept."""
         if self._memory is None:
             return
         for name, spans in routed.items():
-            written = body if body is not None else write_json(spans)
-            self._memory.take_scrape(
-                name, Scrape(server="", kind=Kind.TRACES, at=at, mono=time.monotonic(), body=written)
-            )
+            body = write_json(spans)
+            self._memory.take_clean(name, Scrape(server="", kind=Kind.TRACES, at=at, mono=time.monotonic(), body=body))
 
     def _count(self, **outcomes: int) -> None:
         for outcome, spans in outcomes.items():
@@ -186,6 +192,22 @@ def _answer(rejected: Mapping[str, int]) -> Answer:
     if not reasons:
         return Answer()
     return Answer(status=Status.PARTIAL, rejected=sum(rejected.values()), message="; ".join(reasons))
+
+
+def without_secrets(span: Span) -> Span:
+    """Return the span without the secrets that its texts hold; itself when they hold none."""
+    texts = (span.name, span.service, span.model, span.version, span.instance)
+    cleaned = _scrubbed(texts)
+    if cleaned is None:
+        return span
+    name, service, model, version, instance = cleaned
+    return span._replace(name=name, service=service, model=model, version=version, instance=instance)
+
+
+@lru_cache(maxsize=10_000)
+def _scrubbed(texts: tuple[str, ...]) -> tuple[str, ...] | None:
+    cleaned = tuple(map(scrub, texts))
+    return cleaned if cleaned != texts else None
 
 
 def _local(peer: str) -> bool:

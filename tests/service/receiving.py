@@ -58,7 +58,7 @@ class Recorded:
 
     scrapes: list[tuple[str, Scrape]] = field(default_factory=list)
 
-    def take_scrape(self, deployment: str, scrape: Scrape) -> None:
+    def take_clean(self, deployment: str, scrape: Scrape) -> None:
         self.scrapes.append((deployment, scrape))
 
 

@@ -150,12 +150,20 @@ def test_what_is_no_export_request_is_malformed(sent: bytes):
     assert not watched.kept["chat"].traced
 
 
-def test_a_body_of_one_deployment_is_recorded_as_it_came():
+def test_what_a_deployment_was_given_is_recorded():
     watched = Watched(memory=Recorded())
-    sent = body(1)
-    take(watched, sent)
+    take(watched, body(1))
     ((name, scrape),) = watched.memory.scrapes
-    assert (name, scrape.kind, scrape.body) == ("chat", Kind.TRACES, sent)
+    assert (name, scrape.kind) == ("chat", Kind.TRACES)
+    assert decode_spans(scrape.body).spans == watched.kept["chat"].spans
+
+
+def test_a_secret_in_a_span_reaches_neither_the_window_nor_the_recording():
+    watched = Watched(memory=Recorded())
+    secret = "AKIA" + "ABCDEFGHIJKLMNOP"
+    take(watched, body(1, service=f"shell https://bob:{secret}@x/").replace(b"InferRequest", f"GET {secret}".encode()))
+    assert secret not in repr(watched.kept["chat"].spans)
+    assert secret.encode() not in watched.memory.scrapes[0][1].body
 
 
 def test_of_a_body_of_two_deployments_each_is_recorded_with_its_own_spans():
