@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, Full, Queue
+from typing import NamedTuple
 
 from diagnostics.diagnosis.explanation import BlindSpot, WindowFacts, explain
 from diagnostics.diagnosis.incident import Incident, IncidentBook
@@ -28,7 +29,16 @@ class Gone:
     server: str
 
 
-Arrival = Scrape | Gone | tuple[Sequence[Span], int, float]
+class Traced(NamedTuple):
+    """Spans that arrived at Unix second `at`, how many of their body were corrupt, whether it is known who sent it."""
+
+    spans: Sequence[Span]
+    corrupt: int
+    at: float
+    vouched: bool = True
+
+
+Arrival = Scrape | Gone | Traced
 
 
 class Deployment:

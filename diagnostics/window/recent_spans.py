@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from diagnostics.window.traces import SpanCounts, SpanStore
@@ -23,6 +23,7 @@ class _Arrival:
     corrupt: int
     duplicated: int
     dropped: int
+    unauthenticated: int
 
 
 class RecentSpans(SpanStore):
@@ -40,12 +41,16 @@ class RecentSpans(SpanStore):
         super().add(body, at)
         self._arrived(before, at)
 
-    def add_read(self, spans: Iterable[Span], corrupt: int, at: float) -> None:
-        """Take the spans of a body that was read before, and how many of it could not be read."""
+    def add_read(self, spans: Sequence[Span], corrupt: int, at: float, *, vouched: bool = True) -> None:
+        """Take the spans of a body that was read before, and how many of it could not be read.
+
+        `vouched` says whether it is known who sent them.
+        """
         before = replace(self.counts)
         self.counts.bodies += 1
         self.counts.received += corrupt
         self.counts.corrupt += corrupt
+        self.counts.unauthenticated += 0 if vouched else len(spans)
         for span in spans:
             self._take(span)
         self._arrived(before, at)
@@ -73,6 +78,7 @@ class RecentSpans(SpanStore):
             counts.corrupt -= gone.corrupt
             counts.duplicated -= gone.duplicated
             counts.dropped -= gone.dropped
+            counts.unauthenticated -= gone.unauthenticated
 
 
 def _between(before: SpanCounts, after: SpanCounts, at: float) -> _Arrival:
@@ -83,4 +89,5 @@ def _between(before: SpanCounts, after: SpanCounts, at: float) -> _Arrival:
         after.corrupt - before.corrupt,
         after.duplicated - before.duplicated,
         after.dropped - before.dropped,
+        after.unauthenticated - before.unauthenticated,
     )

@@ -8,7 +8,7 @@ gives it again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from diagnostics.window.parsed import Parsed, ScrapeParser
 from diagnostics.window.recent_spans import RecentSpans
@@ -61,9 +61,12 @@ class RollingWindow:
         elif scrape.body is not None:
             self._spans.add(scrape.body, scrape.at)
 
-    def add_spans(self, spans: Iterable[Span], corrupt: int, at: float) -> None:
-        """Take spans that arrived at Unix second `at` and were read already, and how many could not be read."""
-        self._spans.add_read(spans, corrupt, at)
+    def add_spans(self, spans: Sequence[Span], corrupt: int, at: float, vouched: bool = True) -> None:
+        """Take spans that arrived at Unix second `at` and were read already, and how many could not be read.
+
+        `vouched` says whether it is known who sent them.
+        """
+        self._spans.add_read(spans, corrupt, at, vouched=vouched)
 
     def window(self) -> Window:
         """Return the window that ends with the newest scrape; its start and end are 0 when nothing was read."""
