@@ -86,7 +86,11 @@ def test_other_encodings_are_refused(taking: tuple[Watched, Door], encoding: str
     assert post(taking[1], body(1), Content_Encoding=encoding).status == 415
 
 
-@pytest.mark.parametrize("broken", [b"no gzip", gzip.compress(b"{}")[:-9], gzip.compress(b"{}") + b"more"])
+@pytest.mark.parametrize(
+    "broken",
+    [b"no gzip", gzip.compress(b"{}")[:-9], gzip.compress(b"{}") + b"more"],
+    ids=["no gzip", "cut off", "followed by more"],
+)
 def test_damaged_gzip_is_refused(taking: tuple[Watched, Door], broken: bytes):
     assert post(taking[1], broken, Content_Encoding="gzip").status == 400
 
