@@ -17,6 +17,7 @@ _LOST_SHARE = 0.02
 _LOST_SPANS = 10
 # Clocks that are synchronized differ by less; the tool uses durations only, but people compare times.
 _SKEW_SECONDS = 0.005
+_AUTHENTICATE = "ask senders for credentials: web.config_file or web.bearer_token_file"
 _EXPORTER = "raise --trace-config opentelemetry,bsp_max_queue_size, or trace fewer requests (rate)"
 
 
@@ -44,6 +45,10 @@ def _losses(counts: SpanCounts) -> Iterator[Note]:
         yield Note(what, counts.reason, "record what the exporter sends, unaltered and in smaller batches")
     if counts.corrupt:
         yield Note(f"{counts.corrupt} of {counts.received} spans", "they could not be read", "look at what made them")
+    if counts.unauthenticated:
+        what = f"{counts.unauthenticated} of {counts.received} spans"
+        why = "they came from other machines without credentials, so anyone may have made them"
+        yield Note(what, why, _AUTHENTICATE)
     if counts.dropped:
         kept = Unit.RATIO.show(counts.kept_share)
         yield Note(f"{counts.dropped} of {counts.received} spans", f"{kept} of the traces fit", "shorten the window")

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, Full, Queue
+from typing import NamedTuple
 
 from diagnostics.diagnosis.explanation import BlindSpot, explain_window
 from diagnostics.diagnosis.incident import Incident, IncidentBook
@@ -14,6 +15,7 @@ from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
+from diagnostics.wire.spans import Span
 
 # A round of a thousand models with their configurations fits; beyond, the evaluator is too far behind to catch up.
 MOST_WAITING = 5_000
@@ -26,7 +28,16 @@ class Gone:
     server: str
 
 
-Arrival = Scrape | Gone
+class Traced(NamedTuple):
+    """Spans that arrived at Unix second `at`, how many of their body were corrupt, whether it is known who sent it."""
+
+    spans: Sequence[Span]
+    corrupt: int
+    at: float
+    vouched: bool = True
+
+
+Arrival = Scrape | Gone | Traced
 
 
 class Deployment:
@@ -83,8 +94,10 @@ class Deployment:
                 fresh = True
                 if self.latest is None or arrival.mono >= self.latest:
                     self.latest, self._latest_at = arrival.mono, arrival.at
-            else:
+            elif isinstance(arrival, Gone):
                 self._window.forget(arrival.server)
+            else:
+                self._window.add_spans(*arrival)
 
     def evaluate(self) -> Evaluation:
         """Return the verdict on what was taken in."""

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from diagnostics.errors import UsageError
 from diagnostics.service.daemon import Daemon, Part
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.server import WebServer, check_door
 from diagnostics.service.log_lines import log_to_stderr
+from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.plan import deployments, jobs
 from diagnostics.service.service import Service
 from diagnostics.service.telling.telling import Telling
 from diagnostics.settings.load import Loaded, load
+from diagnostics.settings.tree import Settings
 from diagnostics.store.history import History
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from exporters.sources.access import read_secret
@@ -37,6 +41,8 @@ def check(
     loaded = _loaded(file, environment, flags, sources)
     jobs(loaded.settings, deployments(loaded.settings))
     check_door(loaded.settings.web)
+    if loaded.settings.otlp.grpc_listen_address:
+        _grpc().grpc_address(loaded.settings)
     Telling(loaded.settings, OwnMetrics(), MemoryOutbox())
     lines = list(loaded.lines())
     width = max(len(f"{name} = {value}") for name, value, _ in lines)
@@ -63,9 +69,22 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     telling = Telling(settings, metrics, FileOutbox(settings.history.directory))
     service = Service(settings, memory=history, consumers=[telling], metrics=metrics)
     telling.resume(one for deployment in service.deployments.values() for one in deployment.book.open)
-    context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics)
-    parts: list[Part] = [history, telling, WebServer(context)]
+    intake = OtlpIntake(service, metrics, settings.otlp.max_spans_per_second, memory=history)
+    context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics, intake=intake)
+    parts: list[Part] = [history, telling, *_grpc_door(settings, intake), WebServer(context)]
     Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
+
+
+def _grpc_door(settings: Settings, intake: OtlpIntake) -> list[Part]:
+    return [_grpc().GrpcDoor(settings, intake)] if settings.otlp.grpc_listen_address else []
+
+
+def _grpc() -> ModuleType:
+    try:
+        return import_module("diagnostics.service.otlp_grpc")
+    except ImportError:
+        hint = "pip install 'triton-diagnostics[serve]'"
+        raise UsageError("grpcio is not installed", where="otlp.grpc_listen_address", hint=hint) from None
 
 
 def _loaded(

@@ -21,8 +21,7 @@ from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
 
 log = logging.getLogger(__name__)
-# Traces in what an earlier run recorded; nothing sends spans here.
-MOST_SPANS = 1_000
+FEWEST_SPANS = 1_000
 
 
 class Memory(EvaluationConsumer, ScrapeConsumer, Protocol):
@@ -33,7 +32,7 @@ class Memory(EvaluationConsumer, ScrapeConsumer, Protocol):
 
 
 class Service:
-    """Everything but the door to the outside, which reads `board` and calls `deployments`.
+    """Everything but the doors to the outside (HTTP, OTLP), which read `board` and call `deployments`.
 
     Attributes:
         settings: as of the last start or reload.
@@ -132,7 +131,10 @@ class Service:
         return known
 
     def _deployment(self, settings: Settings, planned: Planned) -> Deployment:
-        window = RollingWindow(planned.name, max(settings.collect.window, 4 * planned.interval), max_spans=MOST_SPANS)
+        spans = max(FEWEST_SPANS, settings.collect.max_spans // max(len(settings.server), 1))
+        window = RollingWindow(
+            planned.name, max(settings.collect.window, 4 * planned.interval), max_spans=spans * len(planned.urls)
+        )
         rules = settings.incidents
         book = IncidentBook(planned.name, open_after=rules.open_after, close_after=rules.close_after)
         made = Deployment(

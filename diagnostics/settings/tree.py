@@ -17,7 +17,7 @@ class Section(BaseModel):
 
 
 class WebSettings(Section):
-    """Where the page, the API, `/metrics` are served."""
+    """Where the page, the API, `/metrics` and OTLP over HTTP are served."""
 
     listen_address: str = Field(default="127.0.0.1:9177", description="host:port to listen on.")
     config_file: Path | None = Field(default=None, description="TLS and users, in the Prometheus web-config format.")
@@ -40,6 +40,7 @@ class CollectSettings(Section):
     max_body: Bytes = Field(default=16 * 2**20, gt=0, description="The largest answer, unpacked; more is given up.")
     window: Seconds = Field(default=300.0, ge=10, description="How much of the past a verdict is about.")
     threads: int = Field(default=32, ge=1, le=512, description="Rounds that are under way at once.")
+    max_spans: int = Field(default=60_000, ge=0, description="Spans that are kept at once, over all deployments.")
 
 
 class ServerSettings(Section):
@@ -72,6 +73,16 @@ class DeploymentSettings(Section):
     name: str = Field(pattern=r"^[^\s/?#%]+$", description="As incidents and alerts call it: no spaces and slashes.")
     servers: tuple[str, ...] = Field(min_length=1, description="URLs, as in [[server]].")
     objective: str = Field(default="", description="What latency must be, as in 'p95 < 200ms'.")
+
+
+class OtlpSettings(Section):
+    """Receiving spans."""
+
+    http: bool = Field(default=True, description="Take POST /v1/traces at web.listen_address.")
+    grpc_listen_address: str = Field(default="", description="host:port for OTLP over gRPC; empty for none.")
+    max_spans_per_second: int = Field(
+        default=50_000, ge=1, description="Beyond, exporters are told to come back later."
+    )
 
 
 class ProbeSettings(Section):
@@ -147,6 +158,7 @@ class Settings(Section):
     collect: CollectSettings = CollectSettings()
     server: tuple[ServerSettings, ...] = ()
     deployment: tuple[DeploymentSettings, ...] = ()
+    otlp: OtlpSettings = OtlpSettings()
     probe: ProbeSettings = ProbeSettings()
     history: HistorySettings = HistorySettings()
     incidents: IncidentSettings = IncidentSettings()

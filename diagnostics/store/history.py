@@ -96,6 +96,10 @@ class History:
         """Remember a body, without the secrets in it."""
         self._recorder.take(deployment, scrape)
 
+    def take_clean(self, deployment: str, scrape: Scrape) -> None:
+        """Remember a body that whoever made it has kept free of secrets: searching it costs more than making it."""
+        self._recorder.take(deployment, scrape, clean=True)
+
     def recent_scrapes(self, deployment: str, since: float) -> Sequence[Scrape]:
         """Return what was recorded since Unix second `since`, and what lasts; nothing where it cannot be read."""
         try:

@@ -52,7 +52,7 @@ class Recorder:
         self.run = uuid.uuid4().hex
         self._directory, self._seconds, self._meters = directory, seconds, meters
         self._trouble, self._closed = trouble, closed
-        self._queue: Queue[tuple[str, Scrape] | None] = Queue(MOST_WAITING)
+        self._queue: Queue[tuple[str, Scrape, bool] | None] = Queue(MOST_WAITING)
         self._held, self._lock = 0, threading.Lock()
         self._segments: dict[str, OpenSegment] = {}
         self._lasting: dict[str, dict[Key, Scrape]] = {}
@@ -61,14 +61,14 @@ class Recorder:
         self._thread = threading.Thread(target=self._run, name="history-raw", daemon=True)
         self._synced = time.monotonic()
 
-    def take(self, deployment: str, scrape: Scrape) -> None:
-        """Queue a scrape; dropped, and counted, when the queue is full."""
+    def take(self, deployment: str, scrape: Scrape, *, clean: bool = False) -> None:
+        """Queue a scrape; dropped, and counted, when the queue is full. `clean` says that no secret is in it."""
         size = len(scrape.body or b"")
         if self._held + size > MOST_BYTES and self._held:
             self._trouble.drop()
             return
         try:
-            self._queue.put_nowait((deployment, scrape))
+            self._queue.put_nowait((deployment, scrape, clean))
         except Full:
             self._trouble.drop()
             return
@@ -83,11 +83,11 @@ class Recorder:
         self._queue.put(None)
         self._thread.join()
 
-    def keep(self, deployment: str, scrape: Scrape) -> None:
+    def keep(self, deployment: str, scrape: Scrape, clean: bool = False) -> None:
         """Write one scrape; called by the thread."""
         what = f"recording {deployment}"
         try:
-            self._write(deployment, self._cleaner.clean(scrape))
+            self._write(deployment, scrape if clean else self._cleaner.clean(scrape))
         except OSError as error:
             self._trouble.drop()
             self._trouble.tell(what, error)
@@ -112,9 +112,9 @@ class Recorder:
         with self._lock:
             self._held += size
 
-    def _guarded(self, deployment: str, scrape: Scrape) -> None:
+    def _guarded(self, deployment: str, scrape: Scrape, clean: bool) -> None:
         try:
-            self.keep(deployment, scrape)
+            self.keep(deployment, scrape, clean)
         except Exception as error:
             # One absurd body must not end the recording of all others.
             self._trouble.drop()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from diagnostics.window.traces import SpanCounts, SpanStore
+from diagnostics.wire.spans import Span
 
 # Walking through all that is kept costs as much as keeping it: once in so many seconds is often enough.
 _SECONDS_BETWEEN_SWEEPS = 5.0
@@ -21,6 +23,7 @@ class _Arrival:
     corrupt: int
     duplicated: int
     dropped: int
+    unauthenticated: int
 
 
 class RecentSpans(SpanStore):
@@ -36,6 +39,20 @@ class RecentSpans(SpanStore):
         """Take one export body that arrived at Unix second `at`."""
         before = replace(self.counts)
         super().add(body, at)
+        self._arrived(before, at)
+
+    def add_read(self, spans: Sequence[Span], corrupt: int, at: float, *, vouched: bool = True) -> None:
+        """Take the spans of a body that was read before, and how many of it could not be read.
+
+        `vouched` says whether it is known who sent them.
+        """
+        before = replace(self.counts)
+        self.counts.bodies += 1
+        self.counts.received += corrupt
+        self.counts.corrupt += corrupt
+        self.counts.unauthenticated += 0 if vouched else len(spans)
+        for span in spans:
+            self._take(span)
         self._arrived(before, at)
 
     def _arrived(self, before: SpanCounts, at: float | None) -> None:
@@ -61,6 +78,7 @@ class RecentSpans(SpanStore):
             counts.corrupt -= gone.corrupt
             counts.duplicated -= gone.duplicated
             counts.dropped -= gone.dropped
+            counts.unauthenticated -= gone.unauthenticated
 
 
 def _between(before: SpanCounts, after: SpanCounts, at: float) -> _Arrival:
@@ -71,4 +89,5 @@ def _between(before: SpanCounts, after: SpanCounts, at: float) -> _Arrival:
         after.corrupt - before.corrupt,
         after.duplicated - before.duplicated,
         after.dropped - before.dropped,
+        after.unauthenticated - before.unauthenticated,
     )

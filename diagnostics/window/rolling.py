@@ -8,11 +8,13 @@ gives it again.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from diagnostics.window.parsed import Parsed, ScrapeParser
 from diagnostics.window.recent_spans import RecentSpans
 from diagnostics.window.window import Window, WindowBuilder
 from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.spans import Span
 
 # Of which a verdict is about, and how many spans are kept of it, where nothing else is said.
 WINDOW_SECONDS = 300.0
@@ -61,6 +63,13 @@ class RollingWindow:
             self._let_go(self._newest - self.seconds - SLACK)
         elif scrape.body is not None:
             self._spans.add(scrape.body, scrape.at)
+
+    def add_spans(self, spans: Sequence[Span], corrupt: int, at: float, vouched: bool = True) -> None:
+        """Take spans that arrived at Unix second `at` and were read already, and how many could not be read.
+
+        `vouched` says whether it is known who sent them.
+        """
+        self._spans.add_read(spans, corrupt, at, vouched=vouched)
 
     def window(self) -> Window:
         """Return the window that ends with the newest scrape; its start and end are 0 when nothing was read."""

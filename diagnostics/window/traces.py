@@ -29,7 +29,7 @@ class SpanCounts:
 
     `unreadable` counts bodies that held no spans at all, `reason` says why the newest did not. `orphaned` are model
     spans whose parent is missing, `unreachable` those below no root. `kept_share` is the share of traces that there
-    was room for.
+    was room for. `unauthenticated` came over the network from senders that nobody vouches for.
     """
 
     bodies: int = 0
@@ -39,6 +39,7 @@ class SpanCounts:
     corrupt: int = 0
     duplicated: int = 0
     dropped: int = 0
+    unauthenticated: int = 0
     orphaned: int = 0
     unreachable: int = 0
     kept_share: float = 1.0

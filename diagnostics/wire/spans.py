@@ -49,6 +49,8 @@ MODEL_NAME = "triton.model_name"
 MODEL_VERSION = "triton.model_version"
 PARENT_NUMBER = "triton.trace_parent_id"
 SERVICE_NAME = "service.name"
+# Attributes of a resource that say which process, or which machine, sent a span; the first that is there counts.
+INSTANCE_NAMES = ("service.instance.id", "host.name")
 CLIENT_KIND = 3
 """SpanKind CLIENT of the OpenTelemetry protocol: a call as its caller saw it."""
 
@@ -58,7 +60,8 @@ class Span(NamedTuple):
 
     `start`, `end` and the values of `marks` are Unix nanoseconds. `model` is empty on spans that are no model's
     (`InferRequest`, `compute`, a caller's). `marks` holds the first event of each name in `MARKS`. `nested` says that
-    Triton counts a model span above this one, None where nothing is said.
+    Triton counts a model span above this one, None where nothing is said. `instance` is what the sender calls its
+    process or machine, empty where it does not.
     """
 
     trace: str
@@ -73,6 +76,7 @@ class Span(NamedTuple):
     version: str
     nested: bool | None
     marks: Mapping[str, int]
+    instance: str = ""
 
 
 @dataclass(slots=True)

@@ -7,13 +7,14 @@ take little more memory at once than the body.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import excerpt
 from diagnostics.wire.spans import (
+    INSTANCE_NAMES,
     MODEL_NAME,
     MODEL_VERSION,
     PARENT_NUMBER,
@@ -122,18 +123,23 @@ def _requests(body: bytes) -> list[_Request]:
         return [_REQUEST.decode(body)]
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         try:
-            return _REQUEST.decode_lines(body)
+            lines = _REQUEST.decode_lines(body)
         except (msgspec.MsgspecError, ValueError, RecursionError):
+            lines = []
+        if not lines:
             raise MalformedBody(f"the trace export cannot be read: {error}; it starts with {excerpt(body)}") from error
+        return lines
 
 
 def _read_group(group: _ResourceSpans, take: Take) -> int:
     corrupt = 0
-    service = _attribute(group.resource.attributes if group.resource else None, SERVICE_NAME)
+    about = group.resource.attributes if group.resource else None
+    service = _attribute(about, SERVICE_NAME)
+    instance = next(filter(None, (_attribute(about, name) for name in INSTANCE_NAMES)), "")
     for scope in (*(group.scope_spans or ()), *(group.instrumentation_library_spans or ())):
         for raw in scope.spans or ():
             try:
-                span = _span(_SPAN.decode(raw), service)
+                span = _span(_SPAN.decode(raw), service, instance)
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 corrupt += 1
             else:
@@ -152,7 +158,7 @@ def _text(attribute: _Attribute) -> str:
     return value.string_value if value.string_value is not None else str(value.int_value or "")
 
 
-def _span(wire: _Span, service: str) -> Span:
+def _span(wire: _Span, service: str, instance: str) -> Span:
     """Return the span; written without calls per attribute and event, as this runs for every one of them."""
     start, end = int(wire.start_time_unix_nano), int(wire.end_time_unix_nano)
     if not (wire.trace_id and wire.span_id and valid_times(start, end)):
@@ -178,4 +184,39 @@ def _span(wire: _Span, service: str) -> Span:
         version,
         nested,
         first_marks([(event.name, event.time_unix_nano) for event in wire.events], start) if wire.events else {},
+        instance,
     )
+
+
+def write_json(spans: Sequence[Span]) -> bytes:
+    """Return an export request of these spans, as far as `Span` holds them: read again, they are the same."""
+    groups: dict[tuple[str, str], list[dict[str, object]]] = {}
+    for span in spans:
+        groups.setdefault((span.service, span.instance), []).append(_written(span))
+    sent = [
+        {
+            "resource": {"attributes": _strings({SERVICE_NAME: service, INSTANCE_NAMES[0]: instance})},
+            "scopeSpans": [{"spans": group}],
+        }
+        for (service, instance), group in groups.items()
+    ]
+    return msgspec.json.encode({"resourceSpans": sent})
+
+
+def _written(span: Span) -> dict[str, object]:
+    nested = "" if span.nested is None else "1" if span.nested else "0"
+    return {
+        "traceId": span.trace,
+        "spanId": span.id,
+        "parentSpanId": span.parent,
+        "name": span.name,
+        "kind": span.kind,
+        "startTimeUnixNano": str(span.start),
+        "endTimeUnixNano": str(span.end),
+        "attributes": _strings({MODEL_NAME: span.model, MODEL_VERSION: span.version, PARENT_NUMBER: nested}),
+        "events": [{"name": name, "timeUnixNano": str(at)} for name, at in span.marks.items()],
+    }
+
+
+def _strings(named: Mapping[str, str]) -> list[dict[str, object]]:
+    return [{"key": key, "value": {"stringValue": text}} for key, text in named.items() if text]

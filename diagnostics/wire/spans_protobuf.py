@@ -10,6 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.spans import (
+    INSTANCE_NAMES,
     MODEL_NAME,
     MODEL_VERSION,
     PARENT_NUMBER,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.proto.common.v1.common_pb2 import KeyValue
     from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
+_ABOUT_SENDERS = frozenset({SERVICE_NAME, *INSTANCE_NAMES})
 _ABOUT_MODELS = frozenset({MODEL_NAME, MODEL_VERSION, PARENT_NUMBER})
 
 
@@ -42,10 +44,12 @@ def read_protobuf(body: bytes, take: Take) -> int:
         raise MalformedBody("the trace export is neither JSON nor protobuf, or is cut off") from error
     corrupt = 0
     for group in request.resource_spans:
-        service = _attributes(group.resource.attributes, {SERVICE_NAME}).get(SERVICE_NAME, "")
+        about = _attributes(group.resource.attributes, _ABOUT_SENDERS)
+        service = about.get(SERVICE_NAME, "")
+        instance = next((about[name] for name in INSTANCE_NAMES if about.get(name)), "")
         for scope in group.scope_spans:
             for wire in scope.spans:
-                span = _span(wire, service)
+                span = _span(wire, service, instance)
                 if span is None:
                     corrupt += 1
                 else:
@@ -53,11 +57,11 @@ def read_protobuf(body: bytes, take: Take) -> int:
     return corrupt
 
 
-def _attributes(attributes: Iterable[KeyValue], keys: frozenset[str] | set[str]) -> dict[str, str]:
+def _attributes(attributes: Iterable[KeyValue], keys: frozenset[str]) -> dict[str, str]:
     return {item.key: item.value.string_value or str(item.value.int_value) for item in attributes if item.key in keys}
 
 
-def _span(wire: WireSpan, service: str) -> Span | None:
+def _span(wire: WireSpan, service: str, instance: str) -> Span | None:
     start, end = wire.start_time_unix_nano, wire.end_time_unix_nano
     if not (wire.trace_id and wire.span_id and valid_times(start, end)):
         return None
@@ -76,4 +80,5 @@ def _span(wire: WireSpan, service: str) -> Span | None:
         about.get(MODEL_VERSION, ""),
         None if number is None else number != "0",
         first_marks(((event.name, event.time_unix_nano) for event in wire.events), start),
+        instance,
     )

@@ -1,6 +1,6 @@
-"""What the service costs with 200 servers of 960 samples every 15 s.
+"""What the service costs with 200 servers of 960 samples every 15 s and 10,000 spans/s.
 
-    python -m tests.soak.load [--minutes 10] [--servers 200]
+    python -m tests.soak.load [--minutes 10] [--servers 200] [--spans 10000]
 
 Prints missed rounds, processor cores, resident memory and the lag from scrape to verdict; exits with 1 beyond a target.
 """
@@ -12,15 +12,21 @@ import contextlib
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import urllib3
+
+from tests.builders_traces import Leg, ensemble_trace, export, trace_id
 from tests.collect.fake_triton import free_ports
 from tests.soak import fleet
 from tests.soak.running import ROOT, Serving, environment, serving, until
 
 CORES, MEGABYTES = 1.0, 600.0
+LEGS = tuple(Leg(model=f"m0_{n}", queue=0.001, compute=0.004) for n in range(4))
+SPANS_A_BODY = 500
 
 
 @contextlib.contextmanager
@@ -41,6 +47,42 @@ def settings(folder: Path, servers: int, port: int) -> Path:
     file = folder / "diag.toml"
     file.write_text(f'[web]\nlisten_address = "127.0.0.1:{port}"\n[history]\ndirectory = "{folder}/data"\n{listed}')
     return file
+
+
+class Sender:
+    """Sends spans at a rate in a process's own thread until it is told to stop."""
+
+    def __init__(self, url: str, rate: int) -> None:
+        self.sent = self.refused = 0
+        self._url, self._rate, self._stop = url, rate, threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Sender:
+        if self._rate:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._rate:
+            self._thread.join()
+
+    def _run(self) -> None:
+        one = ensemble_trace(trace_id(1), 0.0, LEGS, name="e0")
+        traces = SPANS_A_BODY // len(one)
+        pause = traces * len(one) / self._rate
+        number, due = 0, time.monotonic()
+        with urllib3.PoolManager(retries=False, timeout=10) as pool:
+            while not self._stop.wait(max(0.0, due - time.monotonic())):
+                due += pause
+                now = time.time() - 1_000_000.0  # the builder's beginning of time
+                spans = [s for n in range(traces) for s in ensemble_trace(trace_id(number + n), now, LEGS, name="e0")]
+                number += traces
+                answer = pool.request(
+                    "POST", f"{self._url}/v1/traces", body=export(spans), headers={"Content-Type": "application/json"}
+                )
+                self.sent += len(spans)
+                self.refused += len(spans) if answer.status != 200 else 0
 
 
 def measured(service: Serving, seconds: float) -> dict[str, float]:
@@ -78,6 +120,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--minutes", type=float, default=10.0)
     options.add_argument("--servers", type=int, default=200)
+    options.add_argument("--spans", type=int, default=10_000, help="per second")
     asked = options.parse_args()
     reads = round(asked.minutes * 60 / fleet.INTERVAL) + 12
     with tempfile.TemporaryDirectory() as folder, running_fleet(asked.servers, reads):
@@ -87,14 +130,15 @@ def main() -> int:
             until(
                 lambda: sum(one["up"] for one in service.json("/api/v1/targets")) == asked.servers, 60, "every server"
             )
-            time.sleep(2 * fleet.INTERVAL)  # configurations are read once, at the beginning
-            found = measured(service, asked.minutes * 60)
+            with Sender(service.url, asked.spans) as sender:
+                time.sleep(2 * fleet.INTERVAL)  # configurations are read once, at the beginning
+                found = measured(service, asked.minutes * 60)
             ended = service.end()
         print(f"{asked.servers} servers, {asked.minutes:g} minutes: " + told(found))
-        print(f"ended with {ended}")
+        print(f"spans sent {sender.sent}, refused {sender.refused}; ended with {ended}")
     missed = found["failed"] + found["skipped"] + found["dropped"]
     within = found["cores"] <= CORES and found["megabytes"] <= MEGABYTES and found["lag"] < fleet.INTERVAL
-    return 0 if within and not missed and ended == 0 else 1
+    return 0 if within and not missed and not sender.refused and ended == 0 else 1
 
 
 def told(found: dict[str, float]) -> str:

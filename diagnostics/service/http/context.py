@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.settings.tree import Settings
@@ -22,6 +23,7 @@ class WebContext:
         settings: as of the start; those of the last reload are `service.settings`.
         metrics: the service's own.
         clock: Unix seconds.
+        intake: takes spans; None where none are received.
 
     """
 
@@ -30,3 +32,4 @@ class WebContext:
     settings: Settings
     metrics: OwnMetrics
     clock: Callable[[], float] = time.time
+    intake: OtlpIntake | None = None

@@ -1,0 +1,125 @@
+"""OTLP over HTTP: `POST /v1/traces`, as the OpenTelemetry protocol 1.x has it."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import Message
+from google.rpc.status_pb2 import Status as RpcStatus
+from starlette.exceptions import HTTPException
+
+from diagnostics.render.clean import clean
+from diagnostics.service.http.context import WebContext
+from diagnostics.service.otlp_intake import Answer, Form, OtlpIntake, Status, exported, throttled
+
+# Bodies that are held at once, while they arrive or wait to be read.
+MOST_AT_ONCE = 32
+# Codes of google.rpc.Status.
+_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED = 3, 8
+_LONGEST_MESSAGE = 500
+_PLAIN = frozenset({"", "identity"})
+
+
+def router(context: WebContext) -> APIRouter:
+    """Return the receiver; nothing where spans are not taken."""
+    routes = APIRouter(include_in_schema=False)
+    if context.intake is not None and context.settings.otlp.http:
+        receiver = Receiver(context.intake, context.settings.web.max_body)
+        routes.add_api_route("/v1/traces", receiver.answer, methods=["POST"])
+    return routes
+
+
+class Receiver:
+    """Reads requests in a thread of its own, one after another, so that the event loop goes on meanwhile."""
+
+    def __init__(self, intake: OtlpIntake, max_body: int) -> None:
+        """Take bodies up to `max_body` bytes, unpacked."""
+        self._intake, self._max_body = intake, max_body
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="otlp")
+        self._held = 0
+
+    async def answer(self, request: Request) -> Response:
+        """Return the answer to an export request, in the encoding of the request."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        try:
+            form = Form(kind)
+        except ValueError:
+            return _refusal(Form.JSON, 415, f"the body is neither {Form.PROTOBUF.value} nor {Form.JSON.value}")
+        try:
+            with self._place():
+                return await self._taken(request, form)
+        except HTTPException as error:
+            return _refusal(form, error.status_code, str(error.detail), error.headers)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if self._held >= MOST_AT_ONCE:
+            raise HTTPException(503, f"{MOST_AT_ONCE} bodies are being taken already", {"Retry-After": "1"})
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+
+    async def _taken(self, request: Request, form: Form) -> Response:
+        wait = self._intake.wait()
+        if wait:
+            return _response(form, throttled(wait))
+        encoding = request.headers.get("content-encoding", "").strip().lower()
+        if encoding not in _PLAIN | {"gzip"}:
+            raise HTTPException(415, "the body is encoded otherwise than with gzip")
+        body = await request.body()
+        peer = request.client.host if request.client else ""
+        known = bool(getattr(request.state, "authenticated", False))
+        work = partial(self._read, body, encoding, form, peer, authenticated=known)
+        return _response(form, await asyncio.get_running_loop().run_in_executor(self._thread, work))
+
+    def _read(self, body: bytes, encoding: str, form: Form, peer: str, *, authenticated: bool) -> Answer:
+        plain = body if encoding in _PLAIN else unpacked(body, self._max_body)
+        return self._intake.take(plain, form, peer, authenticated=authenticated)
+
+
+def unpacked(body: bytes, most: int) -> bytes:
+    """Return what a gzip body holds.
+
+    Raises:
+        HTTPException: it is larger than `most` bytes, damaged, cut off, or something follows it.
+
+    """
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        plain = unpacker.decompress(body, most + 1)
+    except zlib.error:
+        raise HTTPException(400, "the body is damaged gzip") from None
+    if len(plain) > most:
+        raise HTTPException(413, f"the body unpacks to more than {most} bytes")
+    if not unpacker.eof or unpacker.unused_data:
+        raise HTTPException(400, "the body is not one whole gzip member")
+    return plain
+
+
+def _response(form: Form, answer: Answer) -> Response:
+    if answer.status is Status.THROTTLED:
+        return _refusal(form, 429, answer.message, {"Retry-After": str(answer.retry_after)})
+    if answer.status is Status.MALFORMED:
+        return _refusal(form, 400, answer.message)
+    return _written(form, 200, exported(answer))
+
+
+def _refusal(form: Form, status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    code = _RESOURCE_EXHAUSTED if status in (429, 503) else _INVALID_ARGUMENT
+    line = " ".join(clean(detail).split())[:_LONGEST_MESSAGE]
+    return _written(form, status, RpcStatus(code=code, message=line), headers)
+
+
+def _written(form: Form, status: int, message: Message, headers: Mapping[str, str] | None = None) -> Response:
+    body = message.SerializeToString() if form is Form.PROTOBUF else MessageToJson(message, indent=None).encode()
+    return Response(body, status, headers, media_type=form.value)

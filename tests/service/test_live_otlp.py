@@ -1,0 +1,74 @@
+"""A real Triton sends its traces to a real `diag serve`."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from diagnostics.demo.environment import find_environment
+from diagnostics.demo.faults import load_fault, materialise
+from diagnostics.demo.server import TritonLauncher
+from tests.soak.running import serving, until
+
+pytestmark = pytest.mark.live
+REQUESTS = 40
+SAMPLE = {
+    "inputs": [
+        {"name": "QUERY", "datatype": "BYTES", "shape": [1, 1], "data": ["why"]},
+        {"name": "REQUEST_OUTPUT_LEN", "datatype": "INT32", "shape": [1, 1], "data": [4]},
+    ]
+}
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def one_model(folder: Path) -> Path:
+    """Return a repository of one model, which starts faster than six."""
+    repository = materialise(load_fault("healthy"), folder / "small")
+    for model in repository.iterdir():
+        if model.name != "preprocessing":
+            shutil.rmtree(model)
+    return repository
+
+
+def test_the_traces_of_a_real_server_arrive_and_are_remembered(tmp_path: Path):
+    environment = find_environment()
+    if environment is None:
+        pytest.skip("no environment of a Triton on this machine: `make demo` makes one")
+    port = free_port()
+    url = f"opentelemetry,url=http://127.0.0.1:{port}/v1/traces"
+    tracing = ("mode=opentelemetry", url, "rate=1", "level=TIMESTAMPS", "opentelemetry,bsp_schedule_delay=200")
+    arguments = [f"--trace-config={one}" for one in tracing]
+    with TritonLauncher(environment, one_model(tmp_path), args=arguments) as server:
+        settings = tmp_path / "diag.toml"
+        settings.write_text(
+            f'[web]\nlisten_address = "127.0.0.1:{port}"\n[history]\ndirectory = "{tmp_path / "data"}"\n'
+            f'[collect]\ninterval = "1s"\nwindow = "60s"\n[[server]]\nurl = "{server.http_url}"\n'
+        )
+        with serving(settings, port) as service:
+            until(lambda: service.json("/api/v1/deployments"), 20, "a verdict")  # counters are read before they move
+            with urllib3.PoolManager(retries=False, timeout=10) as pool:
+                for _ in range(REQUESTS):
+                    answer = pool.request("POST", f"{server.http_url}/v2/models/preprocessing/infer", json=SAMPLE)
+                    assert answer.status == 200, answer.data
+            # A request's own span, the model's and its computation's.
+            until(lambda: accepted(service.samples("diag_spans_total")) >= 3 * REQUESTS, 20, "spans")
+            name = service.json("/api/v1/deployments")[0]["name"]
+            path = f"/api/v1/deployments/{name}/explanation"
+            until(lambda: '"traces"' in service.ask(path).decode(), 20, "an explanation from traces")
+            assert service.end() == 0
+    recorded = [file for file in (tmp_path / "data").rglob("*") if file.is_file()]
+    assert any(b"triton.model_name" in file.read_bytes() for file in recorded if file.suffix == ".tar")
+
+
+def accepted(samples: Mapping[str, float]) -> float:
+    return samples.get('outcome="accepted"', 0.0)
