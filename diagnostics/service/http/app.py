@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from importlib.util import find_spec
 
 from fastapi import APIRouter, FastAPI
 
 from diagnostics import __version__
-from diagnostics.service.http import api, api_past, health, metrics, probe
+from diagnostics.service.http import api, api_past, health, metrics, otlp, page, probe
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard
@@ -24,7 +22,6 @@ from diagnostics.service.http.problems import answer_with_problems
 from exporters.sources.access import read_secret
 
 OPENAPI = "/api/v1/openapi.json"
-_PLUGGED = ("otlp", "page")
 
 
 def application(context: WebContext) -> FastAPI:
@@ -81,6 +78,5 @@ def _routes(
     yield probe.router(probes)
     yield api.router(context, live)
     yield api_past.router(context)
-    for name in _PLUGGED:
-        if find_spec(f"{__package__}.{name}"):
-            yield importlib.import_module(f"{__package__}.{name}").router(context)
+    yield otlp.router(context)
+    yield page.router(context)
