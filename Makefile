@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 BIN := .venv/bin
-EXTRAS := test,dev,demo,shell,grpc,gpu,serve,postgresql
+EXTRAS := test,dev,demo,shell,grpc,gpu,serve,postgresql,dashboards
 # Debian packages whose programs tests start; another program is one more word.
 DEBIAN_PACKAGES := prometheus prometheus-alertmanager
 UNPACKED := .tools/has-$(subst $() ,-,$(DEBIAN_PACKAGES))
@@ -51,8 +51,9 @@ accuracy: venv ## replay the recorded incidents and print what was found
 benchmark: venv ## diagnose the incidents that were drawn at random, and print how often it was right
 	@$(BIN)/python -m tests.benchmark score fixtures/benchmark
 
-generate: venv ## write rules/ from the checks
+generate: venv ## write rules/ and dashboards/ from the checks and the panels
 	@$(BIN)/diag gen --output rules
+	@$(BIN)/python -m dashboards
 
 format: venv ## format the code and mend what can be mended
 	@$(BIN)/ruff check --fix --quiet .
@@ -79,6 +80,7 @@ check-layers: venv
 check-generated: venv
 	@echo '--- generated files'
 	@$(BIN)/diag gen --check --output rules
+	@$(BIN)/python -m dashboards --check
 
 check-rules: tools
 	@.ci/quiet '--- rules' promtool check rules rules/alerts/*.yaml

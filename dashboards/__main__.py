@@ -1,0 +1,50 @@
+"""Writes the dashboards: `python -m dashboards [--check] [--runbooks URL]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dashboards import anatomy, engine, gpu, model, overview, service
+from dashboards.grafana import RUNBOOKS, text
+from dashboards.layout import Board
+
+FOLDER = Path(__file__).parent
+BOARDS: tuple[Board, ...] = (
+    overview.BOARD,
+    anatomy.BOARD,
+    model.BOARD,
+    gpu.BOARD,
+    engine.BOARD,
+    service.BOARD,
+)
+
+
+def files(runbooks: str = RUNBOOKS) -> dict[Path, str]:
+    """Return the text of each dashboard by its path."""
+    return {FOLDER / f"{board.uid}.json": text(board, runbooks) for board in BOARDS}
+
+
+def main() -> int:
+    """Write what changed, or with `--check` tell what is stale and return 1."""
+    options = argparse.ArgumentParser(prog="python -m dashboards", description="Write the Grafana dashboards.")
+    options.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
+    options.add_argument("--runbooks", default=RUNBOOKS, metavar="URL", help="below which runbooks are found")
+    asked = options.parse_args()
+    wanted = files(asked.runbooks)
+    stale = [path for path, body in wanted.items() if not path.exists() or path.read_text() != body]
+    stray = sorted(set(FOLDER.glob("*.json")) - set(wanted))
+    for path in (*stale, *stray):
+        sys.stdout.write(f"{path.relative_to(FOLDER.parent)} is stale\n")
+    if asked.check:
+        return int(bool(stale or stray))
+    for path in stale:
+        path.write_text(wanted[path])
+    for path in stray:
+        path.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Where an ensemble's requests spend their time, stage by stage."""
+
+from __future__ import annotations
+
+from dashboards.layout import Board, Format, Kind, Panel, Query, Section
+from dashboards.queries import MODEL_VARIABLE, diagnosed, diagnosed_model, mean_seconds
+from diagnostics import names
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.gaps import OVERHEAD_SECONDS
+from diagnostics.signals.settings import INSTANCES
+from diagnostics.signals.triton import BATCH_SIZE
+from exporters.sinks.exposition import DERIVED
+
+_STAGE = "{{model}}"
+_BY = (names.MODEL,)
+_MEMBERS = "Choose the ensemble's members as models: an ensemble's own row repeats its members' compute."
+
+
+def _of(signal: str) -> str:
+    return DERIVED[signal][1].name
+
+
+def _phase(title: str, duration: str, text: str) -> Panel:
+    return Panel(
+        title=title,
+        description=f"{text} {_MEMBERS}",
+        unit=Format.SECONDS,
+        queries=(Query(expr=mean_seconds(duration, *_BY), legend=_STAGE),),
+        kind=Kind.STACKED,
+    )
+
+
+_TIME = Section(
+    title="Time of a request, by stage",
+    panels=(
+        _phase(
+            "Waiting in the queue",
+            names.QUEUE_DURATION,
+            "Mean time that a request waits for an instance. The stage that stands out has too few instances, or "
+            "forms batches too slowly.",
+        ),
+        _phase(
+            "Executing",
+            names.INFER_DURATION,
+            "Mean time in a model's executions. A request of a batch carries the whole batch's time.",
+        ),
+        _phase("Inputs", names.INPUT_DURATION, "Mean time for gathering a request's inputs, copies to the GPU too."),
+        _phase("Outputs", names.OUTPUT_DURATION, "Mean time for a request's outputs, copies from the GPU too."),
+        Panel(
+            title="Between the stages",
+            description="What of an ensemble's mean time none of its members accounts for: hand-over, and engines that "
+            "answer from a thread of their own.",
+            unit=Format.SECONDS,
+            queries=(Query(expr=diagnosed(_of(OVERHEAD_SECONDS.name)), legend="{{ensemble}} {{server}}"),),
+            width=24,
+        ),
+    ),
+)
+_STAGES = Section(
+    title="What the stages are doing",
+    panels=(
+        Panel(
+            title="Busy share of instances",
+            description="Share of the time in which a model's instances execute, from the batch statistics. Near 100 % "
+            "requests queue. Triton's metrics alone overstate it by the batch size.",
+            unit=Format.SHARE,
+            queries=(Query(expr=diagnosed_model(_of(INSTANCE_BUSY_SHARE.name)), legend=f"{_STAGE} {{{{server}}}}"),),
+            most=1,
+            runbook="single-instance-serialization",
+        ),
+        Panel(
+            title="Instances",
+            description="Instances that execute, over all instance groups and GPUs.",
+            unit=Format.COUNT,
+            queries=(Query(expr=diagnosed_model(_of(INSTANCES.name)), legend=f"{_STAGE} {{{{server}}}}"),),
+            kind=Kind.BARS,
+        ),
+        Panel(
+            title="Batch size",
+            description="Mean items of an execution. One, where more are allowed and requests wait, is a collapsed "
+            "batch.",
+            unit=Format.COUNT,
+            queries=(Query(expr=diagnosed_model(_of(BATCH_SIZE.name)), legend=f"{_STAGE} {{{{server}}}}"),),
+            runbook="batch-size-collapse",
+        ),
+        Panel(
+            title="Time of an execution",
+            description="Mean time that one execution occupies its instance: input, infer and output.",
+            unit=Format.SECONDS,
+            queries=(Query(expr=diagnosed_model(_of(EXECUTION_SECONDS.name)), legend=f"{_STAGE} {{{{server}}}}"),),
+        ),
+    ),
+)
+BOARD = Board(
+    uid="diag-anatomy",
+    title="Triton / Ensemble anatomy",
+    description="Queue, execution, inputs and outputs of each stage, and what its instances do.",
+    job_of=names.REQUEST_SUCCESS,
+    sections=(_TIME, _STAGES),
+    variables=(MODEL_VARIABLE,),
+)

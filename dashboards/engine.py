@@ -1,0 +1,101 @@
+"""LLM engines inside Triton: slots, KV cache, tokens, and what waits where Triton's counters cannot see it."""
+
+from __future__ import annotations
+
+from dashboards.layout import Board, Format, Kind, Panel, Query, Section
+from dashboards.queries import MODEL, MODEL_VARIABLE, diagnosed_model, scraped, total
+from diagnostics import names
+from diagnostics.signals.engine import ENGINE_SLOT_FILL, ENGINE_WAIT_SECONDS
+from diagnostics.signals.engine_cache import ENGINE_KV_USED
+from exporters.sinks.exposition import DERIVED
+
+_LEGEND = "{{model}} {{instance}}"
+_SERVER = "{{model}} {{server}}"
+
+
+def _of(signal: str) -> str:
+    return DERIVED[signal][1].name
+
+
+def _typed(metric: str, kind: str, value: str) -> str:
+    return scraped(metric, MODEL, f'{kind}="{value}"')
+
+
+_REQUESTS = Section(
+    title="Requests inside the engine",
+    panels=(
+        Panel(
+            title="Active and scheduled requests",
+            description="Active are those in the engine, scheduled those that this iteration works on. The difference "
+            "waits inside, where Triton counts it as compute.",
+            unit=Format.COUNT,
+            queries=tuple(
+                Query(expr=_typed(names.ENGINE_REQUESTS, names.ENGINE_REQUEST_TYPE, kind), legend=f"{kind} {_LEGEND}")
+                for kind in ("active", "scheduled")
+            ),
+            runbook="engine-batch-limit",
+        ),
+        Panel(
+            title="Slots in use",
+            description="Requests that run ÷ the most that the engine can run at once.",
+            unit=Format.SHARE,
+            queries=(Query(expr=diagnosed_model(_of(ENGINE_SLOT_FILL.name)), legend=_SERVER),),
+            most=1,
+            runbook="engine-batch-limit",
+        ),
+        Panel(
+            title="Wait inside the engine",
+            description="Mean time from a request's arrival in the engine until it is scheduled, by Little's law from "
+            "the gauges: an estimate.",
+            unit=Format.SECONDS,
+            queries=(Query(expr=diagnosed_model(_of(ENGINE_WAIT_SECONDS.name)), legend=_SERVER),),
+        ),
+        Panel(
+            title="Tokens of context in an iteration",
+            description="Prompt tokens that an iteration reads. Near the engine's token budget prompts wait.",
+            unit=Format.COUNT,
+            queries=(
+                Query(
+                    expr=_typed(names.ENGINE_INFLIGHT, names.ENGINE_INFLIGHT_TYPE, "total_context_tokens"),
+                    legend=_LEGEND,
+                ),
+            ),
+            runbook="engine-token-budget",
+        ),
+    ),
+)
+_CACHE = Section(
+    title="KV cache",
+    panels=(
+        Panel(
+            title="KV cache in use",
+            description="Blocks in use ÷ blocks. Full while slots are free means that the cache is the limit.",
+            unit=Format.SHARE,
+            queries=(Query(expr=diagnosed_model(_of(ENGINE_KV_USED.name)), legend=_SERVER),),
+            most=1,
+            runbook="kv-cache-exhausted",
+        ),
+        Panel(
+            title="KV cache blocks",
+            description="Used, free and most, as the engine counts them.",
+            unit=Format.COUNT,
+            queries=tuple(
+                Query(
+                    expr=total(_typed(names.ENGINE_KV, names.ENGINE_KV_TYPE, kind), names.MODEL),
+                    legend=f"{kind} {{{{model}}}}",
+                )
+                for kind in ("used", "free", "max")
+            ),
+            kind=Kind.LINES,
+            runbook="kv-cache-thrashing",
+        ),
+    ),
+)
+BOARD = Board(
+    uid="diag-engine",
+    title="Triton / LLM engine",
+    description="Slots, KV cache and waiting inside TensorRT-LLM and other in-flight batching engines.",
+    job_of=names.ENGINE_REQUESTS,
+    sections=(_REQUESTS, _CACHE),
+    variables=(MODEL_VARIABLE,),
+)

@@ -1,0 +1,92 @@
+"""GPUs: how full they really are, memory, power."""
+
+from __future__ import annotations
+
+from dashboards.layout import Board, Format, Kind, Panel, Query, Section
+from dashboards.queries import diagnosed, ratio, scraped
+from diagnostics import names
+from diagnostics.signals.gpu import GPU_MEMORY_USED, GPU_SM_ACTIVE, GPU_TIME_USED
+from exporters.sinks.exposition import DERIVED
+
+_CARD = f"{{{{{names.GPU_UUID}}}}} {{{{instance}}}}"
+_DIAGNOSED = "{{gpu}} {{server}}"
+
+
+def _of(signal: str) -> str:
+    return DERIVED[signal][1].name
+
+
+_FULL = Section(
+    title="How full it is",
+    panels=(
+        Panel(
+            title="SMs active",
+            description="Mean share of the SMs that work, from NVML or DCGM profiling. This, not utilization, tells "
+            "whether more work fits.",
+            unit=Format.SHARE,
+            queries=(Query(expr=diagnosed(_of(GPU_SM_ACTIVE.name)), legend=_DIAGNOSED),),
+            most=1,
+            runbook="gpu-saturated",
+        ),
+        Panel(
+            title="Utilization",
+            description="Share of the time in which at least one kernel ran. 95 % can leave two thirds of the SMs "
+            "idle: it is an upper bound of how full the GPU is, nothing more.",
+            unit=Format.SHARE,
+            queries=(Query(expr=scraped(names.GPU_UTILIZATION), legend=_CARD),),
+            most=1,
+        ),
+        Panel(
+            title="Time in use",
+            description="Share of the time that processes take in turns where they share the card without MPS.",
+            unit=Format.SHARE,
+            queries=(Query(expr=diagnosed(_of(GPU_TIME_USED.name)), legend=_DIAGNOSED),),
+            most=1,
+            runbook="gpu-contended-by-other-process",
+        ),
+        Panel(
+            title="Power, and its limit",
+            description="At the limit the clock goes down.",
+            unit=Format.WATTS,
+            queries=(
+                Query(expr=scraped(names.GPU_POWER), legend=f"used {_CARD}"),
+                Query(expr=scraped(names.GPU_POWER_LIMIT), legend=f"limit {_CARD}"),
+            ),
+            runbook="gpu-throttled",
+        ),
+    ),
+)
+_MEMORY = Section(
+    title="Memory",
+    panels=(
+        Panel(
+            title="Memory in use",
+            description="Of the card, by all processes.",
+            unit=Format.BYTES,
+            queries=(Query(expr=scraped(names.GPU_MEMORY_USED), legend=_CARD),),
+            kind=Kind.LINES,
+        ),
+        Panel(
+            title="Share of memory in use",
+            description="Used ÷ total. Engines take their share at start, so that a high one is normal there; a load "
+            "needs room for a second copy.",
+            unit=Format.SHARE,
+            queries=(
+                Query(expr=diagnosed(_of(GPU_MEMORY_USED.name)), legend=f"diag {_DIAGNOSED}"),
+                Query(
+                    expr=ratio(scraped(names.GPU_MEMORY_USED), scraped(names.GPU_MEMORY_TOTAL)),
+                    legend=f"Triton {_CARD}",
+                ),
+            ),
+            most=1,
+            runbook="gpu-memory-pressure",
+        ),
+    ),
+)
+BOARD = Board(
+    uid="diag-gpu",
+    title="Triton / GPU",
+    description="SM activity, utilization and what it hides, memory, power.",
+    job_of=names.GPU_UTILIZATION,
+    sections=(_FULL, _MEMORY),
+)

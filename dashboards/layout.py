@@ -1,0 +1,137 @@
+"""What a dashboard is made of, before Grafana: panels with their queries, in sections that flow from left to right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+COLUMNS = 24
+ROW_HEIGHT = 1
+
+
+class Kind(StrEnum):
+    """How a panel draws."""
+
+    LINES = "lines"
+    STACKED = "stacked"
+    NUMBER = "number"
+    TABLE = "table"
+    STATES = "states"
+    BARS = "bars"
+
+
+class Format(StrEnum):
+    """Grafana's names of units."""
+
+    SECONDS = "s"
+    SHARE = "percentunit"
+    BYTES = "bytes"
+    PER_SECOND = "reqps"
+    EVENTS_PER_SECOND = "cps"
+    COUNT = "short"
+    WATTS = "watt"
+    INSTANT = "dateTimeAsIso"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """PromQL, and what its series are called: a template of labels."""
+
+    expr: str
+    legend: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """One panel.
+
+    Attributes:
+        title, description: what is shown, and how to read it.
+        unit: of every value.
+        queries: at least one.
+        kind: how it draws.
+        width, height: in Grafana's grid of 24 columns.
+        most: the upper end of the axis, where the quantity has one.
+        runbook: id of the runbook that it leads to; a check's, or that of an alert.
+        states: what numbers mean, for states: number to (word, colour).
+        hidden: columns that a table does not show.
+
+    """
+
+    title: str
+    description: str
+    unit: Format
+    queries: tuple[Query, ...]
+    kind: Kind = Kind.LINES
+    width: int = 12
+    height: int = 8
+    most: int | None = None
+    runbook: str | None = None
+    states: Mapping[int, tuple[str, str]] | None = None
+    hidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Panels under a heading."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A variable beyond data source, job and instance: values of a label, several at once."""
+
+    name: str
+    label: str
+    query: str
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """One dashboard.
+
+    Attributes:
+        uid: stable, part of its address.
+        title, description: as listed in Grafana.
+        job_of: a metric whose `job` and `instance` are offered as variables.
+        sections: from top to bottom.
+        variables: beyond data source, job and instance.
+
+    """
+
+    uid: str
+    title: str
+    description: str
+    job_of: str
+    sections: tuple[Section, ...]
+    variables: tuple[Variable, ...] = ()
+
+    def panels(self) -> Iterator[Panel]:
+        """Yield every panel."""
+        for section in self.sections:
+            yield from section.panels
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is in the grid."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+def flow(panels: Sequence[Panel], top: int) -> Iterator[tuple[Panel, Place]]:
+    """Yield each panel with its place: side by side while they fit, then below the tallest of the line."""
+    x = y = tallest = 0
+    for panel in panels:
+        if x + panel.width > COLUMNS:
+            x, y, tallest = 0, y + tallest, 0
+        yield panel, Place(x, top + y, panel.width, panel.height)
+        x, tallest = x + panel.width, max(tallest, panel.height)

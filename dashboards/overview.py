@@ -1,0 +1,151 @@
+"""What is wrong now, where, and how much of the latency it takes."""
+
+from __future__ import annotations
+
+from dashboards.layout import Board, Format, Kind, Panel, Query, Section
+from dashboards.queries import MODEL_VARIABLE, diagnosed, largest, mean_seconds, model_rate, ratio, scraped, total
+from diagnostics import names
+from diagnostics.diagnosis.explanation import Verdict
+from exporters.sinks.exposition import FOUND, IMPACT, INCIDENT, SHARE, TARGET_UP, UNKNOWN, VERDICT
+
+_BY_MODEL = (names.MODEL,)
+_FAILED = model_rate(names.REQUEST_FAILURE, *_BY_MODEL)
+_ANSWERED = model_rate(names.REQUEST_SUCCESS, *_BY_MODEL)
+_CAUSE = "{{check}} {{server}} {{ensemble}} {{model}} {{gpu}}"
+_COLOURS = {
+    Verdict.HEALTHY: "green",
+    Verdict.IDLE: "blue",
+    Verdict.INSUFFICIENT_DATA: "purple",
+    Verdict.NO_CLEAR_CAUSE: "orange",
+    Verdict.DEGRADED: "red",
+}
+# One number per verdict, so that a state has one series per deployment.
+_NUMBERED = dict(enumerate(_COLOURS, 1))
+_VERDICTS = " or ".join(
+    f'{number} * (max by (deployment) ({VERDICT.name}{{verdict="{verdict.value}"}}) == 1)'
+    for number, verdict in _NUMBERED.items()
+)
+
+_NOW = Section(
+    title="Now",
+    panels=(
+        Panel(
+            title="Verdict",
+            description="What the diagnosis service says of each deployment. Degraded means that a cause was found; "
+            "no-clear-cause that something is wrong which the evidence does not explain.",
+            unit=Format.NONE,
+            queries=(Query(expr=_VERDICTS, legend="{{deployment}}"),),
+            kind=Kind.STATES,
+            states={number: (verdict.value, _COLOURS[verdict]) for number, verdict in _NUMBERED.items()},
+            width=18,
+            runbook="targets-absent",
+        ),
+        Panel(
+            title="Servers that are read",
+            description="Tritons whose counters the last round of the diagnosis service read, and those it could not.",
+            unit=Format.COUNT,
+            queries=(
+                Query(expr=f"sum({diagnosed(TARGET_UP.name)})", legend="read"),
+                Query(expr=f"count({diagnosed(TARGET_UP.name)} == 0) or vector(0)", legend="not read"),
+            ),
+            kind=Kind.NUMBER,
+            width=6,
+            runbook="target-down",
+        ),
+        Panel(
+            title="Findings",
+            description="Causes found in the newest verdicts, with the share of a request's mean time that each one "
+            "explains. The shares of one deployment add up to at most 100 %. Evidence and patch: diag explain.",
+            unit=Format.SHARE,
+            queries=(Query(expr=f"sort_desc({diagnosed(SHARE.name)} and {diagnosed(FOUND.name)} == 1)"),),
+            kind=Kind.TABLE,
+            width=14,
+        ),
+        Panel(
+            title="Open incidents",
+            description="When each incident that lasts was confirmed. One per cause and subject.",
+            unit=Format.INSTANT,
+            queries=(Query(expr=f"1000 * {diagnosed(INCIDENT.name)} or vector(0) > 1"),),
+            kind=Kind.TABLE,
+            width=10,
+        ),
+    ),
+)
+_CAUSES = Section(
+    title="Causes over time",
+    panels=(
+        Panel(
+            title="Latency explained by each cause",
+            description="Seconds of a request's mean time that a finding explains; estimated. Consequences claim what "
+            "their cause does not, so that the areas add up.",
+            unit=Format.SECONDS,
+            queries=(Query(expr=diagnosed(IMPACT.name), legend=_CAUSE),),
+            kind=Kind.STACKED,
+            width=16,
+        ),
+        Panel(
+            title="Checks that cannot decide",
+            description="Subjects that a check could not judge, by what was missing. What lasts for an hour hides a "
+            "cause.",
+            unit=Format.COUNT,
+            queries=(Query(expr=f"sum by (reason) ({UNKNOWN.name})", legend="{{reason}}"),),
+            kind=Kind.STACKED,
+            width=8,
+            runbook="check-undecided",
+        ),
+    ),
+)
+_TRAFFIC = Section(
+    title="Traffic, as Triton counts it",
+    panels=(
+        Panel(
+            title="Requests answered",
+            description="Requests per second that a model answered. An ensemble and its members each have a row: they "
+            "are the same requests, so rows must not be added up.",
+            unit=Format.PER_SECOND,
+            queries=(Query(expr=_ANSWERED, legend="{{model}}"),),
+        ),
+        Panel(
+            title="Share of requests that failed",
+            description="Failed ÷ (answered + failed), over all replicas. No value where nothing was asked.",
+            unit=Format.SHARE,
+            queries=(Query(expr=ratio(f"({_FAILED})", f"({_FAILED} + {_ANSWERED})"), legend="{{model}}"),),
+            most=1,
+            runbook="request-failures",
+        ),
+        Panel(
+            title="Mean time of a request",
+            description="From arrival to release, in the server; network and client are not in it. A mean, not a "
+            "percentile: Triton's counters have none.",
+            unit=Format.SECONDS,
+            queries=(Query(expr=mean_seconds(names.REQUEST_DURATION, *_BY_MODEL), legend="{{model}}"),),
+        ),
+        Panel(
+            title="Requests waiting",
+            description="Gauge of requests that wait in a model's scheduler, the largest of its replicas. Since "
+            "Triton 23.09.",
+            unit=Format.COUNT,
+            queries=(Query(expr=largest(scraped(names.PENDING_REQUESTS), *_BY_MODEL), legend="{{model}}"),),
+        ),
+        Panel(
+            title="Scrapes of Triton",
+            description="Servers that Prometheus scrapes, and those that answer.",
+            unit=Format.COUNT,
+            queries=(
+                Query(expr=total(scraped("up")), legend="answer"),
+                Query(expr=f"count({scraped('up')})", legend="scraped"),
+            ),
+            width=24,
+            height=6,
+        ),
+    ),
+)
+
+BOARD = Board(
+    uid="diag-overview",
+    title="Triton / Overview",
+    description="Verdicts, causes with the latency that each takes, traffic.",
+    job_of=names.REQUEST_SUCCESS,
+    sections=(_NOW, _CAUSES, _TRAFFIC),
+    variables=(MODEL_VARIABLE,),
+)

@@ -1,0 +1,155 @@
+"""The dashboards keep the rules of Grafana's dashboard linter, do not overlap, and ask what Prometheus can parse."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from typing import Any
+
+import pytest
+import yaml
+
+from dashboards.__main__ import BOARDS, FOLDER, files
+from dashboards.grafana import dashboard
+from dashboards.layout import Board
+from diagnostics import names
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.gen.meta_alerts import META_ALERTS
+from tests.gen.conftest import promtool
+
+__all__ = ["promtool"]
+
+EVERY = pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
+# Grafana's own ids of units; the linter refuses others.
+UNITS = {"s", "percentunit", "bytes", "reqps", "cps", "short", "watt", "dateTimeAsIso", "none"}
+ANGULAR = {"graph", "singlestat", "table-old", "worldmap"}
+VARIABLES = {"$__rate_interval": "5m", "$job": "triton", "$instance": "triton-0:8002", "$model": "safety"}
+# Named like a counter by Triton, and none.
+GAUGES = {names.PENDING_REQUESTS}
+SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\{([^}]*)\}")
+
+
+def panels(board: Board) -> list[dict[str, Any]]:
+    return [panel for panel in dashboard(board)["panels"] if panel["type"] != "row"]
+
+
+def expressions() -> Iterator[tuple[Board, dict[str, Any], str]]:
+    for board in BOARDS:
+        for panel in panels(board):
+            for target in panel["targets"]:
+                yield board, panel, target["expr"]
+
+
+def asked(expr: str) -> str:
+    """Return the expression as Grafana would send it."""
+    for name, value in VARIABLES.items():
+        expr = expr.replace(name, value)
+    return expr
+
+
+def test_the_committed_files_are_what_the_modules_say() -> None:
+    assert {path.name: path.read_text() for path in FOLDER.glob("*.json")} == {
+        path.name: text for path, text in files().items()
+    }
+
+
+@EVERY
+def test_no_two_panels_overlap_and_none_leaves_the_grid(board: Board) -> None:
+    cells = [
+        {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
+        for at in (panel["gridPos"] for panel in dashboard(board)["panels"])
+    ]
+    assert all(not one & other for one, other in combinations(cells, 2))
+    assert max(x for cell in cells for x, _ in cell) == 23
+
+
+@EVERY
+def test_a_dashboard_is_of_a_schema_that_needs_no_migration(board: Board) -> None:
+    made = dashboard(board)
+    assert made["schemaVersion"] >= 39
+    assert made["editable"] is False
+    assert not {panel["type"] for panel in made["panels"]} & ANGULAR
+    numbers = [panel["id"] for panel in made["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    assert made["title"].startswith("Triton / ")
+
+
+@EVERY
+def test_data_source_job_and_instance_are_variables(board: Board) -> None:
+    variables = {one["name"]: one for one in dashboard(board)["templating"]["list"]}
+    assert (variables["datasource"]["type"], variables["datasource"]["query"]) == ("datasource", "prometheus")
+    for name in ("job", "instance"):
+        one = variables[name]
+        assert (one["type"], one["multi"], one["includeAll"], one["allValue"]) == ("query", True, True, ".+")
+        assert one["refresh"] == 2  # when the time range changes
+        assert one["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+
+
+@EVERY
+def test_every_variable_that_is_used_is_there_and_the_other_way_round(board: Board) -> None:
+    made = dashboard(board)
+    names = {one["name"] for one in made["templating"]["list"]}
+    used = set(re.findall(r"\$\{?([a-z]+)", json.dumps(made["panels"]) + json.dumps(made["annotations"])))
+    assert used | {"job"} == names
+
+
+@EVERY
+def test_every_panel_says_what_it_shows_in_which_unit(board: Board) -> None:
+    for panel in panels(board):
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+        assert panel["targets"]
+        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+
+
+@EVERY
+def test_series_that_can_be_several_have_names_of_their_own(board: Board) -> None:
+    for panel in panels(board):
+        if panel["type"] != "table":
+            legends = [target["legendFormat"] for target in panel["targets"]]
+            assert len({*legends} - {""}) == len(legends), panel["title"]
+
+
+def test_every_selector_is_bound_to_the_variables() -> None:
+    loose = {
+        (board.uid, panel["title"], metric)
+        for board, panel, expr in expressions()
+        for metric, matchers in SELECTOR.findall(expr)
+        if not (
+            ('instance=~"$instance"' in matchers and 'job=~"$job"' in matchers) or 'server=~"$instance"' in matchers
+        )
+    }
+    # What the service says of a whole deployment is of no server.
+    assert {metric for *_, metric in loose} <= {"diag_verdict", "diag_slo_objective_ratio"}
+
+
+def test_counters_are_shown_as_rates_over_the_interval_that_fits_the_scrapes() -> None:
+    for _, panel, expr in expressions():
+        for metric, _ in SELECTOR.findall(expr):
+            if metric in GAUGES:
+                continue
+            if metric.endswith(("_total", "_sum", "_count", "_us")) or "request_success" in metric:
+                assert f"rate({metric}" in expr or f"increase({metric}" in expr, panel["title"]
+        assert set(re.findall(r"\[([^\]]+)\]", expr)) <= {"$__rate_interval", "$__range"}
+
+
+def test_no_ratio_is_bent_at_low_traffic() -> None:
+    assert not [panel["title"] for _, panel, expr in expressions() if "clamp_min" in expr or "1 +" in expr]
+
+
+def test_every_runbook_that_a_panel_leads_to_exists() -> None:
+    known = {*catalogue(), *(alert.id for alert in META_ALERTS)}
+    linked = {panel.runbook for board in BOARDS for panel in board.panels() if panel.runbook}
+    assert linked
+    assert linked <= known
+
+
+def test_prometheus_parses_every_expression(tmp_path, promtool: Callable) -> None:
+    rules = [{"record": f"panel:{number}", "expr": asked(expr)} for number, (*_, expr) in enumerate(expressions())]
+    file = tmp_path / "panels.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    done = promtool("check", "rules", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
