@@ -29,6 +29,18 @@ class Change(StrEnum):
     CLOSED = "closed"
 
 
+class Ending(StrEnum):
+    """Why an incident ended."""
+
+    GONE = "gone"
+    UNWATCHED = "unwatched"
+
+    @property
+    def told(self) -> str:
+        """The reason in words, as the end of a sentence."""
+        return "the cause is gone" if self is Ending.GONE else "the settings no longer name its deployment"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
     """One cause of one subject. Times are Unix seconds.
@@ -49,6 +61,7 @@ class Incident:
         opened: when it was confirmed.
         seen: when it was last seen.
         closed: when it ended, not before `opened` whatever the clock did; None while it lasts.
+        ending: why it ended; None while it lasts, and where that was not noted.
         seconds_per_request: what it costs now.
         share_of_latency: of the newest evaluation, 0 to 1.
         share_of_requests_failed: of the newest evaluation, 0 to 1.
@@ -73,6 +86,7 @@ class Incident:
     opened: float
     seen: float
     closed: float | None = None
+    ending: Ending | None = None
     seconds_per_request: float = 0.0
     share_of_latency: float = 0.0
     share_of_requests_failed: float = 0.0
@@ -138,7 +152,7 @@ class IncidentBook:
 
     def end(self, at: float) -> tuple[IncidentChange, ...]:
         """Close everything at Unix second `at`: what they are about is not looked at any more."""
-        ended = tuple(_closed(incident, at) for incident in self.open)
+        ended = tuple(_closed(incident, at, Ending.UNWATCHED) for incident in self.open)
         self._open.clear()
         self._gone_for.clear()
         self._candidates.clear()
@@ -194,7 +208,7 @@ class IncidentBook:
             gone = self._gone_for[fingerprint] = self._gone_for.get(fingerprint, 0.0) + elapsed
             if gone >= self.close_after:
                 del self._open[fingerprint], self._gone_for[fingerprint]
-                yield _closed(incident, at)
+                yield _closed(incident, at, Ending.GONE)
 
     def _keep(self, kind: Change, incident: Incident) -> IncidentChange:
         self._open[incident.fingerprint] = incident
@@ -237,8 +251,9 @@ def _opened(deployment: str, finding: Finding, first_seen: float, at: float) -> 
     return _updated(blank, finding, at)
 
 
-def _closed(incident: Incident, at: float) -> IncidentChange:
-    return IncidentChange(kind=Change.CLOSED, incident=replace(incident, closed=max(at, incident.opened)))
+def _closed(incident: Incident, at: float, ending: Ending) -> IncidentChange:
+    over = replace(incident, closed=max(at, incident.opened), ending=ending)
+    return IncidentChange(kind=Change.CLOSED, incident=over)
 
 
 def _updated(incident: Incident, finding: Finding, at: float) -> Incident:

@@ -116,9 +116,15 @@ class Deployment:
         return self._last
 
     def last(self) -> Evaluation | None:
-        """Return the verdict of before with the end of all incidents; None when there was no verdict."""
-        changes = self.book.end(time.time())
-        return replace(self._last, changes=changes) if self._last is not None else None
+        """Return the verdict of before with the end of all incidents; None when there was neither."""
+        now = time.time()
+        changes = self.book.end(now)
+        if self._last is not None:
+            return replace(self._last, changes=changes)
+        if not changes:
+            return None
+        explanation = explain_window(self._window.window(), objective=self.objective)
+        return Evaluation(deployment=self.name, at=now, took=0.0, lag=0.0, explanation=explanation, changes=changes)
 
     def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:
         """Take up what an earlier run left: the bodies of its newest minutes, and its open incidents."""

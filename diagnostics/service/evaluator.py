@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own_metrics import OwnMetrics
@@ -75,7 +76,7 @@ class Evaluator:
 
     def _judge(self, deployment: Deployment) -> None:
         if deployment.ended:
-            self._board.forget((), (deployment.name,))
+            self._forget(deployment)
             self._tell(deployment.last())
             return
         if not deployment.take_in():
@@ -86,6 +87,12 @@ class Evaluator:
         self._metrics.incidents.labels(deployment.name).set(len(deployment.book.open))
         self._board.publish_evaluation(evaluation, deployment.book.open)
         self._tell(evaluation)
+
+    def _forget(self, deployment: Deployment) -> None:
+        self._board.forget((), (deployment.name,))
+        for shown in (self._metrics.incidents, self._metrics.evaluation_lag):
+            with suppress(KeyError):  # it was never judged
+                shown.remove(deployment.name)
 
     def _tell(self, evaluation: Evaluation | None) -> None:
         if evaluation is not None:

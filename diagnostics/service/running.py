@@ -68,7 +68,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     history = History(settings.history, metrics, read_secret=read_secret)
     telling = Telling(settings, metrics, FileOutbox(settings.history.directory))
     service = Service(settings, memory=history, consumers=[telling], metrics=metrics)
-    telling.resume(one for deployment in service.deployments.values() for one in deployment.book.open)
+    telling.resume(history.open_incidents())
     intake = OtlpIntake(service, metrics, settings.otlp.max_spans_per_second, memory=history)
     context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics, intake=intake)
     parts: list[Part] = [history, telling, *_grpc_door(settings, intake), WebServer(context)]

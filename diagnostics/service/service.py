@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from diagnostics.diagnosis.explanation import BlindSpot
@@ -28,7 +28,7 @@ class Memory(EvaluationConsumer, ScrapeConsumer, Protocol):
     """What remembers across restarts."""
 
     def recent_scrapes(self, deployment: str, since: float) -> Sequence[Scrape]: ...
-    def open_incidents(self, deployment: str) -> Sequence[Incident]: ...
+    def open_incidents(self, deployment: str | None = None) -> Sequence[Incident]: ...
 
 
 class Service:
@@ -70,7 +70,10 @@ class Service:
         self._evaluator = Evaluator(self.board, everyone, self.metrics)
         self._collector = Collector(settings.collect.threads, self._deliver, self.metrics)
         self._jobs: dict[str, Job] = {}
+        # What an earlier run left open. Whatever a reload makes begins without: all that lasts is taken up by then.
+        self._left = _by_deployment(memory.open_incidents() if memory else ())
         self._plan(settings)
+        self._end([self._unwatched(name) for name in list(self._left)])
 
     def start(self) -> None:
         """Begin to read and to judge."""
@@ -93,16 +96,18 @@ class Service:
 
     def _let_go(self, jobs_before: Mapping[str, Job], deployments_before: Mapping[str, Deployment]) -> None:
         """End the deployments that the settings no longer name, and forget servers that left one that stays."""
-        for name, deployment in deployments_before.items():
-            if name not in self.deployments:
-                deployment.ended = True
-                self._evaluator.notify(deployment)
+        self._end([one for name, one in deployments_before.items() if name not in self.deployments])
         for key, job in jobs_before.items():
             now = self._jobs.get(key)
             stays = self.deployments.get(job.deployment)
             left = now is None or now.deployment != job.deployment
             if left and stays is not None and isinstance(job.reader, TritonReader):
                 stays.give(Gone(job.reader.server))
+
+    def _end(self, deployments: Iterable[Deployment]) -> None:
+        for deployment in deployments:
+            deployment.ended = True
+            self._evaluator.notify(deployment)
 
     def stop(self) -> None:
         """End the rounds under way, judge what came, and let go of everything."""
@@ -148,7 +153,14 @@ class Service:
         )
         if self._memory is not None:
             since = time.time() - window.seconds
-            made.resume(self._memory.recent_scrapes(planned.name, since), self._memory.open_incidents(planned.name))
+            made.resume(self._memory.recent_scrapes(planned.name, since), self._left.pop(planned.name, ()))
+        return made
+
+    def _unwatched(self, name: str) -> Deployment:
+        """Return a deployment that the settings name no longer, with the incidents that are to be closed."""
+        window, book = RollingWindow(name, self.settings.collect.window), IncidentBook(name)
+        made = Deployment(name, window, book, self.metrics, interval=self.settings.collect.interval)
+        made.resume((), self._left.pop(name))
         return made
 
     def _gaps(self, deployment: str) -> list[BlindSpot]:
@@ -186,6 +198,13 @@ class Service:
                 error=made.error,
             )
         )
+
+
+def _by_deployment(incidents: Iterable[Incident]) -> dict[str, list[Incident]]:
+    found: dict[str, list[Incident]] = {}
+    for one in incidents:
+        found.setdefault(one.deployment, []).append(one)
+    return found
 
 
 def _same(old: Job, new: Job) -> bool:

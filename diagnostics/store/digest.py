@@ -89,6 +89,8 @@ class Digest:
         known = self._known.setdefault(judged.deployment, _Known())
         for change in judged.changes:
             yield from self._incident(change, judged)
+        if judged.explanation.window.end <= 0:
+            return  # nothing was read: it says nothing but what ended
         yield from _findings(known, judged)
         yield from _verdict(known, judged)
         over = known.signals.take(judged.explanation.evidence, judged.at)
@@ -135,8 +137,6 @@ def _matters(before: Incident | None, now: Incident) -> bool:
 
 def _findings(known: _Known, judged: Judged) -> Iterator[Write]:
     """Yield a row for each finding that came, went or changed."""
-    if judged.explanation.window.end <= 0:
-        return
     present = {finding.id: finding for finding in judged.explanation.findings}
     rows = [
         finding_row(judged.deployment, judged.at, finding, present=True)

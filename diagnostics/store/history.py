@@ -108,9 +108,9 @@ class History:
             self._trouble.tell("reading recorded bodies", error)
             return ()
 
-    def open_incidents(self, deployment: str) -> Sequence[Incident]:
-        """Return the incidents that an earlier run left open."""
-        return [one for one in self._digest.open.values() if one.deployment == deployment]
+    def open_incidents(self, deployment: str | None = None) -> Sequence[Incident]:
+        """Return the incidents that last, those that an earlier run left open among them; None: of all deployments."""
+        return [one for one in list(self._digest.open.values()) if deployment in (None, one.deployment)]
 
     def _open(self) -> list[Incident]:
         query = select(incidents).where(incidents.c.closed.is_(None)).limit(MOST_ROWS)

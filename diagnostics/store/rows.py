@@ -7,7 +7,7 @@ from typing import Any
 
 from diagnostics.checks.check import Layer, Severity
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.incident import Incident
+from diagnostics.diagnosis.incident import Ending, Incident
 from diagnostics.signals.subject import Subject
 
 Row = dict[str, Any]
@@ -46,7 +46,8 @@ def clean(row: Row) -> Row:
 def row_of(incident: Incident) -> Row:
     """Return an incident as a row."""
     kinds = {"layer": incident.layer.value, "severity": incident.severity.value, "worst": incident.worst.value}
-    return clean({name: getattr(incident, name) for name in _PLAIN} | incident.subject.to_dict() | kinds)
+    ending = {"ending": incident.ending.value if incident.ending else None}
+    return clean({name: getattr(incident, name) for name in _PLAIN} | incident.subject.to_dict() | kinds | ending)
 
 
 def incident_of(row: Mapping[str, Any]) -> Incident:
@@ -57,6 +58,7 @@ def incident_of(row: Mapping[str, Any]) -> Incident:
         layer=Layer(row["layer"]),
         severity=Severity(row["severity"]),
         worst=Severity(row["worst"]),
+        ending=Ending(row["ending"]) if row["ending"] else None,
     )
 
 

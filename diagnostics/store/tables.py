@@ -57,6 +57,7 @@ incidents = Table(
     Column("opened", Double, nullable=False),
     Column("seen", Double, nullable=False),
     Column("closed", Double),
+    Column("ending", Text),
     Column("seconds_per_request", Double, nullable=False),
     Column("share_of_latency", Double, nullable=False),
     Column("share_of_requests_failed", Double, nullable=False),

@@ -59,9 +59,10 @@ class IncidentAlert:
         """The labels as Alertmanager compares them."""
         return _key(self.labels)
 
-    def close(self, at: float) -> IncidentAlert:
-        """Return the alert as resolved at Unix second `at`."""
-        return replace(self, ended=max(at, self.starts_at))
+    def close(self, at: float, because: str = "") -> IncidentAlert:
+        """Return the alert as resolved at Unix second `at`, with the reason where there is one."""
+        reason = {"ended_because": because} if because else {}
+        return replace(self, ended=max(at, self.starts_at), annotations={**self.annotations, **reason})
 
     def body(self, until: float) -> Json:
         """Return the API's form; a firing alert resolves by itself at Unix second `until`, unless it is repeated."""

@@ -6,6 +6,7 @@ import base64
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 
 from diagnostics.errors import UsageError, reason_of
@@ -82,19 +83,14 @@ class SourceOptions:
         return text
 
     def tls(self) -> ssl.SSLContext:
-        """Return the TLS context of these options.
+        """Return the TLS context of these options, which servers that are reached alike share.
 
         Raises:
             UsageError: a certificate or key file cannot be used.
 
         """
-        context = _trust(self.ca_file)
-        if self.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if self.cert_file:
-            _present(context, self.cert_file, self.key_file)
-        return context
+        files = (self.ca_file, self.cert_file, self.key_file)
+        return _context(*files, self.insecure, tuple(map(_stamp, files)))
 
 
 def read_secret(path: Path, what: str) -> str:
@@ -128,6 +124,29 @@ def clean_secret(text: str, what: str, where: str) -> str:
     if not text.isprintable():
         raise UsageError(f"the {what} is not one line of printable text", where=where)
     return text
+
+
+# A context holds the system's authorities, 1 MB and 40 ms each: hundreds of servers must not have one each.
+@lru_cache(maxsize=64)
+def _context(
+    ca_file: Path | None, cert_file: Path | None, key_file: Path | None, insecure: bool, _: tuple[object, ...]
+) -> ssl.SSLContext:
+    context = _trust(ca_file)
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if cert_file:
+        _present(context, cert_file, key_file)
+    return context
+
+
+def _stamp(file: Path | None) -> tuple[int, int] | None:
+    """Return what changes when a file is replaced; None where there is none."""
+    try:
+        found = file.stat() if file else None
+    except OSError:
+        return None
+    return (found.st_mtime_ns, found.st_size) if found else None
 
 
 def _trust(ca_file: Path | None) -> ssl.SSLContext:

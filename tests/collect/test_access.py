@@ -54,3 +54,8 @@ def test_a_ca_file_without_certificates_is_refused(tmp_path: Path):
 def test_a_missing_client_certificate_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match="cannot read it: no such file"):
         SourceOptions(cert_file=tmp_path / "none.pem").tls()
+
+
+def test_servers_that_are_reached_alike_share_the_systems_authorities():
+    assert SourceOptions(bearer_token="a").tls() is SourceOptions(bearer_token="b").tls()
+    assert SourceOptions(insecure=True).tls() is not SourceOptions().tls()

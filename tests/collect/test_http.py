@@ -200,3 +200,13 @@ def test_tls_to_a_plain_port_says_so():
     with FakeServer({"GET /x": page(b"ok")}).running() as server, pytest.raises(ReadFailure) as caught:
         HttpReader(SourceOptions(timeout=2.0)).read("GET", f"https://127.0.0.1:{server.port}/x")
     assert "http://" in caught.value.reason
+
+
+def test_authorities_are_read_anew_when_their_file_was_replaced(certificate: Path, tmp_path: Path):
+    file = tmp_path / "ca.pem"
+    file.write_bytes(certificate.read_bytes())
+    options = SourceOptions(ca_file=file)
+    before = options.tls()
+    file.write_bytes(certificate.read_bytes() * 2)
+
+    assert options.tls() is not before

@@ -148,6 +148,7 @@ def test_a_deployment_that_ended_closes_its_incidents_and_leaves_the_board():
         until(lambda: len(lived.taken) == 2)
     assert {change.kind for change in lived.taken[1].changes} == {Change.CLOSED}
     assert (dict(lived.board.read().evaluations), lived.board.read().incidents) == ({}, ())
+    assert lived.metrics.registry.get_sample_value("diag_incidents_open", {"deployment": "chat"}) is None
 
 
 def test_a_server_that_left_is_no_part_of_the_next_verdict():

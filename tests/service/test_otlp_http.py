@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import threading
+from pathlib import Path
 
 import pytest
 import urllib3
+from google.protobuf.json_format import Parse
 from google.rpc.status_pb2 import Status
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -209,3 +211,35 @@ def test_nothing_that_is_sent_makes_the_receiver_fail(
 ):
     headers = {"Content_Encoding": encoding} if encoding else {}
     assert post(taking[1], sent, kind, **headers).status in (200, 400, 413, 415)
+
+
+@pytest.mark.parametrize("kind", [JSON, PROTOBUF])
+@pytest.mark.parametrize(
+    ("headers", "status", "code"),
+    [({"Host": "evil.example"}, 421, 3), ({"Origin": "http://evil.example"}, 403, 7), ({}, 413, 3)],
+    ids=["another host", "another site's page", "too large"],
+)
+def test_what_the_door_refuses_is_a_status_in_the_requests_encoding(
+    taking: tuple[Watched, Door], kind: str, headers: dict[str, str], status: int, code: int
+):
+    sent = b" " * (MOST + 1) if status == 413 else body(1)
+    answer = post(taking[1], sent, kind, **headers)
+    assert (answer.status, answer.headers["content-type"]) == (status, kind)
+    said = Parse(answer.data, Status()) if kind == JSON else Status.FromString(answer.data)
+    assert (said.code, bool(said.message)) == (code, True)
+
+
+def test_a_body_of_no_known_form_is_refused_with_a_status_in_json(taking: tuple[Watched, Door]):
+    answer = post(taking[1], b"", "text/plain")
+    assert (answer.status, Parse(answer.data, Status()).code) == (415, 3)
+
+
+def test_who_sends_without_the_token_is_told_so_in_the_requests_encoding(tmp_path: Path):
+    (tmp_path / "token").write_text("a-long-token")
+    with receiving(web__bearer_token_file=str(tmp_path / "token")) as (watched, door):
+        for kind in (JSON, PROTOBUF):
+            answer = post(door, body(1), kind, Authorization="Bearer wrong")
+            said = Parse(answer.data, Status()) if kind == JSON else Status.FromString(answer.data)
+            assert (answer.status, answer.headers["www-authenticate"], said.code) == (401, "Bearer", 16)
+        assert post(door, body(1), Authorization="Bearer a-long-token").status == 200
+    assert [one.vouched for one in watched.kept["chat"].traced] == [True]

@@ -7,15 +7,17 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import insert, select
+from sqlalchemy import MetaData, Table, create_engine, insert, select
 
 from diagnostics.settings.tree import HistorySettings
 from diagnostics.store import statements
 from diagnostics.store.database import Database, migrate, url_of
 from diagnostics.store.digest import Rank, Write
 from diagnostics.store.downsample import Minute
-from diagnostics.store.tables import metadata, signals, verdicts
+from diagnostics.store.rows import incident_of, row_of
+from diagnostics.store.tables import incidents, metadata, signals, verdicts
 from diagnostics.store.writer import Pending
+from tests.sinks.incidents import incident
 
 DAY = 86400
 
@@ -37,6 +39,19 @@ def test_migrating_again_changes_nothing(database: Database) -> None:
             connection.execute(insert(verdicts), {"deployment": "d", "at": 1.0, "verdict": "idle", "reason": ""})
     with database.engine.connect() as connection:
         assert len(connection.execute(select(verdicts)).all()) == 2
+
+
+def test_incidents_of_the_first_schema_are_there_after_all_steps(tmp_path: Path) -> None:
+    url, old = url_of(HistorySettings(directory=tmp_path), None), row_of(incident())
+    del old["ending"]
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        migrate(connection, "here", "0001")
+        connection.execute(insert(Table("incidents", MetaData(), autoload_with=connection)), old)
+    engine.dispose()
+    with Database(url, lambda _: None).engine.connect() as connection:
+        (row,) = connection.execute(select(incidents)).mappings()
+    assert incident_of(row) == incident()
 
 
 def test_the_file_is_in_wal_mode_with_foreign_keys(database: Database) -> None:

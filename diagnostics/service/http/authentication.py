@@ -22,6 +22,7 @@ from diagnostics.service.http.listening import ip_of
 # Wrong ones in a row from one address, and the seconds after which one more is let through.
 MOST_ATTEMPTS = 10
 SECONDS_PER_ATTEMPT = 6.0
+TOO_MANY = "too many wrong credentials from this address"
 _MOST_ADDRESSES = 10_000
 _MOST_VERDICTS = 256
 # Each bcrypt costs up to half a second of a processor: two at once, the rest waits or is sent away.

@@ -7,16 +7,20 @@ import contextlib
 import secrets
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from diagnostics.service.http.authentication import Answer, Authentication
+from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Answer, Authentication
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.health import OPEN_PATHS
 from diagnostics.service.http.hosts import Hosts
+from diagnostics.service.http.otlp_status import PATH as RECEIVER
+from diagnostics.service.http.otlp_status import form_of, refusal
 from diagnostics.service.http.problems import problem
 from diagnostics.service.own_metrics import OwnMetrics
 
@@ -43,15 +47,34 @@ _ALWAYS: Mapping[str, str] = {
 }
 
 
+class _Refusal(NamedTuple):
+    """Why a request is turned away: for the metric, and for whoever asked."""
+
+    reason: str
+    status: int
+    detail: str
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
 class Guard:
     """ASGI middleware. Routes find `request.state.nonce`, for inline scripts, and `request.state.authenticated`."""
 
     def __init__(
-        self, app: ASGIApp, *, hosts: Hosts, credentials: Credentials, max_body: int, metrics: OwnMetrics
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Hosts,
+        credentials: Credentials,
+        max_body: int,
+        metrics: OwnMetrics,
+        routes: str = "",
     ) -> None:
+        """`routes` is what all paths begin with; empty for nothing."""
         self._app, self._hosts, self._credentials = app, hosts, credentials
         self._max_body, self._metrics = max_body, metrics
         self._authentication = Authentication(credentials)
+        self._open = frozenset(f"{routes}{path}" for path in OPEN_PATHS)
+        self._receiver = f"{routes}{RECEIVER}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,27 +84,27 @@ class Guard:
         nonce = state["nonce"] = secrets.token_urlsafe(16)
         sending = self._with_headers(send, nonce)
         headers = Headers(scope=scope)
-        refused = self._refused(scope, headers) or await self._unknown(scope, headers)
+        refused = self._misplaced(scope, headers) or await self._unknown(scope, headers)
         if refused is not None:
             await _discard(receive, _MOST_DISCARDED)
-            await refused(scope, receive, sending)
+            await self._told(scope, headers, refused)(scope, receive, sending)
         else:
             await self._app(scope, _Body(receive, self._max_body).receive, sending)
 
-    def _refused(self, scope: Scope, headers: Headers) -> Response | None:
-        """Return the answer to a request that comes from the wrong place; None for others."""
+    def _misplaced(self, scope: Scope, headers: Headers) -> _Refusal | None:
+        """Return why a request comes from the wrong place; None where it does not."""
         host = headers.get("host", "")
         if not self._hosts.knows(host):
-            return self._refuse("host", 421, "the Host header names another; web.allowed_hosts lists further names")
+            return _Refusal("host", 421, "the Host header names another; web.allowed_hosts lists further names")
         if scope["method"] in READING:
             return None
         if not self._from_here(scope, headers, host):
-            return self._refuse("origin", 403, "the request comes from another site's page")
+            return _Refusal("origin", 403, "the request comes from another site's page")
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in CONTENT_TYPES:
-            return self._refuse("content-type", 415, f"the body is none of {', '.join(sorted(CONTENT_TYPES))}")
+            return _Refusal("content-type", 415, f"the body is none of {', '.join(sorted(CONTENT_TYPES))}")
         if _length(headers) > self._max_body:
-            return self._refuse("size", 413, f"the body is larger than {self._max_body} bytes")
+            return _Refusal("size", 413, f"the body is larger than {self._max_body} bytes")
         return None
 
     def _from_here(self, scope: Scope, headers: Headers, host: str) -> bool:
@@ -90,23 +113,25 @@ class Guard:
         origin = headers.get("origin")
         return origin is None or self._hosts.same_origin(origin, host, scope.get("scheme", "http"))
 
-    async def _unknown(self, scope: Scope, headers: Headers) -> Response | None:
-        """Return the answer to a request without the right credentials; None for others."""
-        if scope["path"] in OPEN_PATHS:
+    async def _unknown(self, scope: Scope, headers: Headers) -> _Refusal | None:
+        """Return why a request's credentials do not do; None where they do."""
+        if scope["path"] in self._open:
             return None
         address = scope["client"][0] if scope.get("client") else ""
         answer = await self._authentication.answer(headers.get("authorization"), address)
         scope["state"]["authenticated"] = answer is Answer.ADMITTED
         if answer is Answer.TOO_MANY:
-            return self._refuse("attempts", 429, "too many wrong credentials from this address", {"Retry-After": "6"})
+            return _Refusal("attempts", 429, TOO_MANY, {"Retry-After": f"{SECONDS_PER_ATTEMPT:g}"})
         if answer in (Answer.MISSING, Answer.WRONG):
             challenge = {"WWW-Authenticate": self._authentication.challenge}
-            return self._refuse("credentials", 401, f"credentials are {answer.value}", challenge)
+            return _Refusal("credentials", 401, f"credentials are {answer.value}", challenge)
         return None
 
-    def _refuse(self, reason: str, status: int, detail: str, headers: dict[str, str] | None = None) -> Response:
-        self._metrics.refused.labels(reason).inc()
-        return problem(status, detail, headers)
+    def _told(self, scope: Scope, headers: Headers, why: _Refusal) -> Response:
+        self._metrics.refused.labels(why.reason).inc()
+        if scope["path"] == self._receiver:  # exporters read nothing but their own protocol
+            return refusal(form_of(headers.get("content-type", "")), why.status, why.detail, why.headers)
+        return problem(why.status, why.detail, dict(why.headers))
 
     def _with_headers(self, send: Send, nonce: str) -> Send:
         async def sending(message: Message) -> None:

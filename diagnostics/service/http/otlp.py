@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from google.protobuf.json_format import MessageToJson
-from google.protobuf.message import Message
-from google.rpc.status_pb2 import Status as RpcStatus
 from starlette.exceptions import HTTPException
 
-from diagnostics.render.clean import clean
 from diagnostics.service.http.context import WebContext
+from diagnostics.service.http.otlp_status import PATH, form_of, refusal, written
 from diagnostics.service.otlp_intake import Answer, Form, OtlpIntake, Status, exported, throttled
 
 # Bodies that are held at once, while they arrive or wait to be read.
 MOST_AT_ONCE = 32
-# Codes of google.rpc.Status.
-_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED = 3, 8
-_LONGEST_MESSAGE = 500
 _PLAIN = frozenset({"", "identity"})
 
 
@@ -33,7 +27,7 @@ def router(context: WebContext) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
     if context.intake is not None and context.settings.otlp.http:
         receiver = Receiver(context.intake, context.settings.web.max_body)
-        routes.add_api_route("/v1/traces", receiver.answer, methods=["POST"])
+        routes.add_api_route(PATH, receiver.answer, methods=["POST"])
     return routes
 
 
@@ -48,16 +42,14 @@ class Receiver:
 
     async def answer(self, request: Request) -> Response:
         """Return the answer to an export request, in the encoding of the request."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        try:
-            form = Form(kind)
-        except ValueError:
-            return _refusal(Form.JSON, 415, f"the body is neither {Form.PROTOBUF.value} nor {Form.JSON.value}")
+        form = form_of(request.headers.get("content-type", ""))
+        if form is None:
+            return refusal(form, 415, f"the body is neither {Form.PROTOBUF.value} nor {Form.JSON.value}")
         try:
             with self._place():
                 return await self._taken(request, form)
         except HTTPException as error:
-            return _refusal(form, error.status_code, str(error.detail), error.headers)
+            return refusal(form, error.status_code, str(error.detail), error.headers)
 
     @contextmanager
     def _place(self) -> Iterator[None]:
@@ -108,18 +100,7 @@ def unpacked(body: bytes, most: int) -> bytes:
 
 def _response(form: Form, answer: Answer) -> Response:
     if answer.status is Status.THROTTLED:
-        return _refusal(form, 429, answer.message, {"Retry-After": str(answer.retry_after)})
+        return refusal(form, 429, answer.message, {"Retry-After": str(answer.retry_after)})
     if answer.status is Status.MALFORMED:
-        return _refusal(form, 400, answer.message)
-    return _written(form, 200, exported(answer))
-
-
-def _refusal(form: Form, status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    code = _RESOURCE_EXHAUSTED if status in (429, 503) else _INVALID_ARGUMENT
-    line = " ".join(clean(detail).split())[:_LONGEST_MESSAGE]
-    return _written(form, status, RpcStatus(code=code, message=line), headers)
-
-
-def _written(form: Form, status: int, message: Message, headers: Mapping[str, str] | None = None) -> Response:
-    body = message.SerializeToString() if form is Form.PROTOBUF else MessageToJson(message, indent=None).encode()
-    return Response(body, status, headers, media_type=form.value)
+        return refusal(form, 400, answer.message)
+    return written(form, 200, exported(answer))

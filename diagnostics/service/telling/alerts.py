@@ -153,7 +153,8 @@ class AlertBook:
         alert = self._firing.pop(incident.id, None)
         if alert is not None:
             self._ended.pop(alert.key, None)
-            self._ended[alert.key] = Ended(alert.close(incident.closed or self._clock()))
+            because = incident.ending.told if incident.ending else ""
+            self._ended[alert.key] = Ended(alert.close(incident.closed or self._clock(), because))
             self._version += 1
 
     def _forget(self) -> None:

@@ -5,9 +5,7 @@ import hashlib
 import hmac
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,49 +18,17 @@ from diagnostics.service.telling.telling import Telling
 from diagnostics.settings.tree import Settings
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from tests.service.parts import count, until
+from tests.service.telling.hook import Hook, listening
 from tests.sinks.incidents import closed, incident, opened
 
 ONE = incident()
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef").decode()
 
 
-class Hook:
-    """A webhook that answers with `status`, and keeps what it took."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.seen = 0
-        self.taken: list[tuple[dict[str, str], bytes]] = []
-        hook = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                hook.seen += 1
-                if hook.status < 300:
-                    hook.taken.append((dict(self.headers), body))
-                self.send_response(hook.status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-    @property
-    def changes(self) -> list[str]:
-        return [json.loads(body)["change"] for _, body in self.taken]
-
-
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    made = Hook()
-    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+    with listening() as made:
+        yield made
 
 
 Telled = Callable[..., Telling]
