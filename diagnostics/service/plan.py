@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
 from diagnostics.service.jobs import Job, MachineReader, TritonReader
+from diagnostics.service.sharding import owns
 from diagnostics.settings.tree import CollectSettings, ServerSettings, Settings
 from exporters.sources.access import SourceOptions, secret_of
 from exporters.sources.address import parse_address
@@ -54,6 +55,16 @@ def deployments(settings: Settings) -> Mapping[str, Planned]:
                 raise UsageError(f"two deployments would be called {name}", where=url, hint="name them: [[deployment]]")
             found[name] = _planned(name, (url,), None, servers, settings.collect)
     return found
+
+
+def own(settings: Settings) -> Mapping[str, Planned]:
+    """Return the deployments that this worker watches: all of them, where there is no other.
+
+    Raises:
+        UsageError: as `deployments`.
+
+    """
+    return {name: planned for name, planned in deployments(settings).items() if owns(settings.fleet, name)}
 
 
 def _planned(

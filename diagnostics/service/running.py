@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.plan import deployments, jobs
 from diagnostics.service.service import Service
+from diagnostics.service.sharding import owns
 from diagnostics.service.telling.telling import Telling
 from diagnostics.settings.load import Loaded, load
 from diagnostics.settings.tree import Settings
@@ -65,7 +67,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     gc.set_threshold(*_COLLECTION)
     log_to_stderr(settings.log.level, settings.log.format)
     metrics = OwnMetrics()
-    history = History(settings.history, metrics, read_secret=read_secret)
+    history = History(settings.history, metrics, read_secret=read_secret, owns=partial(owns, settings.fleet))
     telling = Telling(settings, metrics, FileOutbox(settings.history.directory))
     service = Service(settings, memory=history, consumers=[telling], metrics=metrics)
     telling.resume(history.open_incidents())

@@ -14,7 +14,7 @@ from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.jobs import Job, TritonReader
 from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.service.plan import Planned, deployments, jobs, with_machines
+from diagnostics.service.plan import Planned, jobs, own, with_machines
 from diagnostics.service.state import Board, EvaluationConsumer, ScrapeConsumer, TargetState
 from diagnostics.settings.tree import Settings
 from diagnostics.window.rolling import RollingWindow
@@ -115,7 +115,7 @@ class Service:
         self._evaluator.stop()
 
     def _plan(self, settings: Settings) -> None:
-        planned = deployments(settings)
+        planned = own(settings)
         wanted = {job.key: job for job in jobs(settings, planned)}
         kept = {
             key: self._jobs[key] for key, job in wanted.items() if key in self._jobs and _same(self._jobs[key], job)

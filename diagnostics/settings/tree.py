@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, model_validator
 
 from diagnostics.settings.values import Address, Bytes, Seconds
 
@@ -144,6 +144,19 @@ class WebhookSettings(Section):
     timeout: Seconds = Field(default=10.0, gt=0, description="After which one delivery counts as failed.")
 
 
+class FleetSettings(Section):
+    """Several workers that share the deployments of the same settings; their history is one PostgreSQL."""
+
+    workers: int = Field(default=1, ge=1, le=1000, description="How many there are.")
+    worker: int = Field(default=0, ge=0, description="Which one this is, from 0 on.")
+
+    @model_validator(mode="after")
+    def _is_one_of_them(self) -> Self:
+        if self.worker >= self.workers:
+            raise ValueError(f"there is no worker {self.worker} of {self.workers}: they are numbered from 0 on")
+        return self
+
+
 class LogSettings(Section):
     """The service's own log, on standard error."""
 
@@ -164,4 +177,5 @@ class Settings(Section):
     incidents: IncidentSettings = IncidentSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     webhook: tuple[WebhookSettings, ...] = ()
+    fleet: FleetSettings = FleetSettings()
     log: LogSettings = LogSettings()

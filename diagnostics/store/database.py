@@ -15,7 +15,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 
 from diagnostics.errors import CollectError, UsageError
@@ -28,6 +28,8 @@ SQLITE, POSTGRESQL = "sqlite", "postgresql"
 # A writer that waits for longer is stuck; PostgreSQL that does not answer counts as away.
 _BUSY_SECONDS = 10
 _CONNECT_SECONDS = 5
+# Any number that nobody else locks in the same database.
+_LOCK = 0x64696167
 # The whole file is checked at the start where that takes no longer than a second or two.
 _CHECKED_BYTES = 200 * 2**20
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -98,6 +100,9 @@ class Database:
         if self.dialect == SQLITE:
             self._check()
         with self.engine.begin() as connection:
+            if self.dialect == POSTGRESQL:
+                # Workers of a fleet start together: the first makes the schema, the others wait and find it.
+                connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
             migrate(connection, self.shown)
 
     def _check(self) -> None:

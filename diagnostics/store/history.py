@@ -48,6 +48,7 @@ class History:
         *,
         read_secret: Callable[[Path, str], str],
         patience: float = PATIENCE,
+        owns: Callable[[str], bool] = lambda _: True,
     ) -> None:
         """Open the history: what an earlier run left can be asked for at once, nothing is written before `start`.
 
@@ -56,13 +57,14 @@ class History:
             meters: the service's own metrics.
             read_secret: reads the password's file.
             patience: seconds that PostgreSQL is waited for.
+            owns: whether a deployment is this worker's; others write into the same database about theirs.
 
         Raises:
             UsageError: the database's URL cannot be used, or it was written by a newer version.
             CollectError: the directory or the database cannot be opened.
 
         """
-        self._settings, self._trouble = settings, Trouble(meters)
+        self._settings, self._trouble, self._owns = settings, Trouble(meters), owns
         _make(settings.directory)
         file = settings.database_password_file
         password = read_secret(file, "database's password") if file else None
@@ -116,7 +118,8 @@ class History:
         query = select(incidents).where(incidents.c.closed.is_(None)).limit(MOST_ROWS)
         try:
             with self._database.engine.connect() as connection:
-                return [incident_of(dict(row)) for row in connection.execute(query).mappings()]
+                found = [incident_of(dict(row)) for row in connection.execute(query).mappings()]
+                return [one for one in found if self._owns(one.deployment)]
         except SQLAlchemyError as error:
             self._trouble.tell("reading open incidents", error)
             return []
@@ -129,7 +132,7 @@ class History:
         rows = [_row(name, one) for name, one in self._packed()]
         if rows != self._listed:
             self._listed = rows
-            self._writer.take(Write(Rank.SIGNALS, statements.set_segments(rows)))
+            self._writer.take(Write(Rank.SIGNALS, statements.set_segments(rows, self._owns)))
         if not 0 <= now - self._cleaned < SECONDS_BETWEEN_CLEANUPS:
             self._cleaned = now
             old, minutes = now - self._settings.keep_signals, now - MINUTES_KEPT

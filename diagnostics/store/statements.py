@@ -58,11 +58,12 @@ def add_signals(deployment: str, minute: int, readings: Mapping[SeriesKey, Minut
     return apply
 
 
-def set_segments(rows: Sequence[Row]) -> Apply:
-    """Write which files of recorded bodies there are: exactly these."""
+def set_segments(rows: Sequence[Row], owns: Callable[[str], bool] = lambda _: True) -> Apply:
+    """Write which files of recorded bodies of the deployments that are owned there are: exactly these."""
 
     def apply(connection: Connection) -> None:
-        known = {path for (path,) in connection.execute(select(segments.c.path))}
+        listed = connection.execute(select(segments.c.path, segments.c.deployment))
+        known = {path for path, deployment in listed if owns(deployment)}
         gone = known - {row["path"] for row in rows}
         for paths in _batches(sorted(gone)):
             connection.execute(delete(segments).where(segments.c.path.in_(paths)))

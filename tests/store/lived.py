@@ -56,9 +56,14 @@ def live(history: History, watched: Deployment, lived: list[list[Scrape]]) -> It
         yield evaluation
 
 
-def opened(directory: Path, metrics: OwnMetrics | None = None, **settings: object) -> History:
+def opened(
+    directory: Path,
+    metrics: OwnMetrics | None = None,
+    owns: Callable[[str], bool] = lambda _: True,
+    **settings: object,
+) -> History:
     chosen = HistorySettings(directory=directory, **settings)  # type: ignore[arg-type]
-    return History(chosen, metrics or OwnMetrics(), read_secret=read_secret, patience=5.0)
+    return History(chosen, metrics or OwnMetrics(), read_secret=read_secret, patience=5.0, owns=owns)
 
 
 def value(metrics: OwnMetrics, name: str, **labels: str) -> float:

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import inspect
 
@@ -72,3 +74,17 @@ def test_postgresql_remembers_all_that_sqlite_does_and_is_waited_for_when_it_is_
     minutes = reader.signals(NAME, "request_rate", begin, end, server=SERVER, model="slow")
     assert len(minutes) >= COUNT * INTERVAL / 60 - 1
     assert all(one.mean == pytest.approx(38, rel=0.01) for one in minutes)
+
+
+def test_workers_of_a_fleet_that_start_together_on_an_empty_database_all_find_the_schema(
+    tmp_path: Path, server: Postgres
+) -> None:
+    with psycopg.connect(server.url, password=PASSWORD, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE fleet")
+    secret = tmp_path / "password"
+    secret.write_text(PASSWORD)
+    url = server.url.replace("/postgres", "/fleet")
+    with ThreadPoolExecutor(4) as together:
+        folders = [tmp_path / str(number) for number in range(4)]
+        made = together.map(lambda folder: opened(folder, database=url, database_password_file=secret), folders)
+    assert [one.reader.incidents() for one in made] == [[]] * 4
