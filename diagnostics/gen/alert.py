@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from diagnostics.gen.yaml_text import Tree
 
 PREFIX = "TritonDiag"
 # A template of Prometheus that stands for the value of one label.
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """Series over time, and what of an alert must fire then.
+
+    Attributes:
+        title: what happens, as the rest of a sentence about the alert.
+        series: samples of each series, a minute apart, in promtool's notation.
+        expect: for each minute at which to look, the labels of every alert that must fire.
+
+    """
+
+    title: str
+    series: Mapping[str, str]
+    expect: tuple[tuple[int, tuple[Mapping[str, str], ...]], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,16 +36,14 @@ class Alert:
 
     Attributes:
         id: kebab-case id; names its runbook and its test.
-        group: the file it is in, and its rule group.
+        group: the file it is in, and the last part of its rule group's name.
         expr: PromQL.
         hold_minutes: how long `expr` must hold.
         severity: fixed for good, so that an escalation is not a new alert.
         summary, description: annotations; `{{ $labels.x }}` stands for a label.
-        labels: labels of an example, as `expr` returns them.
-        series: the example's series.
-        bad, good: samples of that series while `expr` holds, and once it no longer does; `_` is no sample, `stale`
-            the series' end.
-        silent: series under which the alert must stay silent, with their constant sample.
+        situations: in which it must fire, stay silent and resolve.
+        prefix: what its name begins with.
+        labels: labels that the rule adds.
 
     """
 
@@ -39,16 +54,19 @@ class Alert:
     severity: str
     summary: str
     description: str
-    labels: Mapping[str, str]
-    series: str
-    bad: str
-    good: str
-    silent: Mapping[str, str]
+    situations: tuple[Situation, ...]
+    prefix: str = PREFIX
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The id in PascalCase behind the common prefix."""
-        return alert_name(self.id)
+        return self.prefix + _pascal_case(self.id)
+
+    @property
+    def group_name(self) -> str:
+        """The name of its rule group."""
+        return group_name(self.prefix, self.group)
 
     def annotations(self, runbooks: str) -> dict[str, str]:
         """Return its annotations; `runbooks` is the address of the folder of the runbooks."""
@@ -64,22 +82,28 @@ class Alert:
             "alert": self.name,
             "expr": self.expr,
             "for": f"{self.hold_minutes}m",
-            "labels": {"severity": self.severity},
+            "labels": {"severity": self.severity, **self.labels},
             "annotations": self.annotations(runbooks),
         }
 
-    def expected(self, runbooks: str) -> Tree:
-        """Return the example as it fires, templates filled in."""
+    def expected(self, labels: Mapping[str, str], runbooks: str) -> Tree:
+        """Return the alert as it fires on series with these labels, templates filled in."""
+        own = {name: filled(text, labels) for name, text in self.labels.items()}
         texts = self.annotations(runbooks).items()
         return {
-            "exp_labels": {"severity": self.severity, **self.labels},
-            "exp_annotations": {key: filled(text, self.labels) for key, text in texts},
+            "exp_labels": {"severity": self.severity, **labels, **own},
+            "exp_annotations": {key: filled(text, labels) for key, text in texts},
         }
 
 
 def alert_name(identifier: str) -> str:
     """Return the name of the alert of a check, or of another id in kebab-case."""
-    return PREFIX + "".join(part.capitalize() for part in identifier.split("-"))
+    return PREFIX + _pascal_case(identifier)
+
+
+def group_name(prefix: str, group: str) -> str:
+    """Return the name of a rule group: `triton-diag-gpu` for alerts named `TritonDiag…`."""
+    return f"{_CAPITAL.sub('-', prefix).lower()}-{group}"
 
 
 def filled(text: str, labels: Mapping[str, str]) -> str:
@@ -96,3 +120,7 @@ def series(metric: str, labels: Mapping[str, str]) -> str:
     """Return a series, or a selector, in PromQL's notation."""
     matchers = ", ".join(f'{name}="{value}"' for name, value in labels.items())
     return f"{metric}{{{matchers}}}"
+
+
+def _pascal_case(identifier: str) -> str:
+    return "".join(part.capitalize() for part in identifier.split("-"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from diagnostics.checks.catalogue import Registered
-from diagnostics.gen.alert import Alert
+from diagnostics.gen.alert import Alert, group_name
 from diagnostics.gen.finding_alerts import finding_alerts
 from diagnostics.gen.inhibition import alertmanager_config
 from diagnostics.gen.meta_alerts import META_ALERTS
@@ -33,7 +33,7 @@ def generated(checks: Mapping[str, Registered], runbooks: str) -> dict[str, str]
     files = {"README.md": _markdown(overview(checks.values(), own, META_ALERTS))}
     files["alertmanager/alertmanager.yaml"] = _yaml(alertmanager_config(checks))
     files |= {f"runbooks/{identifier}.md": _markdown(page) for identifier, page in pages.items()}
-    files |= {f"tests/{alert.id}.yaml": _yaml(rule_test(alert, runbooks)) for alert in alerts}
+    files |= {f"tests/{alert.id}.yaml": _yaml(rule_test(alert, runbooks, ())) for alert in alerts}
     files |= {f"alerts/{group}.yaml": _rules(group, alerts, runbooks) for group in {one.group for one in alerts}}
     return dict(sorted(files.items()))
 
@@ -45,7 +45,7 @@ def is_generated(text: str) -> bool:
 
 def _rules(group: str, alerts: Iterable[Alert], runbooks: str) -> str:
     rules = [alert.rule(runbooks) for alert in alerts if alert.group == group]
-    return _yaml({"groups": [{"name": f"triton-diag-{group}", "rules": rules}]})
+    return _yaml({"groups": [{"name": group_name("TritonDiag", group), "rules": rules}]})
 
 
 def _markdown(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from diagnostics.checks.catalogue import Registered
 from diagnostics.checks.check import Layer, Severity
 from diagnostics.gen.alert import Alert, label, series
+from diagnostics.gen.rule_tests import plain_situations
 from diagnostics.signals.subject import Scope
 
 FINDING = "diag_finding"
@@ -48,11 +49,14 @@ def _alert(found: Registered) -> Alert:
         severity=severity(found).value,
         summary=f"{_SUBJECTS[scope]}: {_uncapitalized(found.title)}",
         description=f"{_paragraph(found.sections()['Means'])} Evidence and remedy: diag explain {label('server')}",
-        labels=labels,
-        series=series(FINDING, labels),
-        bad="1",
-        good="stale",
-        silent={series(FINDING, labels): "0", series(FINDING, {**labels, "check": _OTHER}): "1"},
+        situations=plain_situations(
+            labels,
+            series(FINDING, labels),
+            hold=HOLD_MINUTES,
+            bad="1",
+            good="stale",
+            silent={series(FINDING, labels): "0", series(FINDING, {**labels, "check": _OTHER}): "1"},
+        ),
     )
 
 

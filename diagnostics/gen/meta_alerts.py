@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from diagnostics.gen.alert import Alert, label, series
+from diagnostics.gen.rule_tests import plain_situations
 from diagnostics.signals.reading import Missing
 
 GROUP = "meta"
@@ -27,11 +28,14 @@ META_ALERTS = (
         summary=f"{label('check')} could not be decided for an hour: {label('reason')}",
         description="What this check needs is switched off, closed or not exported, so its cause would go unnamed. "
         "The list of blind spots of diag explain says what to switch on.",
-        labels=_UNDECIDED,
-        series=series(CHECK_UNKNOWN, _UNDECIDED),
-        bad="3",
-        good="0",
-        silent={series(CHECK_UNKNOWN, _UNDECIDED): "0", series(CHECK_UNKNOWN, _PASSES): "3"},
+        situations=plain_situations(
+            _UNDECIDED,
+            series(CHECK_UNKNOWN, _UNDECIDED),
+            hold=60,
+            bad="3",
+            good="0",
+            silent={series(CHECK_UNKNOWN, _UNDECIDED): "0", series(CHECK_UNKNOWN, _PASSES): "3"},
+        ),
     ),
     Alert(
         id="target-down",
@@ -42,11 +46,14 @@ META_ALERTS = (
         summary=f"{label('server')} cannot be read",
         description="No diagnosis of this server is possible, and its findings have ended. That they are gone does "
         f"not mean that it is well. What fails: diag explain {label('server')}",
-        labels=_SERVER,
-        series=series(TARGET_UP, _SERVER),
-        bad="0",
-        good="1",
-        silent={series(TARGET_UP, _SERVER): "1"},
+        situations=plain_situations(
+            _SERVER,
+            series(TARGET_UP, _SERVER),
+            hold=5,
+            bad="0",
+            good="1",
+            silent={series(TARGET_UP, _SERVER): "1"},
+        ),
     ),
     Alert(
         id="targets-absent",
@@ -57,11 +64,14 @@ META_ALERTS = (
         summary="no Triton is being diagnosed",
         description="Prometheus has no sample of the diagnosis service: it is down, is not scraped, or watches no "
         "server. None of the other alerts of this set can fire meanwhile.",
-        labels={},
-        series=series(TARGET_UP, _SERVER),
-        bad="_",
-        good="1",
-        silent={series(TARGET_UP, _SERVER): "0"},
+        situations=plain_situations(
+            {},
+            series(TARGET_UP, _SERVER),
+            hold=10,
+            bad="_",
+            good="1",
+            silent={series(TARGET_UP, _SERVER): "0"},
+        ),
     ),
 )
 

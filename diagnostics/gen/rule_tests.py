@@ -1,62 +1,85 @@
-"""Unit tests of alerts for `promtool test rules`: each fires when it has held long enough, else not, and resolves."""
+"""Unit tests of rules for `promtool test rules`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from diagnostics.gen.alert import Alert
+from diagnostics.gen.alert import Alert, Situation, group_name
 from diagnostics.gen.yaml_text import Tree
 
 _AFTER_MINUTES = 3
 
 
-def rule_test(alert: Alert, runbooks: str) -> Tree:
-    """Return the test file of one alert; it names the rule file relative to itself."""
-    return {
-        "rule_files": [f"../alerts/{alert.group}.yaml"],
-        "evaluation_interval": "1m",
-        "tests": [_fires(alert, runbooks), _silent(alert), _resolves(alert, runbooks)],
-    }
+def plain_situations(
+    labels: Mapping[str, str], series: str, *, hold: int, bad: str, good: str, silent: Mapping[str, str]
+) -> tuple[Situation, ...]:
+    """Return the situations of an alert on one series whose value says it all.
 
+    Args:
+        labels: labels of the alert that fires.
+        series: the example's series.
+        hold: minutes for which it must be bad.
+        bad, good: samples while the expression holds, and once it no longer does; `_` is no sample, `stale` the
+            series' end.
+        silent: series under which the alert must stay silent, with their constant sample.
 
-def _fires(alert: Alert, runbooks: str) -> Tree:
-    hold = alert.hold_minutes
-    return _test(
-        "fires once it has held long enough, and not before",
-        {alert.series: _samples(alert.bad, hold + _AFTER_MINUTES)},
-        [_at(alert, hold - 1, []), _at(alert, hold, [alert.expected(runbooks)])],
+    """
+    after = _AFTER_MINUTES
+    end = good if good == "stale" else samples(good, after)
+    return (
+        Situation(
+            title="fires once it has held long enough, and not before",
+            series={series: samples(bad, hold + after)},
+            expect=((hold - 1, ()), (hold, (labels,))),
+        ),
+        Situation(
+            title="stays silent when the cause is another one or gone",
+            series={name: samples(value, hold + after) for name, value in silent.items()},
+            expect=((hold + after, ()),),
+        ),
+        Situation(
+            title="resolves when the cause is gone",
+            series={series: f"{samples(bad, hold)} {end}"},
+            expect=((hold, (labels,)), (hold + after, ())),
+        ),
     )
 
 
-def _silent(alert: Alert) -> Tree:
-    last = alert.hold_minutes + _AFTER_MINUTES
-    values = {series: _samples(value, last) for series, value in alert.silent.items()}
-    return _test("stays silent when the cause is another one or gone", values, [_at(alert, last, [])])
-
-
-def _resolves(alert: Alert, runbooks: str) -> Tree:
-    hold, after = alert.hold_minutes, _AFTER_MINUTES
-    good = alert.good if alert.good == "stale" else _samples(alert.good, after)
-    return _test(
-        "resolves when the cause is gone",
-        {alert.series: f"{_samples(alert.bad, hold)} {good}"},
-        [_at(alert, hold, [alert.expected(runbooks)]), _at(alert, hold + after, [])],
-    )
-
-
-def _samples(value: str, last: int) -> str:
+def samples(value: str, last: int) -> str:
     """Return a sample for each minute from 0 to `last`; `1x2` means 1 1 1 but `_x2` only two gaps."""
     return f"{value}x{last + 1 if value == '_' else last}"
 
 
-def _test(name: str, values: Mapping[str, str], expectations: list[Tree]) -> Tree:
+def rule_test(alert: Alert, runbooks: str, recorded: Sequence[str]) -> Tree:
+    """Return the test file of one alert; it names the rule files relative to itself.
+
+    Args:
+        alert: the alert.
+        runbooks: address of the folder of the runbooks.
+        recorded: names of the files, and groups, of recording rules that its expression needs, in their order.
+
+    """
+    files = [f"../recording/{name}.yaml" for name in recorded]
+    groups = [group_name("Triton", name) for name in recorded]
     return {
-        "name": name,
-        "interval": "1m",
-        "input_series": [{"series": series, "values": text} for series, text in values.items()],
-        "alert_rule_test": expectations,
+        "rule_files": [*files, f"../alerts/{alert.group}.yaml"],
+        **({"group_eval_order": [*groups, alert.group_name]} if recorded else {}),
+        "evaluation_interval": "1m",
+        "tests": [_test(alert, situation, runbooks) for situation in alert.situations],
     }
 
 
-def _at(alert: Alert, minute: int, expected: list[Tree]) -> Tree:
-    return {"eval_time": f"{minute}m", "alertname": alert.name, "exp_alerts": expected}
+def _test(alert: Alert, situation: Situation, runbooks: str) -> Tree:
+    return {
+        "name": situation.title,
+        "interval": "1m",
+        "input_series": [{"series": series, "values": text} for series, text in situation.series.items()],
+        "alert_rule_test": [
+            {
+                "eval_time": f"{minute}m",
+                "alertname": alert.name,
+                "exp_alerts": [alert.expected(labels, runbooks) for labels in firing],
+            }
+            for minute, firing in situation.expect
+        ],
+    }
