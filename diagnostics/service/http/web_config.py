@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from diagnostics.errors import UsageError, reason_of
-from diagnostics.service.http.web_yaml import Document, Leaf
+from diagnostics.settings.yaml_file import Document, Leaf
 
 T = TypeVar("T")
 _SECTIONS = frozenset({"tls_server_config", "http_server_config", "basic_auth_users"})

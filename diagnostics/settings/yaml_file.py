@@ -23,24 +23,45 @@ class Leaf:
 
 
 class Document:
-    """One file."""
+    """One file.
 
-    def __init__(self, file: Path) -> None:
+    Attributes:
+        roots: its documents, of which a file has one unless it says `---`; empty ones are left out.
+
+    """
+
+    def __init__(self, file: Path, deepest: int = _DEEPEST) -> None:
         """Read it.
+
+        Args:
+            file: where it is.
+            deepest: how many mappings and lists may lie within each other.
 
         Raises:
             UsageError: it cannot be read, is no YAML, or uses anchors, aliases, tags or a key twice.
 
         """
-        self.file = file
+        self.file, self._deepest = file, deepest
         text = self._text()
         try:
             self._refuse_expansion(text)
-            node = yaml.compose(text, Loader=yaml.SafeLoader)
+            nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None)
             raise self.wrong(getattr(error, "problem", None) or "is no YAML", mark.line + 1 if mark else None) from None
-        self.root = self._leaf(node) if node is not None else Leaf(line=1, value={})
+        self.roots = [self._leaf(node) for node in nodes if node is not None]
+
+    @property
+    def root(self) -> Leaf:
+        """The only document; an empty mapping where there is none.
+
+        Raises:
+            UsageError: there are several.
+
+        """
+        if len(self.roots) > 1:
+            raise self.wrong("holds several documents", self.roots[1].line)
+        return self.roots[0] if self.roots else Leaf(line=1, value={})
 
     def wrong(self, what: str, line: int | None) -> UsageError:
         """Return the error that says what is wrong where."""
@@ -86,7 +107,7 @@ class Document:
                 raise self.wrong("anchors and aliases are not allowed", line)
             if getattr(event, "tag", None) is not None:
                 raise self.wrong("tags are not allowed", line)
-            if depth > _DEEPEST:
+            if depth > self._deepest:
                 raise self.wrong("is nested too deeply", line)
 
     def _leaf(self, node: yaml.Node) -> Leaf:
