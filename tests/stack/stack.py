@@ -1,0 +1,180 @@
+"""Everything that a user runs, as processes on the loopback: Triton, the service, Alertmanager, Prometheus.
+
+Beside them verdicts on recorded incidents of a GPU and of an LLM engine are shown by a second service, with the pages
+of metrics that belong to them, since neither can be made here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from diagnostics.demo.environment import find_environment
+from diagnostics.demo.faults import Fault, load_fault
+from diagnostics.demo.load import run_load
+from diagnostics.demo.server import TritonLauncher
+from diagnostics.wire.capture import open_capture
+from diagnostics.wire.records import Kind
+from tests.collect.fake_triton import free_ports
+from tests.service import serving as shown
+from tests.service.telling.alertmanagers import ROOT, Alertmanager, Pager
+from tests.soak.running import DIAG, Serving, environment, serving
+from tests.stack.prometheus import Prometheus, job, prometheus
+
+# What the boards of GPUs and engines are drawn from.
+RECORDED = ("gpu-handed-gpu-saturated", "cpu-handed-kv-exhausted")
+RULES = ROOT / "rules"
+WINDOW = "20s"
+# Longer than any test takes; the load ends when the stack does.
+_LOAD_SECONDS = 600.0
+
+
+@dataclass
+class Stack:
+    """What runs."""
+
+    triton: TritonLauncher
+    service: Serving
+    alertmanager: Alertmanager
+    prometheus: Prometheus
+
+    def apply(self, patch: str) -> None:
+        """Apply a patch in the model repository, and let the server take it up."""
+        subprocess.run(
+            ["patch", "-p1", "--no-backup-if-mismatch"],
+            cwd=self.triton.repository,
+            input=patch,
+            text=True,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        changed = patch.split("+++ b/", 1)[1].split("/", 1)[0]
+        self.triton.load_model(changed)
+
+
+@contextlib.contextmanager
+def running_stack(folder: Path, fault: str = "single-instance", extra: Sequence[str] = ()) -> Iterator[Stack]:
+    """Run the whole stack with a fault of the reference deployment under its load.
+
+    Args:
+        folder: for whatever the programs write.
+        fault: what is wrong with the deployment.
+        extra: further lines of the service's settings.
+
+    """
+    installed = find_environment()
+    assert installed is not None, "there is no environment of a Triton: make triton"
+    wrong = load_fault(fault)
+    with ExitStack() as stack:
+        triton = stack.enter_context(TritonLauncher(installed, wrong))
+        stack.enter_context(_load(triton.http_url, wrong))
+        alertmanager = Alertmanager(folder / "alertmanager", free_ports(1), stack.enter_context(Pager().running()))
+        alertmanager.start()
+        stack.callback(alertmanager.stop)
+        port = free_ports(1)
+        service = stack.enter_context(serving(_settings(folder, port, triton, alertmanager, extra), port))
+        pages = [stack.enter_context(_replayed(name)) for name in RECORDED]
+        recorded = stack.enter_context(shown.Serving(names=[*RECORDED]))
+        for name in RECORDED:
+            recorded.said(name, shown.recorded(name))
+        jobs = [
+            job("triton", triton.metrics_url),
+            job("diag", f"{service.url}/metrics"),
+            job("diag-recorded", f"{recorded.url}/metrics"),
+            *(job(f"triton-{name}", url, server) for name, (url, server) in zip(RECORDED, pages, strict=True)),
+        ]
+        rules = sorted((RULES / "alerts").glob("*.yaml")) + sorted((RULES / "recording").glob("*.yaml"))
+        watching = stack.enter_context(prometheus(folder / "prometheus", jobs, alertmanager.url, rules))
+        yield Stack(triton, service, alertmanager, watching)
+
+
+def _settings(
+    folder: Path, port: int, triton: TritonLauncher, alertmanager: Alertmanager, extra: Sequence[str]
+) -> Path:
+    file = folder / "diag.toml"
+    lines = [
+        "[web]",
+        f'listen_address = "127.0.0.1:{port}"',
+        "[collect]",
+        'interval = "1s"',
+        f'window = "{WINDOW}"',
+        "[incidents]",
+        'close_after = "5s"',
+        "[history]",
+        f'directory = "{folder}/data"',
+        "[alertmanager]",
+        f'urls = ["{alertmanager.url}"]',
+        'resend = "2s"',
+        "[[server]]",
+        f'url = "{triton.http_url}"',
+        f'repository = "{triton.repository}"',
+        *extra,
+    ]
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+@contextlib.contextmanager
+def _load(url: str, fault: Fault) -> Iterator[None]:
+    stop = threading.Event()
+    profile = replace(fault.load, duration=_LOAD_SECONDS)
+    thread = threading.Thread(target=run_load, args=(url, profile), kwargs={"stop": stop}, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(60)
+
+
+@contextlib.contextmanager
+def _replayed(name: str) -> Iterator[tuple[str, str]]:
+    """Serve the pages of metrics of a capture one after another, as fast as they were recorded, again and again."""
+    scrapes = [
+        one
+        for one in open_capture(ROOT / f"fixtures/captures/{name}.tar.xz").scrapes()
+        if one.kind is Kind.METRICS and one.body is not None
+    ]
+    begun, length = time.monotonic(), scrapes[-1].mono - scrapes[0].mono
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            at = scrapes[0].mono + (time.monotonic() - begun) % length
+            body = max((one for one in scrapes if one.mono <= at), key=lambda one: one.mono).body or b""
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/metrics", scrapes[0].server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def explained_by(arguments: Sequence[str]) -> dict[str, object]:
+    """Return what `diag explain` of a process of its own says, as JSON."""
+    done = subprocess.run(
+        [*DIAG, "explain", *arguments, "--output", "json"],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said: dict[str, object] = json.loads(done.stdout)
+    return said

@@ -1,0 +1,87 @@
+"""A fault from the first moved counter to the resolved alert, through everything that a user runs.
+
+`make stack-test` runs this alone. Windows are of seconds instead of minutes; nothing else differs from production.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dashboards.__main__ import BOARDS
+from tests.soak.running import until
+from tests.stack.stack import Stack, explained_by, running_stack
+
+pytestmark = pytest.mark.live
+CAUSE, MODEL = "single-instance-serialization", "safety"
+SYMPTOM = "TritonModelQueueDominates"
+TICKET = "TritonDiagSingleInstanceSerialization"
+# What is normal of a stack in which nothing else goes wrong.
+MAY_BE_EMPTY: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with running_stack(tmp_path_factory.mktemp("stack")) as running:
+        yield running
+
+
+def alert_of(stack: Stack, sender: str) -> dict[str, object] | None:
+    return stack.alertmanager.alerts().get((CAUSE, MODEL, sender))
+
+
+def test_a_fault_moves_rules_fires_is_explained_and_resolves_after_its_patch(stack: Stack) -> None:
+    prometheus = stack.prometheus
+
+    # The recording rule moves.
+    recorded = f'instance_model_version:triton_queue_seconds:mean5m{{model="{MODEL}"}}'
+    until(lambda: (prometheus.value(recorded) or 0.0) > 0.02, 40, "the recorded queue")
+
+    # Alerts fire: the symptom without any service, the cause by the service's finding.
+    until(lambda: any(one["model"] == MODEL for one in prometheus.firing().get(SYMPTOM, [])), 40, "the symptom")
+    until(lambda: [one["model"] for one in prometheus.firing().get(TICKET, [])] == [MODEL], 60, "the cause's alert")
+
+    # Alertmanager has it, with the cause and the patch.
+    until(lambda: alert_of(stack, "diag"), 20, "the service's own alert")
+    until(lambda: alert_of(stack, ""), 20, "Prometheus' alert")
+    annotations = alert_of(stack, "diag")["annotations"]
+    assert f"+++ b/{MODEL}/config.pbtxt" in annotations["patch"]
+    assert MODEL in annotations["summary"]
+
+    # A Prometheus alone leads to the same cause.
+    selector = '{job=~"triton|diag"}'
+    said = explained_by([f"prometheus+{prometheus.url}?selector={selector}", "--window", "20s"])
+    (first, *_) = said["findings"]
+    assert (first["check"], first["subject"]["model"]) == (CAUSE, MODEL)
+
+    # The dashboards show it.
+    assert empty_panels(stack) == set(MAY_BE_EMPTY)
+    shares = prometheus.query(f'diag_finding_share_of_latency_ratio{{check="{CAUSE}",model="{MODEL}"}}')
+    assert float(shares[0]["value"][1]) > 0.15
+
+    # The patch heals it, and everything resolves.
+    stack.apply(annotations["patch"])
+    until(lambda: (prometheus.value(recorded) or 0.0) < 0.02, 60, "the recorded queue's fall")
+    until(lambda: TICKET not in prometheus.firing(), 60, "the end of the cause's alert")
+    until(lambda: alert_of(stack, "diag") is None and alert_of(stack, "") is None, 60, "the end in Alertmanager")
+    assert stack.alertmanager.pager.told("resolved") >= {(CAUSE, MODEL, "diag")}
+    assert SYMPTOM not in prometheus.firing()
+
+
+def empty_panels(stack: Stack) -> set[str]:
+    """Return the panels, and the query, that have no data although everything runs."""
+    return {
+        f"{board.uid}: {panel.title}: {query.expr}"
+        for board in BOARDS
+        for panel in board.panels()
+        for query in panel.queries
+        if not stack.prometheus.query(as_grafana_asks(query.expr))
+    }
+
+
+def as_grafana_asks(expr: str) -> str:
+    """Return the query with the variables' values for "All"."""
+    for variable in ("$job", "$instance", "$model"):
+        expr = expr.replace(variable, ".+")
+    return expr.replace("$__rate_interval", "10s").replace("$__range", "60s")
