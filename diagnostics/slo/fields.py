@@ -1,0 +1,91 @@
+"""The values of a YAML file as an objective needs them; every mistake is told with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from diagnostics.errors import UsageError
+from diagnostics.settings.yaml_file import Document, Leaf
+from diagnostics.units import parse_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """One mapping of a file. `what` is how messages call it."""
+
+    document: Document
+    leaf: Leaf
+    what: str
+
+    def wrong(self, what: str, hint: str = "", key: str | None = None) -> UsageError:
+        """Return the error that says what is wrong, at the line of `key`, else of the mapping."""
+        inner = self._mapping().get(key) if key is not None and isinstance(self.leaf.value, Mapping) else None
+        return UsageError(what, where=f"{self.document.file}:{(inner or self.leaf).line}", hint=hint)
+
+    def only(self, *known: str) -> Fields:
+        """Return itself; a key that is not among these is an error, as it may be a mistyped one."""
+        self.document.section(self.leaf, frozenset(known), self.what)
+        return self
+
+    def has(self, key: str) -> bool:
+        """Return whether a key has a value."""
+        inner = self._mapping().get(key)
+        return inner is not None and inner.value is not None
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Return a text; one without a default must be there."""
+        if not self.has(key):
+            if default is None:
+                raise self.wrong(f"{self.what} has no {key}", f"write {key}: …")
+            return default
+        return self.document.text(self._mapping()[key], key).strip()
+
+    def number(self, key: str) -> float:
+        """Return a number."""
+        text = self.text(key)
+        try:
+            return float(text)
+        except ValueError:
+            raise self.wrong(f"{key} is {text[:40]!r}, which is no number", key=key) from None
+
+    def seconds(self, key: str) -> float:
+        """Return a duration."""
+        text = self.text(key)
+        value = parse_duration(text)
+        if value is None or not text[-1:].isalpha():
+            raise self.wrong(f"{key} is {text[:40]!r}, which is no duration", "write 500ms, 1.5s or 30d", key)
+        return value
+
+    def section(self, key: str) -> Fields:
+        """Return the mapping below a key, which must be there."""
+        if not self.has(key):
+            raise self.wrong(f"{self.what} has no {key}", f"write {key}: …")
+        inner = Fields(self.document, self._mapping()[key], key)
+        inner._mapping()
+        return inner
+
+    def sections(self, key: str) -> list[Fields]:
+        """Return the mappings of the list below a key, which must be there and hold one."""
+        found = self._mapping().get(key)
+        if found is None or not isinstance(found.value, list) or not found.value:
+            raise self.wrong(f"{self.what} has no list of {key}", f"write {key}:, then '- …'", key)
+        return [Fields(self.document, leaf, key) for leaf in found.value]
+
+    def texts(self, key: str) -> dict[str, str]:
+        """Return a mapping of texts; empty where there is none."""
+        if not self.has(key):
+            return {}
+        inner = self.section(key)
+        return {name: inner.text(name, "") for name in inner._mapping()}
+
+    def keys(self) -> frozenset[str]:
+        """Return the keys that are written."""
+        return frozenset(self._mapping())
+
+    def _mapping(self) -> Mapping[str, Leaf]:
+        if self.leaf.value is None:
+            return {}
+        if not isinstance(self.leaf.value, Mapping):
+            raise UsageError(f"{self.what} is no mapping", where=f"{self.document.file}:{self.leaf.line}")
+        return self.leaf.value

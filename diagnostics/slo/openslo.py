@@ -1,0 +1,155 @@
+"""Objectives in OpenSLO's form, `apiVersion: openslo/v1` (github.com/OpenSLO/OpenSLO, README of 2025-09).
+
+Read are SLO, SLI and DataSource, in any order, any number of them in a file. What notifies and alerts is this project's
+own, so that AlertPolicy, AlertCondition, AlertNotificationTarget and Service are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from diagnostics.slo.fields import Fields
+from diagnostics.slo.promql_queries import threshold, understood, with_window
+from diagnostics.slo.slo import Promql, Slo, Triton, checked
+
+VERSION = "openslo/v1"
+KINDS = frozenset({"SLO", "SLI", "DataSource", "Service", "AlertPolicy", "AlertCondition", "AlertNotificationTarget"})
+_HEAD = ("apiVersion", "kind", "metadata", "spec")
+_SLO = ("description", "service", "indicator", "indicatorRef", "timeWindow", "budgetingMethod", "objectives")
+_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_OBJECTIVE = ("displayName", "target", "targetPercent", "op", "value", "indicator", "indicatorRef")
+
+
+def openslo(documents: Sequence[Fields]) -> Iterator[Slo]:
+    """Yield the objectives of some documents.
+
+    Raises:
+        UsageError: something is missing, mistyped, or cannot be measured.
+
+    """
+    for one in documents:
+        one.only(*_HEAD)
+        if one.text("kind") not in KINDS:
+            raise one.wrong(
+                f"{one.text('kind')!r} is no kind of {VERSION}", f"it has {', '.join(sorted(KINDS))}", "kind"
+            )
+    by_kind = {kind: {_name(one): one for one in documents if one.text("kind") == kind} for kind in KINDS}
+    for slo in documents:
+        if slo.text("kind") == "SLO":
+            yield from _slo(slo, by_kind)
+
+
+def _name(document: Fields) -> str:
+    return document.section("metadata").text("name")
+
+
+Known = Mapping[str, Mapping[str, Fields]]
+
+
+def _slo(document: Fields, known: Known) -> Iterator[Slo]:
+    spec = document.section("spec").only(*_SLO, "alertPolicies")
+    method = spec.text("budgetingMethod", "Occurrences")
+    if method != "Occurrences":
+        hint = "write budgetingMethod: Occurrences"
+        raise spec.wrong(f"budgets of {method} are not supported", hint, "budgetingMethod")
+    objectives = spec.sections("objectives")
+    for number, objective in enumerate(objectives):
+        objective.only(*_OBJECTIVE)
+        holder = objective if {"indicator", "indicatorRef"} & objective.keys() else spec
+        suffix = objective.text("displayName", str(number + 1)).lower().replace(" ", "-")
+        yield checked(
+            Slo(
+                name=_name(document) if len(objectives) == 1 else f"{_name(document)}-{suffix}",
+                objective=_target(objective),
+                sli=_indicator(holder, objective, known),
+                period=_period(spec),
+                description=spec.text("description", ""),
+                labels={"service": spec.text("service")} if spec.has("service") else {},
+                where=f"{objective.document.file}:{objective.leaf.line}",
+            )
+        )
+
+
+def _target(objective: Fields) -> float:
+    if objective.has("targetPercent"):
+        return objective.number("targetPercent") / 100
+    return objective.number("target")
+
+
+def _period(spec: Fields) -> float:
+    windows = spec.sections("timeWindow")
+    window = windows[0].only("duration", "isRolling", "calendar")
+    if len(windows) > 1:
+        raise windows[1].wrong("an objective has one timeWindow", "leave the others out")
+    if window.text("isRolling", "true").lower() != "true" or window.has("calendar"):
+        raise window.wrong("calendar periods are not supported", "write isRolling: true and no calendar")
+    text = window.text("duration")
+    unit = _UNITS.get(text[-1:])
+    if unit is None or not text[:-1].isdigit():
+        raise window.wrong(f"duration is {text!r}, which is none", "write 30d, 4w or 12h", "duration")
+    return int(text[:-1]) * unit
+
+
+def _indicator(holder: Fields, objective: Fields, known: Known) -> Triton | Promql:
+    if holder.has("indicator"):
+        spec = holder.section("indicator").only("metadata", "spec").section("spec")
+    else:
+        name = holder.text("indicatorRef")
+        if name not in known["SLI"]:
+            raise holder.wrong(f"there is no SLI {name!r}", "put it into the same file", "indicatorRef")
+        spec = known["SLI"][name].section("spec")
+    spec.only("description", "ratioMetric", "thresholdMetric")
+    if spec.has("ratioMetric"):
+        return _ratio(spec.section("ratioMetric"), known)
+    return _threshold(spec.section("thresholdMetric"), objective, known)
+
+
+def _ratio(ratio: Fields, known: Known) -> Triton | Promql:
+    ratio.only("counter", "good", "bad", "total", "raw", "rawType")
+    if ratio.has("raw"):
+        hint = "give good or bad, and total"
+        raise ratio.wrong("a ratio alone does not tell how many events there were", hint, "raw")
+    counter = ratio.text("counter", "false").lower() == "true"
+    total = _query(ratio.section("total"), known, counter=counter)
+    if ratio.has("good"):
+        return understood(Promql(total=total, good=_query(ratio.section("good"), known, counter=counter)))
+    return understood(Promql(total=total, bad=_query(ratio.section("bad"), known, counter=counter)))
+
+
+def _threshold(metric: Fields, objective: Fields, known: Known) -> Triton:
+    if objective.text("op", "lte") not in ("lt", "lte"):
+        raise objective.wrong("only times below a limit are understood", "write op: lte", "op")
+    query, source = _source(metric, known)
+    found = threshold(query, objective.number("value"))
+    if found is None:
+        hint = 'use nv_inference_request_duration_us{model="…"} with its value in µs, or a ratioMetric'
+        raise source.wrong("a threshold on this query cannot be counted in requests", hint, "query")
+    return found
+
+
+def _query(metric: Fields, known: Known, *, counter: bool) -> str:
+    query, source = _source(metric, known)
+    found = with_window(query, counter=counter)
+    if found is None:
+        raise source.wrong(
+            "the query has no range", "write it with [5m] or [{{.window}}], or say counter: true", "query"
+        )
+    return found
+
+
+def _source(metric: Fields, known: Known) -> tuple[str, Fields]:
+    """Return the query of a metric, and the mapping it stands in."""
+    source = metric.section("metricSource").only("metricSourceRef", "type", "spec")
+    kind = source.text("type", "Prometheus")
+    if source.has("metricSourceRef"):
+        name = source.text("metricSourceRef")
+        if name not in known["DataSource"]:
+            raise source.wrong(f"there is no DataSource {name!r}", "put it into the same file", "metricSourceRef")
+        kind = known["DataSource"][name].section("spec").text("type")
+    if kind.lower() not in ("prometheus", "thanos", "mimir", "victoriametrics"):
+        raise source.wrong(f"sources of type {kind!r} are not supported", "use Prometheus")
+    spec = source.section("spec")
+    return " ".join(spec.text("query").split()), spec
+
+
+__all__ = ["VERSION", "openslo"]

@@ -1,0 +1,53 @@
+"""Objectives in Sloth's form, `version: prometheus/v1` (sloth.dev, specification of prometheus/v1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.slo.fields import Fields
+from diagnostics.slo.promql_queries import understood, with_window
+from diagnostics.slo.slo import Promql, Slo, Triton, checked
+
+VERSION = "prometheus/v1"
+_SLO = ("name", "objective", "description", "labels", "sli", "alerting")
+
+
+def sloth(document: Fields) -> Iterator[Slo]:
+    """Yield the objectives of a document. Its period is 30 days, Sloth's own.
+
+    Raises:
+        UsageError: something is missing, mistyped, or cannot be measured.
+
+    """
+    document.only("version", "service", "labels", "slos", "slo_plugins")
+    service = document.text("service")
+    shared = {"service": service} | document.texts("labels")
+    for one in document.sections("slos"):
+        one.only(*_SLO, "plugins")
+        yield checked(
+            Slo(
+                name=f"{service}-{one.text('name')}",
+                objective=one.number("objective") / 100,
+                sli=_sli(one.section("sli")),
+                description=one.text("description", ""),
+                labels=shared | one.texts("labels"),
+                where=f"{one.document.file}:{one.leaf.line}",
+            )
+        )
+
+
+def _sli(sli: Fields) -> Triton | Promql:
+    sli.only("events", "raw", "plugin")
+    if not sli.has("events"):
+        found = "raw" if sli.has("raw") else "plugin"
+        hint = "write events: with error_query and total_query"
+        raise sli.wrong("a ratio alone, or a plugin, does not tell how many events there were", hint, found)
+    events = sli.section("events").only("error_query", "total_query")
+    return understood(Promql(total=_query(events, "total_query"), bad=_query(events, "error_query")))
+
+
+def _query(events: Fields, key: str) -> str:
+    found = with_window(events.text(key))
+    if found is None:
+        raise events.wrong(f"{key} has no range", "write it with [{{.window}}]", key)
+    return found
