@@ -21,8 +21,11 @@ from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import Fault, load_fault
 from diagnostics.demo.load import run_load
 from diagnostics.demo.server import TritonLauncher
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Kind
+from tests.builders import explained
 from tests.collect.fake_triton import free_ports
 from tests.service import serving as shown
 from tests.service.telling.alertmanagers import ROOT, Alertmanager, Pager
@@ -74,17 +77,17 @@ def running_stack(folder: Path, fault: str = "single-instance", extra: Sequence[
     assert installed is not None, "there is no environment of a Triton: make triton"
     wrong = load_fault(fault)
     with ExitStack() as stack:
-        triton = stack.enter_context(TritonLauncher(installed, wrong))
+        port = free_ports(1)
+        triton = stack.enter_context(TritonLauncher(installed, wrong, args=_traced(port)))
         stack.enter_context(_load(triton.http_url, wrong))
         alertmanager = Alertmanager(folder / "alertmanager", free_ports(1), stack.enter_context(Pager().running()))
         alertmanager.start()
         stack.callback(alertmanager.stop)
-        port = free_ports(1)
         service = stack.enter_context(serving(_settings(folder, port, triton, alertmanager, extra), port))
         pages = [stack.enter_context(_replayed(name)) for name in RECORDED]
         recorded = stack.enter_context(shown.Serving(names=[*RECORDED]))
         for name in RECORDED:
-            recorded.said(name, shown.recorded(name))
+            recorded.said(name, _judged(name))
         jobs = [
             job("triton", triton.metrics_url),
             job("diag", f"{service.url}/metrics"),
@@ -94,6 +97,16 @@ def running_stack(folder: Path, fault: str = "single-instance", extra: Sequence[
         rules = sorted((RULES / "alerts").glob("*.yaml")) + sorted((RULES / "recording").glob("*.yaml"))
         watching = stack.enter_context(prometheus(folder / "prometheus", jobs, alertmanager.url, rules))
         yield Stack(triton, service, alertmanager, watching)
+
+
+def _traced(port: int) -> list[str]:
+    """Return the server's options by which it sends the spans of every fifth request to the service."""
+    url = f"opentelemetry,url=http://127.0.0.1:{port}/v1/traces"
+    return [f"--trace-config={one}" for one in ("mode=opentelemetry", "level=TIMESTAMPS", "rate=5", url)]
+
+
+def _judged(name: str) -> Explanation:
+    return explained(window_of(open_capture(ROOT / f"fixtures/captures/{name}.tar.xz").scrapes()))
 
 
 def _settings(
