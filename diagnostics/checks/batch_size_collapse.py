@@ -54,8 +54,7 @@ CHECK = Check(
         "batch_marginal_cost": COST_PAYS,
         "max_batch_size": BATCHABLE,
     },
-    symptom="rate(nv_inference_count[5m]) / rate(nv_inference_exec_count[5m]) < 1.5 "
-    "and rate(nv_inference_queue_duration_us[5m]) > rate(nv_inference_compute_infer_duration_us[5m])",
+    symptom="model-batches-stay-small",
 )
 
 

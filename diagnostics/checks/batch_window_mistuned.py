@@ -61,6 +61,7 @@ CHECK = Check(
         "queue_in_windows_low": LEAST_OF_WINDOW,
         "queue_in_windows_high": MOST_OF_WINDOW,
     },
+    symptom="model-queue-dominates",
 )
 
 

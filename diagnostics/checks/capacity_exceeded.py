@@ -42,7 +42,7 @@ CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
     limits=LANE_LIMITS,
-    symptom="deriv(nv_inference_pending_request_count[5m]) > 0",
+    symptom="model-queue-grows",
 )
 
 

@@ -148,7 +148,8 @@ class Check:
         scope: over which subjects it runs.
         limits: every number it compares with, by name.
         severity: fixed severity; None takes it from the harm.
-        symptom: a PromQL expression that points here without deciding, for agentless alerts.
+        symptom: id of the alert on what Prometheus alone can see that points here without deciding
+            (`diagnostics.gen.rule_groups.SYMPTOMS`).
 
     """
 

@@ -60,9 +60,7 @@ CHECK = Check(
     layer=Layer.ENGINE,
     scope=Scope.MODEL,
     limits=HELD_LIMITS,
-    symptom='nv_trt_llm_request_metrics{request_type="waiting"} > 0 and ignoring(request_type) '
-    'nv_trt_llm_request_metrics{request_type="scheduled"} >= ignoring(request_type) '
-    'nv_trt_llm_request_metrics{request_type="max"}',
+    symptom="engine-slots-full",
 )
 
 

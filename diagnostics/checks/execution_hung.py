@@ -52,7 +52,7 @@ CHECK = Check(
     scope=Scope.MODEL,
     limits={"standstill_seconds": STILL, "standstill_executions": MANY},
     severity=Severity.CRITICAL,
-    symptom="nv_inference_pending_request_count > 0 and rate(nv_inference_exec_count[2m]) == 0",
+    symptom="model-stuck",
 )
 
 

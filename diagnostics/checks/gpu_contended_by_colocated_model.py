@@ -49,7 +49,12 @@ FULL = Limit(
     unit=Unit.RATIO,
     because="a card that is out of time in under a tenth of the samples has turns to give to both",
 )
-CHECK = Check(layer=Layer.GPU, scope=Scope.MODEL, limits={"neighbour_lanes": WORK, "gpu_time_full": FULL})
+CHECK = Check(
+    layer=Layer.GPU,
+    scope=Scope.MODEL,
+    limits={"neighbour_lanes": WORK, "gpu_time_full": FULL},
+    symptom="model-queue-dominates",
+)
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:

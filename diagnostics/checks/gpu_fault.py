@@ -43,7 +43,7 @@ CHECK = Check(
     layer=Layer.GPU,
     scope=Scope.GPU,
     limits={"gpu_fault_code": ANY, "gpu_memory_errors": ANY, "gpu_remap_failed": ANY, "gpu_lost": LOST},
-    symptom="changes(DCGM_FI_DEV_XID_ERRORS[15m]) > 0 and DCGM_FI_DEV_XID_ERRORS > 0",
+    symptom="gpu-reports-errors",
 )
 _SIGNS = (
     (FAULT_CODE, "the driver reported Xid {}"),

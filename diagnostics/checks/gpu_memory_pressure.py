@@ -44,7 +44,7 @@ CHECK = Check(
     layer=Layer.GPU,
     scope=Scope.GPU,
     limits={"loads_out_of_memory": REFUSED, "gpu_memory_used_share": FULL},
-    symptom="nv_gpu_memory_used_bytes / nv_gpu_memory_total_bytes > 0.97",
+    symptom="gpu-memory-full",
 )
 
 

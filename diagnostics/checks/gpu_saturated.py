@@ -44,7 +44,7 @@ CHECK = Check(
     layer=Layer.GPU,
     scope=Scope.MODEL,
     limits={"queue": QUEUE, "busy": BUSY, "device_headroom": DEVICE_FULL},
-    symptom="nv_gpu_power_usage / nv_gpu_power_limit > 0.9",
+    symptom="gpu-at-power-limit",
 )
 _MOST_GPUS = 16
 

@@ -68,7 +68,7 @@ CHECK = Check(
         "cpu_pressure": WAITING,
         "cpu_wait_per_lane": CPU_WAITED,
     },
-    symptom="nv_cpu_utilization > 0.9",
+    symptom="host-cpu-full",
 )
 
 

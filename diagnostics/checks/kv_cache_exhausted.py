@@ -86,9 +86,7 @@ CHECK = Check(
         "engine_paused_share": PAUSED,
         "engine_peak_scheduled": SEVERAL,
     },
-    symptom='nv_trt_llm_request_metrics{request_type="waiting"} > 0 and ignoring(request_type) '
-    'nv_trt_llm_request_metrics{request_type="scheduled"} < ignoring(request_type) '
-    'nv_trt_llm_request_metrics{request_type="max"}',
+    symptom="engine-waits-with-free-slots",
 )
 
 

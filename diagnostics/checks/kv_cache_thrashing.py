@@ -58,7 +58,7 @@ CHECK = Check(
     layer=Layer.ENGINE,
     scope=Scope.MODEL,
     limits={"engine_paused_share": PAUSED, "engine_kv_used_share": NEARLY_FULL, "engine_max_utilization": EVICTS},
-    symptom='nv_trt_llm_inflight_batcher_metrics{inflight_batcher_specific_metric="paused_requests"} > 0',
+    symptom="engine-pauses-requests",
 )
 
 

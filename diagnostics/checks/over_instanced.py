@@ -64,6 +64,7 @@ CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
     limits={"instances": SEVERAL, "busy": BUSY, "device_headroom": DEVICE_FULL, "enough_instances_share": HALF},
+    symptom="model-queue-dominates",
 )
 
 

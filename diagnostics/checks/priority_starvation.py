@@ -51,6 +51,7 @@ CHECK = Check(
         "instance_busy_share": BUSY,
         "queue_spread": UNEQUAL,
     },
+    symptom="model-queue-dominates",
 )
 
 

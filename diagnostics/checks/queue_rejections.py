@@ -42,7 +42,7 @@ CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
     limits={"refused_requests": ENOUGH_FAILURES, "refused_share": FAILED_PART, "busy": BUSY},
-    symptom='increase(nv_inference_request_failure{reason=~"REJECTED|OTHER"}[5m]) > 0',
+    symptom="requests-fail",
 )
 
 

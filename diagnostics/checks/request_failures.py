@@ -46,7 +46,7 @@ CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
     limits={"failed_requests": ENOUGH_FAILURES, "failed_share": FAILED_PART, "explained_share": EXPLAINED},
-    symptom="increase(nv_inference_request_failure[5m]) > 0",
+    symptom="requests-fail",
 )
 
 

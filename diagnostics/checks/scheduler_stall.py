@@ -45,6 +45,7 @@ CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
     limits={"queue": QUEUE, "busy": BUSY, "host_cpu_busy": HOST_FULL},
+    symptom="model-queue-dominates",
 )
 
 

@@ -35,7 +35,12 @@ from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.units import Unit
 
-CHECK = Check(layer=Layer.SERVING, scope=Scope.MODEL, limits={"queue": QUEUE, "instance_busy_share": BUSY})
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.MODEL,
+    limits={"queue": QUEUE, "instance_busy_share": BUSY},
+    symptom="model-queue-dominates",
+)
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:

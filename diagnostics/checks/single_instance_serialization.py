@@ -53,7 +53,7 @@ CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
     limits=LANE_LIMITS,
-    symptom="rate(nv_inference_queue_duration_us[5m]) > rate(nv_inference_compute_infer_duration_us[5m])",
+    symptom="model-queue-dominates",
 )
 
 

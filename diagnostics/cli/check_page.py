@@ -12,6 +12,7 @@ from diagnostics.cli.names import nearest
 from diagnostics.errors import UsageError
 from diagnostics.gen.alert import PREFIX
 from diagnostics.gen.finding_alerts import severity
+from diagnostics.gen.rule_groups import SYMPTOMS, alone
 
 WIDTH = 80
 # The start of a list item, whose further lines are indented to its text.
@@ -85,6 +86,12 @@ def _details(found: Registered) -> dict[str, object]:
             name: {"value": limit.value, "unit": limit.unit.value, "because": limit.because}
             for name, limit in found.check.limits.items()
         },
-        "symptom": found.check.symptom,
+        "symptom": _symptom(found),
         "cases": [{"title": case.title, "expect": case.expect.value} for case in found.cases],
     }
+
+
+def _symptom(found: Registered) -> str | None:
+    """Return what points to the check in a Prometheus that has no rules of ours; None for nothing."""
+    identifier = found.check.symptom
+    return alone(SYMPTOMS[identifier].alert.expr) if identifier else None

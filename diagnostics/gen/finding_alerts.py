@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from diagnostics.checks.catalogue import Registered
 from diagnostics.checks.check import Layer, Severity
-from diagnostics.gen.alert import Alert, label, series
-from diagnostics.gen.rule_tests import plain_situations
+from diagnostics.gen.alert import Alert, Situation, label, series
+from diagnostics.gen.rule_tests import fires_and_resolves
 from diagnostics.signals.subject import Scope
 
 FINDING = "diag_finding"
@@ -49,14 +49,21 @@ def _alert(found: Registered) -> Alert:
         severity=severity(found).value,
         summary=f"{_SUBJECTS[scope]}: {_uncapitalized(found.title)}",
         description=f"{_paragraph(found.sections()['Means'])} Evidence and remedy: diag explain {label('server')}",
-        situations=plain_situations(
-            labels,
-            series(FINDING, labels),
-            hold=HOLD_MINUTES,
-            bad="1",
-            good="stale",
-            silent={series(FINDING, labels): "0", series(FINDING, {**labels, "check": _OTHER}): "1"},
-        ),
+        situations=(_situation(labels),),
+    )
+
+
+def _situation(labels: Mapping[str, str]) -> Situation:
+    """Return the series of a finding that ends, beside one too small to act on and one of another check."""
+    small, other = {**labels, "server": "triton-1:8002"}, {**labels, "check": _OTHER}
+    return fires_and_resolves(
+        labels,
+        {
+            series(FINDING, labels): ("1", "stale"),
+            series(FINDING, small): ("0", "0"),
+            series(FINDING, other): ("1", "1"),
+        },
+        hold=HOLD_MINUTES,
     )
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from diagnostics.checks.catalogue import Registered
+from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.link import CAUSED_BY
 from diagnostics.gen.alert import PREFIX
+from diagnostics.gen.symptom import KIND, SYMPTOM
 from diagnostics.gen.yaml_text import Tree
 from diagnostics.signals.subject import Scope
 
@@ -40,7 +42,7 @@ def alertmanager_config(checks: Mapping[str, Registered]) -> Tree:
             ],
         },
         "receivers": [_receiver(name) for name in ("tickets", "pager", "log")],
-        "inhibit_rules": [_same_check(), *_causes(checks)],
+        "inhibit_rules": [_same_check(), _symptom(), *_causes(checks)],
     }
 
 
@@ -51,6 +53,12 @@ def _receiver(name: str) -> Tree:
 def _same_check() -> Tree:
     """The service's alert is earlier and says more than that of the rule on the same check."""
     return _rule([_OURS, f'sender="{SENDER}"'], [_OURS, 'sender=""'], _SUBJECT)
+
+
+def _symptom() -> Tree:
+    """A cause is the answer to the question that a symptom on the same server and model asks."""
+    cause = [_OURS, f'severity="{Severity.WARNING.value}"', 'check=~".+"']
+    return _rule(cause, [f'{KIND}="{SYMPTOM}"'], ("server", "model"))
 
 
 def _causes(checks: Mapping[str, Registered]) -> Iterator[Tree]:

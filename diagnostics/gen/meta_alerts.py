@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from diagnostics.gen.alert import Alert, label, series
 from diagnostics.gen.rule_tests import plain_situations
 from diagnostics.signals.reading import Missing
@@ -74,18 +72,3 @@ META_ALERTS = (
         ),
     ),
 )
-
-META_REMEDIES: Mapping[str, tuple[str, ...]] = {
-    "check-undecided": (
-        "Run `diag explain` on a server and read what is unknown and its list of blind spots.",
-        "Switch on what it names, or silence this alert for a check that cannot apply to your servers.",
-    ),
-    "target-down": (
-        "Run `diag explain` on the server from where the service runs: it names the endpoint that fails and why.",
-        "Is the server itself down? Then its own alerts lead; this one ends with them.",
-    ),
-    "targets-absent": (
-        "Is the service running, and is its job among Prometheus's targets?",
-        "Does its own page list the servers that it should watch?",
-    ),
-}

@@ -19,29 +19,34 @@ def plain_situations(
         labels: labels of the alert that fires.
         series: the example's series.
         hold: minutes for which it must be bad.
-        bad, good: samples while the expression holds, and once it no longer does; `_` is no sample, `stale` the
-            series' end.
+        bad: samples while the expression holds; `_` is no sample.
+        good: samples once it no longer does; `stale` is the series' end.
         silent: series under which the alert must stay silent, with their constant sample.
 
     """
-    after = _AFTER_MINUTES
-    end = good if good == "stale" else samples(good, after)
-    return (
-        Situation(
-            title="fires once it has held long enough, and not before",
-            series={series: samples(bad, hold + after)},
-            expect=((hold - 1, ()), (hold, (labels,))),
-        ),
-        Situation(
-            title="stays silent when the cause is another one or gone",
-            series={name: samples(value, hold + after) for name, value in silent.items()},
-            expect=((hold + after, ()),),
-        ),
-        Situation(
-            title="resolves when the cause is gone",
-            series={series: f"{samples(bad, hold)} {end}"},
-            expect=((hold, (labels,)), (hold + after, ())),
-        ),
+    found = (fires_and_resolves(labels, {series: (bad, good)}, hold=hold),)
+    return (*found, stays_silent({name: samples(value, hold + _AFTER_MINUTES) for name, value in silent.items()}, hold))
+
+
+def fires_and_resolves(labels: Mapping[str, str], series: Mapping[str, tuple[str, str]], *, hold: int) -> Situation:
+    """Return the situation in which series are bad for long enough, then good: the two samples of each."""
+    last = hold + _AFTER_MINUTES
+    return Situation(
+        title="fires once it has held long enough and not before, and resolves when the cause is gone",
+        series={
+            name: f"{samples(bad, hold)} {good if good == 'stale' else samples(good, _AFTER_MINUTES)}"
+            for name, (bad, good) in series.items()
+        },
+        expect=((hold - 1, ()), (hold, (labels,)), (last, ())),
+    )
+
+
+def stays_silent(series: Mapping[str, str], hold: int) -> Situation:
+    """Return the situation in which nothing may fire."""
+    return Situation(
+        title="stays silent when the cause is another one or gone",
+        series=series,
+        expect=((hold + _AFTER_MINUTES, ()),),
     )
 
 

@@ -1,4 +1,4 @@
-"""Runbooks and their table of contents, as Markdown."""
+"""Runbooks, as Markdown: a page per check, and a page per alert on a symptom or on the watching itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from diagnostics.checks.catalogue import Registered
 from diagnostics.checks.check import Case, Expected
 from diagnostics.evidence.ledger import Limit
 from diagnostics.gen.alert import Alert
-from diagnostics.gen.meta_alerts import META_REMEDIES
+from diagnostics.gen.markdown import code, table
+from diagnostics.gen.rule_groups import SYMPTOMS
+from diagnostics.gen.runbooks import RUNBOOKS
+from diagnostics.gen.symptom import Runbook, Symptom
 
 _CASES: Mapping[Expected, str] = {
     Expected.FIRES: "It says so",
@@ -23,59 +26,52 @@ def check_page(found: Registered, alert: Alert) -> str:
     parts += [f"## {heading}\n{text}" for heading, text in found.sections().items()]
     parts += ["## Limits", _limits(found.check.limits), *_alert(alert)]
     if found.check.symptom:
-        parts += [
-            "Where only Triton's own metrics are at hand, this points here without deciding:",
-            _code(found.check.symptom),
-        ]
+        alert_of = SYMPTOMS[found.check.symptom].alert
+        parts.append(
+            f"Where Prometheus scrapes Triton alone, [{alert_of.name}]({alert_of.id}.md) points here without deciding."
+        )
     parts += ["## Says and does not say", *_cases(found.cases)]
     return "\n\n".join(parts) + "\n"
 
 
+def symptom_page(found: Symptom, checks: Iterable[Registered]) -> str:
+    """Return the runbook of a symptom, which leads to the checks among `checks` that may be its cause."""
+    causes = [f"- [{one.id}]({one.id}.md): {one.title}." for one in checks if one.check.symptom == found.alert.id]
+    explain = "Ask for the cause: `diag explain HOST:8000`. It decides between these, or names another:"
+    return _page(found.alert, found.runbook, "\n".join([explain, "", *causes]))
+
+
 def meta_page(alert: Alert) -> str:
     """Return the runbook of an alert on the watching itself."""
-    steps = "\n".join(f"{number}. {step}" for number, step in enumerate(META_REMEDIES[alert.id], 1))
-    return "\n\n".join([f"# {alert.id}", "## Means", _plain(alert.description), "## Do", steps, *_alert(alert)]) + "\n"
+    return _page(alert, RUNBOOKS[alert.id], "")
 
 
-def overview(checks: Iterable[Registered], alerts: Mapping[str, Alert], meta: Iterable[Alert]) -> str:
-    """Return the page that lists every check and every alert with a link to its runbook."""
-    checks_table = _table(
-        ("check", "layer", "what it means", "alert", "severity"),
-        (
-            (_link(found.id), found.check.layer.value, found.title, alerts[found.id].name, alerts[found.id].severity)
-            for found in checks
-        ),
-    )
-    meta_table = _table(
-        ("alert", "severity", "expression", "runbook"),
-        ((alert.name, alert.severity, f"`{alert.expr}`", _link(alert.id)) for alert in meta),
-    )
-    return "\n\n".join(
-        [
-            "# Checks, alerts and runbooks",
-            "`alerts/` holds Prometheus rules on what the diagnosis service exports, `runbooks/` a page for each, "
-            "`tests/` their unit tests for `promtool test rules`, `alertmanager/` an example of Alertmanager's "
-            "configuration: a notification per server, and a cause inhibits its consequences.",
-            "## Checks",
-            "An alert fires once `diag_finding` of its check has been 1 for as long as its rule says.",
-            checks_table,
-            "## The watching itself",
-            f"{meta_table}\n",
-        ]
-    )
+def _page(alert: Alert, page: Runbook, causes: str) -> str:
+    parts = [f"# {alert.id}", "## Meaning", page.meaning, "## Impact", page.impact]
+    parts += ["## Diagnosis", *([causes] if causes else []), _steps(page.diagnosis)]
+    parts += ["## Mitigation", _steps(page.mitigation), *_alert(alert)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _steps(steps: Iterable[str]) -> str:
+    return "\n".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
 
 
 def _limits(limits: Mapping[str, Limit]) -> str:
     if not limits:
         return "It compares with no number."
     rows = ((name, limit.unit.show(limit.value), limit.unit.value, limit.because) for name, limit in limits.items())
-    return _table(("reading", "limit", "unit", "because"), rows)
+    return table(("reading", "limit", "unit", "because"), rows)
 
 
 def _alert(alert: Alert) -> Iterator[str]:
     yield "## Alert"
-    yield f"`{alert.name}` (severity `{alert.severity}`) fires when this has held for {alert.hold_minutes} minutes:"
-    yield _code(alert.expr)
+    yield f"`{alert.name}` (severity `{alert.severity}`) fires {_when(alert)}:"
+    yield code(alert.expr)
+
+
+def _when(alert: Alert) -> str:
+    return f"when this has held for {alert.hold_minutes} minutes" if alert.hold_minutes else "as soon as this holds"
 
 
 def _cases(cases: Iterable[Case]) -> Iterator[str]:
@@ -85,24 +81,3 @@ def _cases(cases: Iterable[Case]) -> Iterator[str]:
         if titles:
             yield f"### {heading}"
             yield "\n".join(titles)
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join(f"| {' | '.join(_cell(text) for text in line)} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _code(text: str) -> str:
-    return f"```promql\n{text}\n```"
-
-
-def _link(identifier: str) -> str:
-    return f"[{identifier}](runbooks/{identifier}.md)"
-
-
-def _plain(description: str) -> str:
-    return description.replace("{{ $labels.server }}", "SERVER")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 
-Tree = str | int | Mapping[str, "Tree"] | Sequence["Tree"]
+Tree = str | int | float | Mapping[str, "Tree"] | Sequence["Tree"]
 
 _BARE = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*", re.ASCII)
 # Words and numbers that YAML 1.1 readers take for something else than text.
@@ -19,7 +20,7 @@ def yaml_text(tree: Tree) -> str:
 
 
 def _lines(tree: Tree) -> Iterator[str]:
-    if isinstance(tree, str | int) or not tree:
+    if isinstance(tree, str | int | float) or not tree:
         yield _scalar(tree)
     elif isinstance(tree, Mapping):
         for key, value in tree.items():
@@ -32,7 +33,7 @@ def _lines(tree: Tree) -> Iterator[str]:
 
 
 def _entry(key: str, value: Tree) -> Iterator[str]:
-    if isinstance(value, str | int) or not value:
+    if isinstance(value, str | int | float) or not value:
         yield f"{key} {_scalar(value)}"
         return
     yield key
@@ -40,6 +41,9 @@ def _entry(key: str, value: Tree) -> Iterator[str]:
 
 
 def _scalar(value: Tree) -> str:
+    if isinstance(value, float):
+        # Without an exponent, in which readers of 1.1 and 1.2 differ.
+        return format(Decimal(repr(value)), "f")
     if not isinstance(value, str):
         return json.dumps(value)
     if _BARE.fullmatch(value) and value.lower() not in _SPECIAL:

@@ -1,0 +1,197 @@
+"""Alerts on the scraping of Triton itself, over its own metrics and `up`: a server that is gone shows no symptom."""
+
+from __future__ import annotations
+
+from diagnostics import names
+from diagnostics.checks.check import Severity
+from diagnostics.gen.alert import Alert, Situation, label, series
+from diagnostics.gen.meta_alerts import TARGET_UP
+from diagnostics.gen.recording import SERVER, by
+from diagnostics.gen.rule_tests import samples
+from diagnostics.gen.server_recordings import IS_TRITON
+from diagnostics.gen.symptom import PREFIX
+
+GROUP = "scraping"
+_TARGET = {"instance": "triton-0:8002", "job": "triton"}
+_MODEL = {**_TARGET, "model": "safety", "version": "1"}
+_OTHER_MODEL = {**_MODEL, "model": "embedder"}
+_ON_SERVER = f"on ({', '.join(SERVER)})"
+_UP, _OTHER_UP = series("up", _TARGET), series("up", {"instance": "node-0:9100", "job": "node"})
+_SUCCESS, _OTHER_SUCCESS = series(names.REQUEST_SUCCESS, _MODEL), series(names.REQUEST_SUCCESS, _OTHER_MODEL)
+_DURATION = series(names.REQUEST_DURATION, _MODEL)
+_WATCHED = series(TARGET_UP, {"server": "triton-0:8002", "deployment": "chat"})
+_OTHER_WATCHED = series(TARGET_UP, {"server": "triton-1:8002", "deployment": "chat"})
+_VERSIONLESS = f"group without ({names.GPU_UUID}, {names.VERSION})"
+_VANISHED = {name: text for name, text in _MODEL.items() if name != names.VERSION}
+# How long a vanished model is remembered, and with it how long its alert lasts.
+_REMEMBERED_MINUTES = 60
+_AS_INSTANCE = f'label_replace({TARGET_UP}, "instance", "$1", "server", "(.+)")'
+
+
+_SERVER_DOWN = Alert(
+    id="server-down",
+    group=GROUP,
+    prefix=PREFIX,
+    expr=f"up == 0 and {_ON_SERVER} {IS_TRITON}",
+    hold_minutes=5,
+    severity=Severity.WARNING.value,
+    summary=f"Triton at {label('instance')} cannot be scraped",
+    description="This target exported Triton's metrics and no longer answers. None of the alerts on symptoms can fire "
+    "for it meanwhile.",
+    situations=(
+        Situation(
+            title="fires for a Triton that stops answering, however long it lasts, and for no other target",
+            series={
+                _UP: f"1x4 {samples('0', 40)}",
+                _SUCCESS: f"{samples('5', 4)} stale",
+                _OTHER_UP: samples("0", 45),
+            },
+            expect=((9, ()), (10, (_TARGET,)), (45, (_TARGET,))),
+        ),
+        Situation(
+            title="stays silent when the target is taken away",
+            series={_UP: "1x4 0x2 stale", _SUCCESS: "5x4 stale"},
+            expect=((30, ()),),
+        ),
+        Situation(
+            title="resolves when it answers again",
+            series={_UP: "1x4 0x7 1x9", _SUCCESS: "5x4 stale _x7 0x9"},
+            expect=((11, (_TARGET,)), (15, ())),
+        ),
+    ),
+)
+_SERVERS_ABSENT = Alert(
+    id="servers-absent",
+    group=GROUP,
+    prefix=PREFIX,
+    expr=f"absent({IS_TRITON})",
+    hold_minutes=15,
+    severity=Severity.WARNING.value,
+    summary="Prometheus scrapes no Triton",
+    description="No target exports Triton's metrics: the job is missing, its selector matches nothing, or the port "
+    "of the metrics is closed. None of the alerts on symptoms can fire.",
+    situations=(
+        Situation(
+            title="fires when no target is a Triton",
+            series={_OTHER_UP: samples("1", 20)},
+            expect=((14, ()), (15, ({},))),
+        ),
+        Situation(
+            title="stays silent while one is, even if it is down",
+            series={_UP: f"1x4 {samples('0', 20)}", _SUCCESS: "5x4 stale"},
+            expect=((24, ()),),
+        ),
+        Situation(
+            title="resolves when one is scraped",
+            series={_UP: f"{samples('_', 16)} 1x3", _SUCCESS: f"{samples('_', 16)} 0x3"},
+            expect=((16, ({},)), (19, ())),
+        ),
+    ),
+)
+_MODEL_VANISHED = Alert(
+    id="model-vanished",
+    group=GROUP,
+    prefix=PREFIX,
+    expr=f"({_VERSIONLESS} ({names.REQUEST_SUCCESS} offset {_REMEMBERED_MINUTES}m) "
+    f"unless {_VERSIONLESS} ({names.REQUEST_SUCCESS})) and {_ON_SERVER} (up == 1)",
+    hold_minutes=10,
+    severity=Severity.WARNING.value,
+    summary=f"{label('model')} is no longer on {label('instance')}",
+    description="The server answers and had this model an hour ago; now it has no version of it. Requests to it fail "
+    "with an unknown model, which Triton counts nowhere.",
+    situations=(
+        Situation(
+            title="fires for a model that is gone from a server that answers, and ends after an hour",
+            series={
+                _UP: samples("1", 150),
+                _SUCCESS: f"{samples('5', 60)} stale",
+                _OTHER_SUCCESS: samples("5", 150),
+            },
+            expect=((70, ()), (71, (_VANISHED,)), (119, (_VANISHED,)), (140, ())),
+        ),
+        Situation(
+            title="stays silent for another version of the same model, and for a server that is down",
+            series={
+                _UP: samples("1", 90),
+                _SUCCESS: f"{samples('5', 60)} stale",
+                series(names.REQUEST_SUCCESS, {**_MODEL, "version": "2"}): f"{samples('_', 60)} {samples('0', 30)}",
+                series("up", {**_TARGET, "instance": "triton-1:8002"}): f"{samples('1', 60)} {samples('0', 30)}",
+                series(names.REQUEST_SUCCESS, {**_MODEL, "instance": "triton-1:8002"}): f"{samples('5', 60)} stale",
+            },
+            expect=((85, ()),),
+        ),
+        Situation(
+            title="resolves when it is loaded again",
+            series={_UP: samples("1", 90), _SUCCESS: f"{samples('5', 60)} stale {samples('_', 15)} 0x10"},
+            expect=((73, (_VANISHED,)), (83, ())),
+        ),
+    ),
+)
+_NOT_DIAGNOSED = Alert(
+    id="not-diagnosed",
+    group=GROUP,
+    prefix=PREFIX,
+    expr=f"({IS_TRITON} unless on (instance) {_AS_INSTANCE}) and on () group({TARGET_UP})",
+    hold_minutes=60,
+    severity=Severity.INFO.value,
+    summary=f"Triton at {label('instance')} is scraped, but not diagnosed",
+    description="The diagnosis service watches other servers and not this one, or under another name. Triton's own "
+    "metrics hold neither instance counts nor sizes of batches, so causes here go unnamed.",
+    situations=(
+        Situation(
+            title="fires for a Triton that the service does not watch",
+            series={_UP: samples("1", 65), _SUCCESS: samples("5", 65), _OTHER_WATCHED: samples("1", 65)},
+            expect=((59, ()), (60, (_TARGET,))),
+        ),
+        Situation(
+            title="stays silent where the service watches it",
+            series={_UP: samples("1", 65), _SUCCESS: samples("5", 65), _WATCHED: samples("0", 65)},
+            expect=((65, ()),),
+        ),
+        Situation(
+            title="stays silent where there is no service",
+            series={_UP: samples("1", 65), _SUCCESS: samples("5", 65)},
+            expect=((65, ()),),
+        ),
+        Situation(
+            title="resolves when the service watches it",
+            series={
+                _UP: samples("1", 70),
+                _SUCCESS: samples("5", 70),
+                _OTHER_WATCHED: samples("1", 70),
+                _WATCHED: f"{samples('_', 62)} 1x7",
+            },
+            expect=((62, (_TARGET,)), (66, ())),
+        ),
+    ),
+)
+_WITHOUT_DURATIONS = Alert(
+    id="without-statistics",
+    group=GROUP,
+    prefix=PREFIX,
+    expr=f"group {by(SERVER)} ({names.REQUEST_SUCCESS}) unless group {by(SERVER)} ({names.REQUEST_DURATION})",
+    hold_minutes=15,
+    severity=Severity.INFO.value,
+    summary=f"Triton at {label('instance')} counts no durations",
+    description="The server runs with `--metrics-config counter_latencies=false`, which removes the durations and "
+    "leaves all its other counters at 0. Nothing can be said of its models.",
+    situations=(
+        Situation(
+            title="fires for a server that exports requests without durations",
+            series={_UP: samples("1", 20), _SUCCESS: samples("0", 20)},
+            expect=((14, ()), (15, (_TARGET,))),
+        ),
+        Situation(
+            title="stays silent where durations are counted, even without traffic",
+            series={_UP: samples("1", 20), _SUCCESS: samples("0", 20), _DURATION: samples("0", 20)},
+            expect=((20, ()),),
+        ),
+        Situation(
+            title="resolves when they are",
+            series={_UP: samples("1", 20), _SUCCESS: samples("0", 20), _DURATION: f"{samples('_', 15)} 0x4"},
+            expect=((15, (_TARGET,)), (18, ())),
+        ),
+    ),
+)
+
+SCRAPING_ALERTS = (_SERVER_DOWN, _SERVERS_ABSENT, _MODEL_VANISHED, _NOT_DIAGNOSED, _WITHOUT_DURATIONS)
