@@ -16,6 +16,7 @@ from diagnostics.cli.names import nearest
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.running_service import RunningService, url_option
 from diagnostics.cli.sources import Question, aloud, explain_captures, looks_like_a_path, until_sure
+from diagnostics.cli.stored import explain_stored
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
@@ -24,6 +25,7 @@ from diagnostics.render.json_report import report
 from diagnostics.render.markdown import markdown
 from diagnostics.render.why_not import account
 from exporters.sources.access import SourceOptions
+from exporters.sources.prometheus_address import is_prometheus
 
 LONGEST_SECONDS = 60.0
 INTERVAL_SECONDS = 1.0
@@ -36,10 +38,12 @@ Examples:
   diag explain triton:8000 --objective 'p95 < 200ms' --fail-on warning
   diag explain slow.tar.xz --why-not capacity-exceeded
   diag explain --at 03:12 --since 20m
+  diag explain 'prometheus+http://prometheus:9090?selector={job="triton"}' --since 10m
 
 \b
-SOURCE is any port of a Triton, its metrics page, or a capture. A server is read
-for as long as it takes to be sure, at most --window; the reason is said.
+SOURCE is any port of a Triton, its metrics page, a capture, or a Prometheus that
+scrapes Tritons (Thanos, Mimir, VictoriaMetrics too). A server is read for as long
+as it takes to be sure, at most --window; the reason is said.
 Without SOURCE, a running diag serve is asked: of now, or of the past.
 Exit: 0 nothing at --fail-on, 1 something, 2 usage, 3 could not collect.
 """
@@ -133,6 +137,8 @@ def _ask(
     sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
 ) -> tuple[Explanation, bool]:
     """Return the explanation, and whether some source could not be read."""
+    if any(is_prometheus(source) for source in sources):
+        return explain_stored(sources, question, window, options), False
     on_disk = [looks_like_a_path(source) for source in sources]
     if all(on_disk):
         if window is not None:

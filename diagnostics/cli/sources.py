@@ -65,7 +65,7 @@ def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> E
     gaps: list[BlindSpot] = []
     scrapes = _between(_recorded(paths, tell, gaps), question)
     servers = tuple(dict.fromkeys(scrape.server for scrape in scrapes if scrape.server))
-    scrapes += _repository(question, servers)
+    scrapes += repository_of(question, servers)
     names = servers or tuple(str(path) for path in paths)
     return explain_window(window_of(scrapes), sources=names, gaps=gaps, objective=question.objective)
 
@@ -114,7 +114,7 @@ def until_sure(
 
     """
     builder = WindowBuilder()
-    for scrape in _repository(question, names):
+    for scrape in repository_of(question, names):
         builder.add(scrape)
     previous: Explanation | None = None
     told, looked = "", 0.0
@@ -138,7 +138,8 @@ def _kind(reason: str) -> str:
     return re.sub(r"[0-9.]+", "", reason)
 
 
-def _repository(question: Question, servers: Sequence[str]) -> Iterator[Scrape]:
+def repository_of(question: Question, servers: Sequence[str]) -> Iterator[Scrape]:
+    """Yield the files of the repository that was given, for each server; nothing where none was."""
     if question.repository is None:
         return
     from exporters.sources.repository import repository_scrapes

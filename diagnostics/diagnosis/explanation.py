@@ -146,11 +146,12 @@ def _verdict(
     missed = next((sign for sign in signs if sign.misses_objective), None)
     if missed is not None:
         return Verdict.DEGRADED, missed.text
-    missing = _core_missing(evidence) or _engine_unseen(evidence, anatomy)
-    if missing:
+    if missing := _core_missing(evidence):
         return Verdict.INSUFFICIENT_DATA, missing
     if signs:
         return Verdict.NO_CLEAR_CAUSE, signs[0].text
+    if unseen := _engine_unseen(evidence, anatomy):
+        return Verdict.INSUFFICIENT_DATA, unseen
     requests = sum(item.requests for item in anatomy)
     if requests < ENOUGH_EVENTS:
         return Verdict.IDLE, f"{requests:.0f} requests completed; {ENOUGH_EVENTS} are needed to judge"

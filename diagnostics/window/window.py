@@ -9,6 +9,7 @@ from math import isfinite
 
 from diagnostics.window.client import ClientRequest
 from diagnostics.window.counters import CounterTable, Point
+from diagnostics.window.from_files import FILE, config_of_file
 from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent
 from diagnostics.window.normalize import ModelKey, positions_of
@@ -169,6 +170,19 @@ class ServerWindow:
             self._append(METRICS, page.at, page.mono, page.rows)
             for gpu in page.gpus:
                 self.gpus.setdefault(gpu.uuid, []).append((page.at, gpu))
+        self._configure_from_files()
+
+    def _configure_from_files(self) -> None:
+        """Take the configurations that were not read from the repository's files, of the models that were seen."""
+        if not self.repository:
+            return
+        for model, _ in self.keys_seen():
+            text = self.repository.get(f"{model}/{FILE}")
+            if text is not None and model not in self.configured:
+                config = config_of_file(model, text, on_gpus=bool(self.gpus))
+                if config is not None:
+                    self.configs[model] = config
+                    self._graph = None
 
     def _append(self, source: str, at: float, mono: float, rows: Mapping[ModelKey, Point]) -> None:
         previous = self.reads[source][-1] if self.reads[source] else None

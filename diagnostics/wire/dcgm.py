@@ -33,7 +33,11 @@ def parse_dcgm(body: bytes, at: float) -> GpuSample:
         MalformedBody: it is no page of metrics.
 
     """
-    snapshot = ExpositionReader().read(body)
+    return sample_of(ExpositionReader().read(body), at)
+
+
+def sample_of(snapshot: Snapshot, at: float) -> GpuSample:
+    """Return the sample on a page of Unix second `at` that was read already."""
     whole, parts = _by_card(snapshot)
     cards = sorted({*whole, *parts})
     return GpuSample(

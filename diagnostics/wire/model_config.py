@@ -127,6 +127,16 @@ def parse_model_config(body: bytes) -> ModelConfig:
     fields = answer.child("config") if answer.has("config") and not answer.has("name") else answer
     if not fields.text("name"):
         raise MalformedBody(f"the model configuration has no name: {excerpt(body)}")
+    return model_config_of(fields)
+
+
+def model_config_of(fields: Fields) -> ModelConfig:
+    """Return the configuration in these fields of a `ModelConfig`.
+
+    Raises:
+        MalformedBody: a field is of another type.
+
+    """
     return ModelConfig(
         name=fields.text("name"),
         platform=fields.text("platform"),

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
@@ -39,20 +38,11 @@ from diagnostics.signals.triton import (
     REQUEST_RATE,
     REQUEST_SECONDS,
 )
+from exporters.sinks.family import MOST_SUBJECTS, Family, Row
+from exporters.sinks.rebuilding import rows_to_rebuild
 
-# Beyond, a server's models are too many for a page: each would be a dozen series.
-MOST_SUBJECTS = 2_000
 _SUBJECT = ("server", "model", "version", "gpu", "ensemble")
 _FINDING = ("deployment", "check", *_SUBJECT)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """One metric: a gauge, its text of help, and its labels."""
-
-    name: str
-    help: str
-    labels: tuple[str, ...]
 
 
 VERDICT = Family(
@@ -125,7 +115,6 @@ DERIVED: Mapping[str, tuple[Signal, Family]] = {
         _derived(GPU_MEMORY_USED, "diag_gpu_memory_used_ratio"),
     )
 }
-Row = tuple[Family, tuple[str, ...], float]
 
 
 def rows_of(deployment: str, explanation: Explanation) -> list[Row]:
@@ -134,6 +123,7 @@ def rows_of(deployment: str, explanation: Explanation) -> list[Row]:
     rows = [*_verdict(deployment, explanation.verdict), *_findings(deployment, explanation.findings)]
     rows += _unknown(deployment, explanation)
     rows += _signals(deployment, explanation.evidence, readings)
+    rows += rows_to_rebuild(explanation.evidence)
     for (signal, source, estimated), count in sorted(readings.items()):
         rows.append((READINGS, (deployment, signal, source, str(estimated).lower()), float(count)))
     return rows
@@ -151,7 +141,8 @@ def families(rows: Iterable[Row]) -> Iterator[Metric]:
     for family, labels, value in rows:
         found.setdefault(family, {})[labels] = value
     for family, values in found.items():
-        metric = GaugeMetricFamily(family.name, family.help, labels=family.labels)
+        kind = CounterMetricFamily if family.counter else GaugeMetricFamily
+        metric = kind(family.name, family.help, labels=family.labels)
         for labels, value in values.items():
             metric.add_metric(labels, value)
         yield metric

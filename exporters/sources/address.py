@@ -56,26 +56,26 @@ def parse_address(text: str) -> Address:
         return _address(_split(f"http://{text}"), text, bare=True)
     parts = _split(text)
     if parts.scheme not in SCHEMES:
-        raise UsageError(f"the scheme {parts.scheme}:// is not known", where=_safe(text), hint=_FORMS)
+        raise UsageError(f"the scheme {parts.scheme}:// is not known", where=safe(text), hint=_FORMS)
     return _address(parts, text, bare=False)
 
 
 def _split(text: str) -> SplitResult:
     if not text.isprintable() or " " in text:
-        raise UsageError("holds blanks or control characters", where=_safe(text), hint=_FORMS)
+        raise UsageError("holds blanks or control characters", where=safe(text), hint=_FORMS)
     try:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError as error:
-        raise UsageError(f"is no address ({error})".lower(), where=_safe(text), hint=_FORMS) from None
+        raise UsageError(f"is no address ({error})".lower(), where=safe(text), hint=_FORMS) from None
     return parts
 
 
 def _address(parts: SplitResult, text: str, *, bare: bool) -> Address:
     if not parts.hostname:
-        raise UsageError("names no host", where=_safe(text), hint=_FORMS)
+        raise UsageError("names no host", where=safe(text), hint=_FORMS)
     if parts.port == 0:
-        raise UsageError("port 0 cannot be read", where=_safe(text), hint=_FORMS)
+        raise UsageError("port 0 cannot be read", where=safe(text), hint=_FORMS)
     default = None if bare else DEFAULT_PORTS[parts.scheme]
     return Address(
         scheme=parts.scheme,
@@ -92,7 +92,8 @@ def _user(parts: SplitResult) -> str | None:
     return f"{unquote(parts.username)}:{unquote(parts.password or '')}"
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
+    """Return an address as it may be shown: without credentials, cut, control characters as `?`."""
     head, at, tail = text.rpartition("@")
     shown = f"{head.partition('://')[0]}://***@{tail}" if at and "://" in head else tail
     return "".join(c if c.isprintable() else "?" for c in shown)[:120]

@@ -17,11 +17,11 @@ class Obstacle(Enum):
 
 
 class ReadFailure(Exception):
-    """One read failed. Its text is one short reason without credentials."""
+    """One read failed. Its text is one short reason without credentials; `status` is HTTP's, None without an answer."""
 
-    def __init__(self, reason: str, obstacle: Obstacle = Obstacle.LATE) -> None:
+    def __init__(self, reason: str, obstacle: Obstacle = Obstacle.LATE, status: int | None = None) -> None:
         super().__init__(reason)
-        self.reason, self.obstacle = reason, obstacle
+        self.reason, self.obstacle, self.status = reason, obstacle, status
 
 
 def plain(text: str, limit: int = 200) -> str:

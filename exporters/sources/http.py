@@ -19,6 +19,7 @@ from exporters.sources.punctual import TIMELY_POOLS
 
 _CHUNK = 64 * 2**10
 _USER_AGENT = "triton-diagnostics"
+_JSON = "application/json"
 
 
 class HttpReader:
@@ -34,8 +35,10 @@ class HttpReader:
         if options.insecure:
             urllib3.disable_warnings(http_errors.InsecureRequestWarning)
 
-    def read(self, method: str, url: str, body: bytes | None = None, accept: str = "*/*") -> bytes:
-        """Return the body of a 200 answer.
+    def read(
+        self, method: str, url: str, body: bytes | None = None, accept: str = "*/*", content_type: str = _JSON
+    ) -> bytes:
+        """Return the body of a 200 answer. `content_type` is of `body`, where there is one.
 
         Raises:
             ReadFailure: there is none; the reason holds no credential and no control character.
@@ -44,17 +47,18 @@ class HttpReader:
         """
         deadline = time.monotonic() + self._options.timeout
         try:
-            return self._read(method, url, body, accept, deadline)
+            headers = self._headers(accept, content_type if body is not None else None)
+            return self._read(method, url, body, headers, deadline)
         except (http_errors.HTTPError, OSError) as error:
             raise self._failure(error) from None
 
-    def _read(self, method: str, url: str, body: bytes | None, accept: str, deadline: float) -> bytes:
+    def _read(self, method: str, url: str, body: bytes | None, headers: dict[str, str], deadline: float) -> bytes:
         with self._connections(secure=url.startswith("https:")) as connections:
             response = connections.request(
                 method,
                 url,
                 body=body,
-                headers=self._headers(accept, body),
+                headers=headers,
                 redirect=False,
                 preload_content=False,
             )
@@ -85,26 +89,26 @@ class HttpReader:
         manager.pool_classes_by_scheme = TIMELY_POOLS
         return manager
 
-    def _headers(self, accept: str, body: bytes | None) -> dict[str, str]:
+    def _headers(self, accept: str, content_type: str | None) -> dict[str, str]:
         headers = {
             "User-Agent": _USER_AGENT,
             "Accept": accept,
             "Accept-Encoding": "gzip",
             "Connection": "close",
         }
-        if body is not None:
-            headers["Content-Type"] = "application/json"
+        if content_type is not None:
+            headers["Content-Type"] = content_type
         return headers | self._options.request_headers()
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> ReadFailure:
         if 300 <= status < 400:
             target = plain(self._options.scrub(headers.get("Location", "elsewhere")))
-            return ReadFailure(f"HTTP {status} redirect to {target}, not followed", Obstacle.ANSWER)
+            return ReadFailure(f"HTTP {status} redirect to {target}, not followed", Obstacle.ANSWER, status)
         if status in (401, 403):
             hint = "not allowed" if self._options.has_credentials else "credentials are missing"
-            return ReadFailure(f"HTTP {status}, {hint}", Obstacle.DENIED)
+            return ReadFailure(f"HTTP {status}, {hint}", Obstacle.DENIED, status)
         said = plain(self._options.scrub(_error_text(body)))
-        return ReadFailure(f"HTTP {status}{': ' if said else ''}{said}", Obstacle.ANSWER)
+        return ReadFailure(f"HTTP {status}{': ' if said else ''}{said}", Obstacle.ANSWER, status)
 
     def _failure(self, error: Exception) -> ReadFailure:
         reason, obstacle = explain(error, self._options.timeout)

@@ -19,6 +19,7 @@ from diagnostics.service.http.metrics import rendered
 from exporters.sinks import exposition
 from exporters.sinks.exposition import (
     FOUND,
+    TARGET_UP,
     Row,
     families,
     joined,
@@ -116,7 +117,12 @@ def test_open_incidents_are_told_with_their_beginning(explanation: Explanation) 
 def test_names_that_servers_choose_stay_within_their_label(explanation: Explanation) -> None:
     rows = [*rows_of(HOSTILE, explanation), *rows_of_targets([(HOSTILE, "d", True)])]
     for text, parse in ((page(rows), plain), (page(rows, OPENMETRICS), openmetrics)):
-        parsed = {sample.labels["server"] for family in parse(text) for sample in family.samples if "up" in sample.name}
+        parsed = {
+            sample.labels["server"]
+            for family in parse(text)
+            for sample in family.samples
+            if sample.name == TARGET_UP.name
+        }
         assert parsed == {HOSTILE}
 
 

@@ -17,7 +17,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as openmetr
 
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.state import Evaluation, LiveState
-from exporters.sinks.exposition import Row, joined, rows_of, rows_of_incidents, rows_of_targets
+from exporters.sinks.exposition import joined, rows_of, rows_of_incidents, rows_of_targets
+from exporters.sinks.family import Row
 
 log = logging.getLogger(__name__)
 # Rendering may take this share of a processor: of large fleets a page is made less often than once a second.

@@ -1,0 +1,44 @@
+"""Explaining what a Prometheus-compatible store holds of servers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diagnostics.cli.sources import Question, aloud, moment, repository_of
+from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.errors import UsageError
+from diagnostics.window.window import WindowBuilder
+from exporters.sources.access import SourceOptions
+from exporters.sources.prometheus_address import parse_prometheus
+
+
+def explain_stored(
+    sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
+) -> Explanation:
+    """Return the explanation of a span of what one store scraped.
+
+    Raises:
+        UsageError: other sources are beside it, an option does not fit, or the store cannot read the selector.
+        CollectError: the store does not answer, or holds nothing of a Triton.
+
+    """
+    if len(sources) > 1:
+        raise UsageError(
+            "a Prometheus is explained alone", hint="name one source; a selector chooses among its servers"
+        )
+    if window is not None and question.since is not None:
+        raise UsageError("mean the same here", where="--window, --since", hint="give one of them")
+    from exporters.sources.prometheus import read_window
+    from exporters.sources.prometheus_api import PrometheusApi
+
+    api = PrometheusApi(parse_prometheus(sources[0]), options)
+    now = api.clock()
+    end = moment(question.at, now) if question.at is not None else now
+    configured = question.repository is not None
+    stored = read_window(api, end, window or question.since, aloud, configured=configured)
+    builder = WindowBuilder()
+    for scrape in repository_of(question, stored.servers):
+        builder.add(scrape)
+    for record in stored.records:
+        builder.take(record)
+    return explain_window(builder.build(), sources=stored.servers, gaps=stored.gaps, objective=question.objective)

@@ -1,0 +1,151 @@
+"""Pages of metrics put together again from stored samples, one per scrape: all samples of a scrape have its time.
+
+What follows is the same as if the pages had been read from the servers themselves: windows, signals, checks.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from diagnostics.window.counters import Batches, Counter, Point
+from diagnostics.window.lanes import NAME, Labelled, Lane
+from diagnostics.window.normalize import ModelKey
+from diagnostics.window.parsed import MetricsPage, Parsed, StatisticsRows
+from diagnostics.wire import exported
+from diagnostics.wire.dcgm import sample_of
+from diagnostics.wire.exposition import Layout, Series, Snapshot
+from diagnostics.wire.model_config import ModelConfig
+from diagnostics.wire.prometheus_answer import SampledSeries
+from diagnostics.wire.records import Kind, Scrape
+
+_Head = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@dataclass(slots=True)
+class Pages:
+    """Makes pages; servers with the same series share what describes them."""
+
+    _layouts: dict[tuple[_Head, ...], Layout] = field(default_factory=dict)
+    _series: dict[_Head, Series] = field(default_factory=dict)
+
+    def of(self, lane: Lane) -> Iterator[Parsed]:
+        """Yield the pages of one server, in time order. Series that a scrape did not have are not on its page."""
+        for at, snapshot in self.snapshots(lane.series):
+            scrape = Scrape(server=lane.server, kind=Kind.METRICS, at=at, mono=at)
+            yield Parsed(scrape=scrape, content=MetricsPage(at, at, snapshot))
+
+    def cards(self, series: Sequence[Labelled]) -> Iterator[Parsed]:
+        """Yield the samples of GPUs in the pages of one dcgm-exporter."""
+        for at, snapshot in self.snapshots(series):
+            scrape = Scrape(server="", kind=Kind.DCGM, at=at, mono=at)
+            yield Parsed(scrape=scrape, content=sample_of(snapshot, at))
+
+    def snapshots(self, series: Sequence[Labelled]) -> Iterator[tuple[float, Snapshot]]:
+        """Yield each scrape's Unix seconds and what was on its page, in time order."""
+        # Most series were there at every scrape; those that came or went have other times.
+        rhythms: dict[int, tuple[SampledSeries, list[int]]] = {}
+        for position, (_, sampled) in enumerate(series):
+            rhythms.setdefault(id(sampled.times), (sampled, []))[1].append(position)
+        where = [({at: i for i, at in enumerate(one.times)}, positions) for one, positions in rhythms.values()]
+        heads = [_head(labels) for labels, _ in series]
+        known: dict[tuple[int, ...], tuple[Layout, list[int]]] = {}
+        for at in sorted({at for times, _ in where for at in times}):
+            present = tuple(i for i, (times, _) in enumerate(where) if at in times)
+            if present not in known:
+                order = sorted(position for i in present for position in where[i][1])
+                known[present] = self._layout([heads[position] for position in order]), order
+            layout, order = known[present]
+            index = {id(series[where[i][1][0]][1].times): where[i][0][at] for i in present}
+            values = array("d", [series[p][1].values[index[id(series[p][1].times)]] for p in order])
+            yield at, Snapshot(layout=layout, values=values)
+
+    def _layout(self, heads: Sequence[_Head]) -> Layout:
+        key = tuple(heads)
+        if key not in self._layouts:
+            self._layouts[key] = _layout([self._known(head) for head in heads])
+        return self._layouts[key]
+
+    def _known(self, head: _Head) -> Series:
+        name, labels = head
+        return self._series.setdefault(head, Series(name=name, labels=dict(labels)))
+
+
+def statistics(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:
+    """Yield what `diag serve` exported of a server's statistics, each at the time when it had read them.
+
+    They hold executions and seconds by batch size; all else of the statistics is on the server's page of metrics.
+    """
+    read_at: dict[float, float] = {}
+    counts: dict[float, dict[ModelKey, dict[int, dict[str, float]]]] = {}
+    for one in series:
+        name, labels = one.labels.get(NAME, ""), one.labels
+        if name == exported.STATISTICS_READ:
+            read_at.update(zip(one.times, one.values, strict=True))
+        elif name in (exported.BATCH_EXECUTIONS, exported.BATCH_SECONDS) and labels.get("batch_size", "").isdecimal():
+            key, size = (labels.get("model", ""), labels.get("version", "")), int(labels["batch_size"])
+            for at, value in zip(one.times, one.values, strict=True):
+                counts.setdefault(at, {}).setdefault(key, {}).setdefault(size, {})[name] = value
+    newest = 0.0
+    for at in sorted(counts):
+        # One that was exported twice was read once.
+        if (moment := read_at.get(at, 0.0)) > newest:
+            newest = moment
+            yield _statistics(server, moment, counts[at])
+
+
+def _statistics(server: str, at: float, counts: Mapping[ModelKey, Mapping[int, Mapping[str, float]]]) -> Parsed:
+    rows = {key: _point(at, sizes) for key, sizes in counts.items()}
+    return Parsed(scrape=Scrape(server=server, kind=Kind.STATISTICS, at=at, mono=at), content=StatisticsRows(rows))
+
+
+def _point(at: float, sizes: Mapping[int, Mapping[str, float]]) -> Point:
+    batches = {
+        size: Batches(pair.get(exported.BATCH_EXECUTIONS, 0.0), pair.get(exported.BATCH_SECONDS, 0.0))
+        for size, pair in sizes.items()
+    }
+    # Their sum is the execution count, by which resets are told.
+    executions = sum(one.executions for one in batches.values())
+    return Point(at=at, mono=at, values={Counter.EXECUTIONS: executions}, batches=batches)
+
+
+def configurations(server: str, series: Sequence[SampledSeries]) -> Iterator[Parsed]:
+    """Yield the configurations that `diag serve` exported of a server, each when it was first seen."""
+    beside: dict[tuple[str, str], list[SampledSeries]] = {}
+    for one in series:
+        name = one.labels.get(NAME, "")
+        owner = one.labels.get("ensemble" if name == exported.STEP_INFO else "model", "")
+        beside.setdefault((name, owner), []).append(one)
+    infos = [one for one in series if one.labels.get(NAME) == exported.CONFIG_INFO]
+    for info in sorted(infos, key=lambda one: one.times[0]):
+        scrape = Scrape(
+            server=server, kind=Kind.CONFIG, at=info.times[0], mono=info.times[0], name=info.labels.get("model", "")
+        )
+        yield Parsed(scrape=scrape, content=_configuration(info, beside))
+
+
+def _configuration(info: SampledSeries, beside: Mapping[tuple[str, str], Sequence[SampledSeries]]) -> ModelConfig:
+    model, last = info.labels.get("model", ""), info.times[-1]
+
+    def along(name: str) -> list[SampledSeries]:
+        """Return what was exported as long as this configuration was."""
+        return [one for one in beside.get((name, model), ()) if one.times[0] <= last <= one.times[-1]]
+
+    return exported.config_of(
+        info.labels,
+        [(one.labels, one.values[-1]) for one in along(exported.GROUP_INSTANCES)],
+        [one.labels for one in along(exported.PARAMETER_INFO)],
+        [one.labels for one in along(exported.STEP_INFO)],
+    )
+
+
+def _head(labels: Mapping[str, str]) -> _Head:
+    return labels[NAME], tuple(sorted((key, value) for key, value in labels.items() if key != NAME))
+
+
+def _layout(series: Sequence[Series]) -> Layout:
+    by_name: dict[str, list[int]] = {}
+    for slot, one in enumerate(series):
+        by_name.setdefault(one.name, []).append(slot)
+    return Layout(series=tuple(series), by_name={name: tuple(found) for name, found in by_name.items()}, types={})

@@ -1,0 +1,129 @@
+"""Answers of Prometheus' HTTP API (`/api/v1/query`, `/api/v1/query_range`): series with their samples.
+
+Format: prometheus.io, "HTTP API". Thanos and Mimir answer alike; VictoriaMetrics adds `isPartial`. Native histograms
+are left out: Triton has none.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from diagnostics.errors import MalformedBody
+from diagnostics.wire.json_body import excerpt
+
+PARTIAL = "a part of the store did not answer"
+_HINT = "give the address under which /api/v1/query answers (Mimir: …/prometheus, Thanos: its querier)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledSeries:
+    """One series: its labels with `__name__`, and its samples in time order: Unix seconds and values, side by side."""
+
+    labels: Mapping[str, str]
+    times: Sequence[float]
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a query gave.
+
+    Attributes:
+        series: the series found; a scalar is one without labels.
+        warnings: what the store says is missing or doubtful; empty when the answer is whole.
+
+    """
+
+    series: tuple[SampledSeries, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class _Sampled(msgspec.Struct):
+    metric: dict[str, str] = {}
+    value: tuple[float, str] | None = None
+    values: list[tuple[float, str]] = []
+
+
+class _Data(msgspec.Struct, rename="camel"):
+    result_type: str
+    result: msgspec.Raw
+
+
+class _Body(msgspec.Struct, rename="camel"):
+    status: str
+    data: _Data | None = None
+    error: str = ""
+    warnings: list[str] = []
+    is_partial: bool = False
+
+
+_BODY = msgspec.json.Decoder(_Body)
+_LIST = msgspec.json.Decoder(list[msgspec.Raw])
+_SERIES = msgspec.json.Decoder(_Sampled)
+_SCALAR = msgspec.json.Decoder(tuple[float, str])
+
+
+def parse_answer(body: bytes) -> Answer:
+    """Return what a query gave. Series without a plain sample are left out.
+
+    Raises:
+        MalformedBody: it is no answer of this API (an HTML page, another service, cut off), or says that it failed.
+
+    """
+    try:
+        said = _BODY.decode(body)
+        if said.status != "success" or said.data is None:
+            raise MalformedBody(f"the query failed: {excerpt(said.error)}")
+        series = _series(said.data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise MalformedBody(f"answers with something else than query results: {excerpt(body)}", hint=_HINT) from None
+    return Answer(series=series, warnings=(*said.warnings, *((PARTIAL,) if said.is_partial else ())))
+
+
+def _series(data: _Data) -> tuple[SampledSeries, ...]:
+    if data.result_type == "scalar":
+        return _sampled(_Sampled(value=_SCALAR.decode(data.result)), {})
+    shared: dict[bytes, array[float]] = {}
+    # One series after another: an answer may hold a hundred thousand, and as Python's numbers is ten times as large.
+    return tuple(_each(_LIST.decode(data.result), shared))
+
+
+def _each(parts: Iterable[msgspec.Raw], shared: dict[bytes, array[float]]) -> Iterable[SampledSeries]:
+    for part in parts:
+        yield from _sampled(_SERIES.decode(part), shared)
+
+
+def _sampled(one: _Sampled, shared: dict[bytes, array[float]]) -> tuple[SampledSeries, ...]:
+    pairs = [one.value] if one.value is not None else one.values
+    if not pairs:
+        return ()
+    times = array("d", [at for at, _ in pairs])
+    values = array("d", [float(text) for _, text in pairs])
+    # All series of a scrape have its time.
+    return (SampledSeries(labels=one.metric, times=shared.setdefault(times.tobytes(), times), values=values),)
+
+
+def joined(answers: Sequence[Answer]) -> Answer:
+    """Return one answer of those to neighbouring spans, in time order; a sample that is in two of them counts once."""
+    if len(answers) == 1:
+        return answers[0]
+    found: dict[tuple[tuple[str, str], ...], tuple[Mapping[str, str], array[float], array[float]]] = {}
+    for answer in answers:
+        for one in answer.series:
+            key = tuple(sorted(one.labels.items()))
+            _, times, values = found.setdefault(key, (one.labels, array("d"), array("d")))
+            newer = bisect_right(one.times, times[-1]) if times else 0
+            times.extend(one.times[newer:])
+            values.extend(one.values[newer:])
+    shared: dict[bytes, array[float]] = {}
+    series = (
+        SampledSeries(labels=labels, times=shared.setdefault(times.tobytes(), times), values=values)
+        for labels, times, values in found.values()
+    )
+    warnings = dict.fromkeys(text for answer in answers for text in answer.warnings)
+    return Answer(series=tuple(series), warnings=tuple(warnings))

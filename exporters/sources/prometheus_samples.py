@@ -1,0 +1,105 @@
+"""Reads the samples of a span, all at once if the store allows, else in parts; what cannot be read is said."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from diagnostics.errors import CollectError
+from diagnostics.wire.prometheus_answer import Answer, joined
+from exporters.sources.prometheus_api import PrometheusApi, TooMuch
+
+# Below this a span is split by servers instead of by time.
+SHORTEST_SPAN = 60.0
+# A store that refuses again and again is not asked for longer than this.
+PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some servers (None is all) and some span, in Unix seconds."""
+
+    start: float
+    end: float
+    servers: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class SampleReader:
+    """Reads samples of one store.
+
+    Attributes:
+        label: the label by which a span that cannot be halved further is split.
+        warnings: what the store said is missing, and which parts it did not give.
+
+    """
+
+    api: PrometheusApi
+    label: str = "instance"
+    warnings: list[str] = field(default_factory=list)
+
+    def beside(self, label: str) -> SampleReader:
+        """Return a reader of what else is stored of the same place, which adds to the same warnings."""
+        api = PrometheusApi(self.api.address.beside(), self.api.options)
+        return SampleReader(api=api, label=label, warnings=self.warnings)
+
+    def read(self, matchers: Sequence[str], start: float, end: float) -> Answer:
+        """Return the samples of the series that match; parts that the store did not give are among the warnings.
+
+        Raises:
+            CollectError: nothing could be read.
+
+        """
+        parts, answers = [Part(start=start, end=end)], list[Answer]()
+        refused: TooMuch | None = None
+        until = time.monotonic() + PATIENCE_SECONDS
+        while parts:
+            part = parts.pop(0)
+            try:
+                answers.append(self._ask(matchers, part))
+            except TooMuch as refusal:
+                refused = refusal
+                smaller = self._split(matchers, part) if time.monotonic() < until else []
+                parts[:0] = smaller
+                if not smaller:
+                    self.warnings.append(f"{_named(part)}: {refusal.what}")
+        if not answers:
+            raise refused or CollectError("nothing was asked", where=str(self.api.address))
+        answer = joined(answers)
+        self.warnings += [text for text in answer.warnings if text not in self.warnings]
+        return answer
+
+    def _ask(self, matchers: Sequence[str], part: Part) -> Answer:
+        chosen = [] if part.servers is None else [among(self.label, part.servers)]
+        return self.api.samples(self.api.address.selector(*matchers, *chosen), part.start, part.end)
+
+    def _split(self, matchers: Sequence[str], part: Part) -> list[Part]:
+        """Return smaller parts in time order; none when it cannot be split."""
+        if part.end - part.start >= 2 * SHORTEST_SPAN:
+            middle = (part.start + part.end) / 2
+            return [
+                Part(start=part.start, end=middle, servers=part.servers),
+                Part(start=middle, end=part.end, servers=part.servers),
+            ]
+        servers = self._servers(matchers, part) if part.servers is None else part.servers
+        half = len(servers) // 2
+        return [Part(start=part.start, end=part.end, servers=some) for some in (servers[:half], servers[half:]) if half]
+
+    def _servers(self, matchers: Sequence[str], part: Part) -> tuple[str, ...]:
+        selector = self.api.address.selector(*matchers)
+        found = self.api.instant(f"count by ({self.label}) (last_over_time({selector}[{SHORTEST_SPAN:g}s]))", part.end)
+        return tuple(sorted(one.labels.get(self.label, "") for one in found.series))
+
+
+def among(label: str, values: Sequence[str]) -> str:
+    """Return a matcher of a label that has one of these values."""
+    pattern = "|".join(re.escape(value) for value in values)
+    escaped = pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{label}=~"{escaped}"'
+
+
+def _named(part: Part) -> str:
+    span = f"{part.end - part.start:g} s up to {time.strftime('%H:%M:%SZ', time.gmtime(part.end))}"
+    return span if part.servers is None else f"{span} of {', '.join(part.servers)}"
