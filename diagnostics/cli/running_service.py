@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -54,7 +54,7 @@ class RunningService:
         patient = replace(options, timeout=options.timeout + PATIENCE)
         self._reader = HttpReader(patient.for_user(address.user))
 
-    def read(self, path: str, **query: str | float | None) -> bytes:
+    def read(self, path: str, **query: str | float | Sequence[str] | None) -> bytes:
         """Return what the service answers to a GET of `/api/v1` and `path`.
 
         Raises:
@@ -62,7 +62,7 @@ class RunningService:
 
         """
         given = {name: value for name, value in query.items() if value is not None}
-        tail = f"?{urlencode(given)}" if given else ""
+        tail = f"?{urlencode(given, doseq=True)}" if given else ""
         try:
             return self._reader.read("GET", f"{self.url}/api/v1{path}{tail}")
         except ReadFailure as failure:
@@ -71,7 +71,7 @@ class RunningService:
             what = f"no service answers: {failure.reason}" if away else failure.reason
             raise CollectError(what, where=self.url, hint=hint) from None
 
-    def json(self, path: str, **query: str | float | None) -> Any:
+    def json(self, path: str, **query: str | float | Sequence[str] | None) -> Any:
         """Return a JSON answer, read.
 
         Raises:

@@ -19,9 +19,11 @@ from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.plan import deployments, jobs
 from diagnostics.service.service import Service
 from diagnostics.service.sharding import owns
+from diagnostics.service.slo_keeper import SloKeeper
 from diagnostics.service.telling.telling import Telling
 from diagnostics.settings.load import Loaded, load
 from diagnostics.settings.tree import Settings
+from diagnostics.slo.configured import configured
 from diagnostics.store.history import History
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from exporters.sources.access import read_secret
@@ -46,6 +48,7 @@ def check(
     if loaded.settings.otlp.grpc_listen_address:
         _grpc().grpc_address(loaded.settings)
     Telling(loaded.settings, OwnMetrics(), MemoryOutbox())
+    configured(loaded.settings)
     lines = list(loaded.lines())
     width = max(len(f"{name} = {value}") for name, value, _ in lines)
     for name, value, origin in lines:
@@ -69,11 +72,20 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     metrics = OwnMetrics()
     history = History(settings.history, metrics, read_secret=read_secret, owns=partial(owns, settings.fleet))
     telling = Telling(settings, metrics, FileOutbox(settings.history.directory))
-    service = Service(settings, memory=history, consumers=[telling], metrics=metrics)
+    objectives = SloKeeper(configured(settings), history)
+    metrics.registry.register(objectives)
+    service = Service(settings, memory=history, consumers=[telling, objectives], metrics=metrics)
     telling.resume(history.open_incidents())
     intake = OtlpIntake(service, metrics, settings.otlp.max_spans_per_second, memory=history)
-    context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics, intake=intake)
-    parts: list[Part] = [history, telling, *_grpc_door(settings, intake), WebServer(context)]
+    context = WebContext(
+        service=service,
+        history=history.reader,
+        settings=settings,
+        metrics=metrics,
+        intake=intake,
+        objectives=objectives,
+    )
+    parts: list[Part] = [history, objectives, telling, *_grpc_door(settings, intake), WebServer(context)]
     Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
 
 

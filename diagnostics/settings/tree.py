@@ -75,6 +75,23 @@ class DeploymentSettings(Section):
     objective: str = Field(default="", description="What latency must be, as in 'p95 < 200ms'.")
 
 
+class SloSettings(Section):
+    """What is promised to those who call a model or ensemble."""
+
+    name: str = Field(description="As metrics, alerts and reports call it.")
+    objective: float = Field(gt=0, lt=1, description="The share of requests that must be good, as in 0.99.")
+    model: str | None = Field(default=None, description="The model that is called, all its versions.")
+    ensemble: str | None = Field(default=None, description="The ensemble that is called, instead of a model.")
+    availability: bool = Field(default=False, description="Good is a request that does not fail.")
+    latency: Seconds | None = Field(default=None, description="Good is a request that takes no longer.")
+    time_to_first_token: Seconds | None = Field(default=None, description="Good is one whose answer begins by then.")
+    period: Seconds = Field(default=30 * 86400.0, description="Over which the promise is kept or broken.")
+    tenant: dict[str, str] = Field(default={}, description="Labels that the model's metrics carry (metric_tags).")
+    deployment: str | None = Field(default=None, description="Whose servers; all by default.")
+    description: str = Field(default="", description="What it is for.")
+    labels: dict[str, str] = Field(default={}, description="Added to its alerts.")
+
+
 class OtlpSettings(Section):
     """Receiving spans."""
 
@@ -171,6 +188,8 @@ class Settings(Section):
     collect: CollectSettings = CollectSettings()
     server: tuple[ServerSettings, ...] = ()
     deployment: tuple[DeploymentSettings, ...] = ()
+    slo: tuple[SloSettings, ...] = ()
+    slo_files: tuple[Path, ...] = Field(default=(), description="Files of objectives: OpenSLO, Sloth, or a list slo:.")
     otlp: OtlpSettings = OtlpSettings()
     probe: ProbeSettings = ProbeSettings()
     history: HistorySettings = HistorySettings()

@@ -88,11 +88,12 @@ def burn_rate(bad: float, total: float, allowed: float) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """Events of one window of `seconds`, as many of them as are certainly bad, and as may be."""
+    """Events of one window, of which `seconds` are known; `low` and `high` hold the bad ones."""
 
     seconds: float
     total: float
     bad: float
+    low: float
     high: float
 
 
@@ -129,7 +130,7 @@ def forecast(left: float, newest: Sequence[Counted]) -> Forecast | None:
     if not counted:
         return None
     told = next((one for one in counted if one.bad >= _FEWEST), counted[-1])
-    low, _ = count_interval(told.bad)
+    low, _ = count_interval(min(told.bad, told.low))
     _, high = count_interval(max(told.bad, told.high))
 
     def until(events: float) -> float | None:

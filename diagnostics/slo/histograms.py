@@ -56,7 +56,7 @@ def above(
         labels = {family.model: model, **tags}
         grown = growth(server, f"{family.name}_bucket", labels, after, until)
         if grown is not None:
-            return _tally(_by_bound(grown, family.scale), seconds)
+            return of_buckets(_by_bound(grown, family.scale), seconds)
     return None
 
 
@@ -72,7 +72,8 @@ def _by_bound(grown: Mapping[tuple[tuple[str, str], ...], float], scale: float) 
     return found
 
 
-def _tally(below: Mapping[float, float], seconds: float) -> Tally:
+def of_buckets(below: Mapping[float, float], seconds: float) -> Tally:
+    """Return the requests above a limit, of the requests at or below each bound, in seconds; see `above`."""
     total = max(below.values(), default=0.0)
     exact = next((bound for bound in below if abs(bound - seconds) <= 1e-9 + 1e-6 * seconds), None)
     if exact is not None:

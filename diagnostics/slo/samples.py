@@ -45,8 +45,8 @@ def from_averages(done: Sequence[Batch], limit: float, *, whole: bool = True) ->
 
     At most, by Markov's inequality, P(X > t) <= E(X) / t: of n requests that took S seconds together at most S / t
     took longer than t. At least, by its reverse, P(X > t) >= (E(X) - t) / (B - t) where no request takes longer than
-    B; as none takes longer than all together, B = S, it is one where the mean is above the limit, else none (Mitzenmacher
-    and Upfal, "Probability and Computing", 3.1). Both hold for any distribution; `bad` is the least.
+    B; as none takes longer than all together, B = S, it is one where the mean is above the limit, else none
+    (Mitzenmacher and Upfal, "Probability and Computing", 3.1). Both hold for any distribution; `bad` is the least.
 
     Args:
         done: requests and their seconds, step by step.
@@ -88,8 +88,8 @@ def from_summary(server: ServerWindow, done: Sequence[Batch], model: str, versio
     """Return what Triton's quantiles of request time allow; None when the server keeps none.
 
     A quantile q at or below the limit says that at most 1 - q of the requests took longer, one above it that at least
-    1 - q did, give or take the error that Triton computes it with. Quantiles are of the minute before each read, so that
-    this holds for spans of several minutes; for shorter ones it is an estimate.
+    1 - q did, give or take the error that Triton computes it with. Quantiles are of the minute before each read, so
+    that this holds for spans of several minutes; for shorter ones it is an estimate.
     """
     quantiles = {q: _quantile(server, model, version, q) for q in _exported(server, model)}
     found = [_summed(one, {q: points.get(one.at) for q, points in quantiles.items()}, limit) for one in done]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from sqlalchemy import select
@@ -13,7 +13,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError
 from diagnostics.settings.tree import HistorySettings
-from diagnostics.store import raw, statements
+from diagnostics.slo.bins import Bins
+from diagnostics.slo.slo import Slo
+from diagnostics.store import raw, slo_events, statements
 from diagnostics.store.database import open_patiently, url_of
 from diagnostics.store.digest import Digest, Judged, Rank, Write
 from diagnostics.store.packing import Packer
@@ -94,6 +96,19 @@ class History:
         """Remember a verdict."""
         self._writer.take(evaluation)
 
+    def put(self, apply: statements.Apply) -> None:
+        """Write something else, as soon as the database takes it."""
+        self._writer.take(Write(Rank.SIGNALS, apply))
+
+    def slo_events(self, slo: Slo, since: float) -> Mapping[str, Bins]:
+        """Return an objective's events since Unix second `since`, by deployment; none where they cannot be read."""
+        try:
+            with self._database.engine.connect() as connection:
+                return slo_events.read_bins(connection, slo, since)
+        except SQLAlchemyError as error:
+            self._trouble.tell("reading the events of objectives", error)
+            return {}
+
     def take_scrape(self, deployment: str, scrape: Scrape) -> None:
         """Remember a body, without the secrets in it."""
         self._recorder.take(deployment, scrape)
@@ -137,6 +152,7 @@ class History:
             self._cleaned = now
             old, minutes = now - self._settings.keep_signals, now - MINUTES_KEPT
             self._writer.take(Write(Rank.SIGNALS, statements.forget(old, minutes)))
+            self.put(slo_events.forget(old, minutes))
 
     def _packed(self) -> list[tuple[str, raw.SegmentFile]]:
         directory = self._settings.directory

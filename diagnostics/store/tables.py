@@ -140,3 +140,26 @@ signals = Table(
     Index("signals_by_age", "seconds", "at"),
     sqlite_with_rowid=False,
 )
+
+# Events of an objective in `seconds` from `at` on. `cause` is empty in the row of all events, else the fingerprint of a
+# finding, with its check, server and model; its row's `bad` is what it took of theirs.
+slo_events = Table(
+    "slo_events",
+    metadata,
+    Column("slo", Text, primary_key=True),
+    Column("definition", String(12), primary_key=True),
+    Column("deployment", Text, primary_key=True),
+    Column("cause", String(64), primary_key=True),
+    Column("seconds", Integer, primary_key=True),
+    Column("at", Integer, primary_key=True),
+    Column("check", Text, nullable=False),
+    Column("server", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("total", Double, nullable=False),
+    Column("bad", Double, nullable=False),
+    Column("low", Double, nullable=False),
+    Column("high", Double, nullable=False),
+    Index("slo_events_by_age", "seconds", "at"),
+    sqlite_with_rowid=False,
+)

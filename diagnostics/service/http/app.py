@@ -9,7 +9,7 @@ from functools import partial
 from fastapi import APIRouter, FastAPI
 
 from diagnostics import __version__
-from diagnostics.service.http import api, api_past, health, metrics, otlp, page, probe
+from diagnostics.service.http import api, api_past, api_slo, health, metrics, otlp, page, probe
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard
@@ -78,5 +78,6 @@ def _routes(
     yield probe.router(probes)
     yield api.router(context, live)
     yield api_past.router(context)
+    yield api_slo.router(context)
     yield otlp.router(context)
     yield page.router(context)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.service import Service
+from diagnostics.service.slo_keeper import SloKeeper
 from diagnostics.settings.tree import Settings
 from diagnostics.store.reader import HistoryReader
 
@@ -24,6 +25,7 @@ class WebContext:
         metrics: the service's own.
         clock: Unix seconds.
         intake: takes spans; None where none are received.
+        objectives: counts what objectives are about; None where there are none.
 
     """
 
@@ -33,3 +35,4 @@ class WebContext:
     metrics: OwnMetrics
     clock: Callable[[], float] = time.time
     intake: OtlpIntake | None = None
+    objectives: SloKeeper | None = None

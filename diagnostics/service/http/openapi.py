@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from diagnostics.render.json_report import schema
+from diagnostics.render.slo_json import slo_schema
 from diagnostics.service.http.problems import MEDIA_TYPE, Problem
 
 Json = dict[str, Any]
@@ -31,6 +32,15 @@ EXPLANATION: dict[int | str, Json] = {
         },
     }
 }
+SLOS: dict[int | str, Json] = {
+    200: {
+        "description": "How objectives stand, as `diag slo --output json` prints it",
+        "content": {
+            "application/json": {"schema": {"$ref": f"{_COMPONENTS}Objectives"}},
+            **{f"text/{kind}": {"schema": {"type": "string"}} for kind in ("plain", "markdown")},
+        },
+    }
+}
 
 
 def document(app: FastAPI) -> Json:
@@ -38,16 +48,17 @@ def document(app: FastAPI) -> Json:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = made.setdefault("components", {}).setdefault("schemas", {})
-        schemas |= {"Problem": Problem.model_json_schema(), **_explanation()}
+        schemas |= {"Problem": Problem.model_json_schema()}
+        schemas |= _named(_NAME, schema()) | _named("Objectives", slo_schema())
         app.openapi_schema = made
     return app.openapi_schema
 
 
 @cache
-def _explanation() -> Json:
-    """Return the schema of explanations and what it refers to, by name in an OpenAPI document."""
-    text = schema().replace("#/$defs/", f"{_COMPONENTS}{_NAME}_")
+def _named(name: str, written: str) -> Json:
+    """Return a schema and what it refers to, by name in an OpenAPI document."""
+    text = written.replace("#/$defs/", f"{_COMPONENTS}{name}_")
     whole: Json = json.loads(text)
     parts = whole.pop("$defs")
     whole.pop("$schema")
-    return {_NAME: whole, **{f"{_NAME}_{name}": part for name, part in parts.items()}}
+    return {name: whole, **{f"{name}_{inner}": part for inner, part in parts.items()}}

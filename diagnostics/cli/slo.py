@@ -1,0 +1,146 @@
+"""`diag slo`: how objectives stand, what took their budgets, and the rules that watch them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.running_service import RunningService, url_option
+from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.slo.slo import Slo
+from exporters.sources.access import SourceOptions
+
+_EPILOG = """\b
+Examples:
+  diag slo                                       what a running diag serve counted
+  diag slo --period 7d --output markdown         this week's budgets, for the channel
+  diag slo /var/lib/diag --slo slos.yaml         the same from its history
+  diag slo slow.tar.xz --slo slos.yaml           what a recording says of objectives
+  diag slo prometheus+http://prometheus:9090 --slo slos.yaml
+  diag slo rules slos.yaml > slo-rules.yaml      recording rules and burn alerts
+
+\b
+FILE is OpenSLO (openslo/v1), Sloth (prometheus/v1), or a list slo: of the short
+form; several may be given.
+Exit: 0, 1 something at --fail-on, 2 usage, 3 could not collect.
+"""
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+class _ReportUnlessNamed(click.Group):
+    """Reports, unless the first word is another command's name."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, "--help", "-h"):
+            args = ["report", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_ReportUnlessNamed, epilog=_EPILOG, subcommand_metavar="[SOURCE]... | rules FILE...")
+def command() -> None:
+    """Say how objectives stand, and which causes took their budgets."""
+
+
+@command.command(epilog=_EPILOG)
+@click.argument("sources", nargs=-1, metavar="[SOURCE]...")
+@click.option("--slo", "files", type=_FILE, multiple=True, metavar="FILE", help="A file of objectives.")
+@click.option("--period", type=DURATION, help="Over which budgets are reckoned; each objective's own by default.")
+@click.option(
+    "--config.file", "config_file", type=_FILE, help="The settings of diag serve: its objectives and history."
+)
+@click.option("--deployment", metavar="NAME", help="Of this deployment only.")
+@url_option
+@click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["alert", "spent", "never"]),
+    default="never",
+    show_default=True,
+    help="When to exit 1: an alert fires now, or a budget is spent.",
+)
+@source_options
+@click.pass_context
+def report(
+    ctx: click.Context,
+    sources: tuple[str, ...],
+    files: tuple[Path, ...],
+    period: float | None,
+    config_file: Path | None,
+    deployment: str | None,
+    url: str | None,
+    output: str,
+    fail_on: str,
+    options: SourceOptions,
+) -> None:
+    """Say how objectives stand (the default)."""
+    slos = _objectives(files, config_file)
+    if not sources and config_file is None:
+        if deployment is not None:
+            raise UsageError("is for a history", where="--deployment")
+        ctx.exit(_asked(RunningService(url, options), slos, period, output, fail_on))
+    if not slos:
+        raise UsageError("there are no objectives", hint="name a file of them with --slo")
+    from diagnostics.cli.slo_sources import reports_from
+
+    found = reports_from(sources, slos, period=period, config_file=config_file, deployment=deployment, options=options)
+    from diagnostics.render.slo_json import slo_report
+    from diagnostics.render.slo_text import slo_markdown, slo_text
+
+    told = slo_report(found)
+    if output == "json":
+        click.echo(json.dumps(told, indent=1, allow_nan=False))
+    else:
+        click.echo(slo_markdown(found) if output == "markdown" else slo_text(found), nl=False)
+    ctx.exit(_exit_code(told, fail_on))
+
+
+def _objectives(files: Sequence[Path], config_file: Path | None) -> tuple[Slo, ...]:
+    from diagnostics.slo.reading import read_slos
+    from diagnostics.slo.slo import unique
+
+    if config_file is None:
+        return read_slos(files) if files else ()
+    from diagnostics.cli.slo_sources import settings_of
+    from diagnostics.slo.configured import configured
+
+    return unique([*configured(settings_of(config_file)), *(read_slos(files) if files else ())])
+
+
+def _asked(service: RunningService, slos: Sequence[Slo], period: float | None, output: str, fail_on: str) -> int:
+    """Print a running service's answer and return the exit code."""
+    names = [slo.name for slo in slos]
+    query = {"period": period, **({"name": names} if names else {})}
+    told = service.json("/slos", **query)
+    if not told["slos"]:
+        raise UsageError("the service has no objectives", where=service.url, hint="write [[slo]] or slo_files")
+    if output == "json":
+        click.echo(json.dumps(told, indent=1, allow_nan=False))
+    else:
+        click.echo(service.read("/slos", output=output, **query).decode("utf-8", "replace"), nl=False)
+    return _exit_code(told, fail_on)
+
+
+def _exit_code(told: dict[str, list[dict[str, dict[str, float | None]]]], fail_on: str) -> int:
+    slos = told["slos"]
+    if all(one["events"]["total"] == 0 for one in slos):
+        return EXIT_COLLECT
+    spent = any((left := one["budget"]["left"]) is not None and left <= 0 for one in slos)
+    failed = {"alert": any(one["alerts"] for one in slos), "spent": spent, "never": False}[fail_on]
+    return EXIT_FINDINGS if failed else EXIT_OK
+
+
+@command.command()
+@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+@click.option("--prometheusrule", is_flag=True, help="As a PrometheusRule for the operator, instead of a rule file.")
+@click.option("--runbooks", default="runbooks", show_default=True, metavar="URL", help="Where you publish runbooks/.")
+def rules(files: tuple[Path, ...], prometheusrule: bool, runbooks: str) -> None:
+    """Print recording rules and burn alerts for the objectives of FILE."""
+    from diagnostics.gen.slo_rules import prometheus_rule, rule_file
+    from diagnostics.slo.reading import read_slos
+
+    slos = read_slos(files)
+    click.echo(prometheus_rule(slos, runbooks) if prometheusrule else rule_file(slos, runbooks), nl=False)

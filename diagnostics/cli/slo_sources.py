@@ -1,0 +1,123 @@
+"""The events of objectives from what a user names: recordings, a service's history, a Prometheus."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from diagnostics.cli.sources import aloud, looks_like_a_path
+from diagnostics.diagnosis.incident import Incident
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.settings.tree import Settings
+from diagnostics.slo.bins import Bins, Seen, Together
+from diagnostics.slo.replaying import count_recorded
+from diagnostics.slo.report import SloReport, report_on
+from diagnostics.slo.slo import Slo, Triton
+from diagnostics.store import raw
+from diagnostics.wire.capture import open_capture
+from diagnostics.wire.records import Scrape
+from exporters.sources.access import SourceOptions
+from exporters.sources.prometheus_address import is_prometheus
+
+_NO_PROMQL = "its queries are PromQL: give prometheus+http://… as SOURCE"
+
+
+def settings_of(file: Path) -> Settings:
+    """Return the settings of the service.
+
+    Raises:
+        UsageError: they cannot be used, or the service's packages are not installed.
+
+    """
+    from diagnostics.settings.load import load
+
+    return load(file, os.environ, {}).settings
+
+
+def reports_from(
+    sources: Sequence[str],
+    slos: Sequence[Slo],
+    *,
+    period: float | None,
+    config_file: Path | None,
+    deployment: str | None,
+    options: SourceOptions,
+) -> list[SloReport]:
+    """Return how the objectives stand by what the sources hold.
+
+    Raises:
+        UsageError: a source is of no kind that can tell, or several of kinds that cannot be added.
+        CollectError: a source cannot be read.
+
+    """
+    if len(sources) == 1 and is_prometheus(sources[0]):
+        from diagnostics.cli.slo_prometheus import reports_from_prometheus
+
+        return reports_from_prometheus(sources[0], slos, period, options)
+    for source in sources:
+        if not looks_like_a_path(source):
+            hint = "record it with diag record, or let diag serve count"
+            raise UsageError("a server only tells of now", where=source, hint=hint)
+    mine = _countable(slos)
+    paths = [Path(source).expanduser() for source in sources]
+    if not paths or (len(paths) == 1 and (paths[0] / raw.FOLDER).is_dir()):
+        return _from_history(paths[0] if paths else None, mine, period, config_file, deployment)
+    return _from_captures(paths, mine, period, deployment)
+
+
+def _countable(slos: Sequence[Slo]) -> list[Slo]:
+    for slo in slos:
+        if not isinstance(slo.sli, Triton):
+            aloud(f"{slo.where}: {slo.name} is left out: {_NO_PROMQL}")
+    mine = [slo for slo in slos if isinstance(slo.sli, Triton)]
+    if not mine:
+        raise UsageError("no objective can be counted here", where=slos[0].where, hint=_NO_PROMQL)
+    return mine
+
+
+def _from_captures(
+    paths: Sequence[Path], slos: Sequence[Slo], period: float | None, deployment: str | None
+) -> list[SloReport]:
+    """Count recordings one by one: each is of servers of its own, and may be of another time."""
+    found: dict[str, list[Bins]] = {slo.name: [] for slo in slos}
+    last = 0.0
+    for path in paths:
+        scrapes = list(open_capture(path).scrapes())
+        last = max([last, *(scrape.at for scrape in scrapes)])
+        for name, bins in _counted(deployment or path.name, slos, scrapes).items():
+            found[name].append(bins)
+    return [report_on(slo, Together(found[slo.name]), last, period=period) for slo in slos]
+
+
+def _counted(deployment: str, slos: Sequence[Slo], scrapes: Sequence[Scrape]) -> Mapping[str, Bins]:
+    return count_recorded(deployment, slos, scrapes, aloud)
+
+
+def _from_history(
+    directory: Path | None, slos: Sequence[Slo], period: float | None, config_file: Path | None, deployment: str | None
+) -> list[SloReport]:
+    from diagnostics.cli.slo_history import events_of, history_settings, incidents_of
+
+    now = time.time()
+    settings = history_settings(directory, config_file)
+    since = now - max(period or 0.0, *(slo.period for slo in slos))
+    incidents: Sequence[Incident] = incidents_of(settings, since)
+    found = []
+    for slo in slos:
+        parts = events_of(settings, slo, since, deployment) or _from_bodies(settings.directory, slo, since, deployment)
+        seen: Seen = Together(parts)
+        found.append(report_on(slo, seen, now, period=period, incidents=incidents))
+    return found
+
+
+def _from_bodies(directory: Path, slo: Slo, since: float, deployment: str | None) -> list[Bins]:
+    """Count recorded bodies, where the service did not know the objective."""
+    names = [one for one in raw.deployments(directory) if deployment in (None, one)]
+    if not names:
+        raise CollectError("holds nothing of it", where=str(directory), hint="name another history or deployment")
+    aloud(f"{slo.name} was not counted by the service: recorded bodies are counted instead")
+    now = time.time()
+    found = [count_recorded(one, [slo], raw.scrapes(directory, one, since, now), aloud) for one in names]
+    return [bins[slo.name] for bins in found if slo.name in bins]

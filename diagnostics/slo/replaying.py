@@ -1,0 +1,114 @@
+"""The events of objectives in recorded or explained windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.slo.attribution import Cause, attributed
+from diagnostics.slo.bins import Bins
+from diagnostics.slo.counting import moments, tally
+from diagnostics.slo.slo import Slo, Triton
+from diagnostics.slo.tally import Tally
+from diagnostics.window.rolling import RollingWindow
+from diagnostics.window.window import Window
+from diagnostics.wire.records import Scrape
+
+# As long as the windows that a running service judges.
+WINDOW_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """What was counted of one objective on one server, from Unix second `after` (exclusive) until `until`."""
+
+    slo: Slo
+    server: str
+    after: float
+    until: float
+    tally: Tally
+    causes: Mapping[Cause, float]
+
+
+def count_recorded(
+    deployment: str, slos: Sequence[Slo], scrapes: Iterable[Scrape], tell: Callable[[str], None] = lambda _: None
+) -> Mapping[str, Bins]:
+    """Return the events of each objective, by name, in recorded scrapes.
+
+    Windows of five minutes are judged one after another; the bad events of each are put down to what was found in it.
+
+    Args:
+        deployment: whose scrapes they are.
+        slos: objectives; those over PromQL, and those of other deployments, are left out.
+        scrapes: in any order.
+        tell: told how far it is, of what takes long.
+
+    """
+    found: dict[str, Bins] = {slo.name: Bins() for slo in slos if of_deployment(slo, deployment)}
+    counted = [slo for slo in slos if slo.name in found]
+    rolling, reached = RollingWindow(deployment, WINDOW_SECONDS), dict[str, float]()
+    ordered = sorted(scrapes, key=lambda one: one.mono)
+    first = ordered[0].mono if ordered else 0.0
+    pieces = groupby(ordered, key=lambda one: int((one.mono - first) // (WINDOW_SECONDS - 30.0)))
+    for number, piece in pieces:
+        for scrape in piece:
+            rolling.add(scrape)
+        if number and number % 50 == 0:
+            tell(f"{deployment}: {number} windows were judged")
+        window = rolling.window()
+        count_window(counted, window, explain_window(window), reached, found)
+    return found
+
+
+def of_deployment(slo: Slo, deployment: str) -> bool:
+    """Return whether an objective is about the requests to a deployment's servers."""
+    return isinstance(slo.sli, Triton) and slo.sli.deployment in (None, deployment)
+
+
+def count_window(
+    slos: Sequence[Slo],
+    window: Window,
+    explanation: Explanation,
+    reached: dict[str, float],
+    into: Mapping[str, Bins],
+    *,
+    behind: int = 0,
+    whole: bool = True,
+) -> list[Counted]:
+    """Add what a window shows of each server beyond what was counted of it before; return what was added.
+
+    Args:
+        slos: objectives over Triton's requests.
+        window: what was read.
+        explanation: the verdict on it.
+        reached: by server, up to which Unix second it was counted; brought up to date.
+        into: the bins of each objective, by name.
+        behind: reads that are left for the next time, as spans of their requests may be on their way.
+        whole: whether a server that was never counted is counted from the window's beginning on, else from now on.
+
+    """
+    added = []
+    for name, server in window.servers.items():
+        reads = moments(server)
+        if len(reads) < 2 + behind:
+            continue
+        until = reads[-1 - behind]
+        after = min(reached.setdefault(name, reads[0] if whole else until), until)
+        added += [one for slo in slos if (one := _counted(slo, window, name, (after, until), explanation)) is not None]
+        reached[name] = max(until, reached[name])
+    for one in added:
+        into[one.slo.name].add(one.until, one.tally, one.causes, began=one.after)
+    return added
+
+
+def _counted(
+    slo: Slo, window: Window, server: str, span: tuple[float, float], explanation: Explanation
+) -> Counted | None:
+    assert isinstance(slo.sli, Triton)
+    events = tally(slo.sli, window, server, *span)
+    if events is None:
+        return None
+    causes = attributed(slo.sli, explanation, server, events)
+    return Counted(slo=slo, server=server, after=span[0], until=span[1], tally=events, causes=causes)

@@ -1,0 +1,165 @@
+"""How an objective stands: what was promised and kept, how fast the budget burns, until when it lasts, what took it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from diagnostics.diagnosis.incident import Incident
+from diagnostics.slo.attribution import Cause
+from diagnostics.slo.bins import Bin, Seen
+from diagnostics.slo.burn import Counted, Forecast, Pair, burn_rate, firing, forecast, pairs
+from diagnostics.slo.chance import share_interval
+from diagnostics.slo.slo import Slo
+from diagnostics.slo.tally import Tally
+
+# A window is spoken of once so much of it was seen.
+_LEAST_SEEN = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burn:
+    """One window: events, and how fast the budget burned; `low` and `high` hold the rate at about 95 %.
+
+    `rate`, `low` and `high` are multiples of what is allowed, None where nothing happened.
+    """
+
+    seconds: float
+    total: float
+    bad: float
+    rate: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What one cause took: bad events, their share of all that were bad, and the incidents it made meanwhile."""
+
+    cause: Cause
+    bad: float
+    share: float
+    incidents: tuple[Incident, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloReport:
+    """How one objective stands at Unix second `at`.
+
+    Attributes:
+        slo: what is promised.
+        at: the end of the period.
+        period: its length in seconds.
+        seen: seconds of it in which events are known, 0 for none.
+        tally: the period's events, as far as they are known.
+        allowed: bad events that the period allows, at the traffic that was seen.
+        burns: the alerts' windows, shortest first, of which half was seen; else the shortest alone.
+        alerts: pairs of windows that are an alert now.
+        forecast: when the budget will be spent; None where nothing was counted.
+        spent: the causes, the costliest first.
+        unexplained: share of the bad events that no cause took.
+
+    """
+
+    slo: Slo
+    at: float
+    period: float
+    seen: float
+    tally: Tally
+    allowed: float
+    burns: tuple[Burn, ...]
+    alerts: tuple[Pair, ...]
+    forecast: Forecast | None
+    spent: tuple[Spent, ...]
+    unexplained: float
+
+    @property
+    def good(self) -> float | None:
+        """The share of good events; None where there were none."""
+        return 1.0 - self.tally.bad / self.tally.total if self.tally.total > 0 else None
+
+    @property
+    def left(self) -> float | None:
+        """The share of the budget that is left, below 0 when it is overspent; None where there were no events."""
+        return 1.0 - self.tally.bad / self.allowed if self.allowed > 0 else None
+
+
+def report_on(
+    slo: Slo, seen: Seen, at: float, *, period: float | None = None, incidents: Iterable[Incident] = ()
+) -> SloReport:
+    """Return how an objective stands.
+
+    Args:
+        slo: what is promised.
+        seen: tells its events.
+        at: Unix seconds of now.
+        period: over which the budget is reckoned; the objective's own by default.
+        incidents: those of the time, so that causes can be linked to them.
+
+    """
+    length = period or slo.period
+    since = seen.since()
+    known = min(max(at - since, 1.0), length) if since is not None else 0.0
+    whole = seen.over(at - length, at)
+    allowed = slo.allowed * whole.tally.total * (length / known if known else 0.0)
+    windows = pairs(slo.period)
+    lengths = {seconds for pair in windows for seconds in (pair.short, pair.long)}
+    counted = {seconds: _counted(seen, at, seconds, known) for seconds in lengths}
+    told = [seconds for seconds in sorted(lengths) if known >= _LEAST_SEEN * seconds]
+    return SloReport(
+        slo=slo,
+        at=at,
+        period=length,
+        seen=known,
+        tally=whole.tally,
+        allowed=allowed,
+        burns=tuple(_burn(counted[seconds], slo.allowed, seconds) for seconds in told or [min(lengths)]),
+        alerts=tuple(
+            one
+            for one in windows
+            if one.long in told and firing(one, counted[one.long], counted[one.short], slo.allowed)
+        ),
+        forecast=forecast(allowed - whole.tally.bad, [counted[one.long] for one in windows]),
+        spent=_spent(whole, [*incidents]),
+        unexplained=_unexplained(whole),
+    )
+
+
+def _counted(seen: Seen, at: float, seconds: float, known: float) -> Counted:
+    tally = seen.over(at - seconds, at).tally
+    length = min(seconds, max(known, 1.0))
+    return Counted(seconds=length, total=tally.total, bad=tally.bad, low=tally.low, high=tally.high)
+
+
+def _burn(one: Counted, allowed: float, seconds: float) -> Burn:
+    rate = burn_rate(one.bad, one.total, allowed)
+    low, _ = share_interval(min(one.bad, one.low), one.total)
+    _, high = share_interval(max(one.bad, one.high), one.total)
+    return Burn(
+        seconds=seconds,
+        total=one.total,
+        bad=one.bad,
+        rate=rate,
+        low=low / allowed if rate is not None else None,
+        high=high / allowed if rate is not None else None,
+    )
+
+
+def _spent(whole: Bin, incidents: Sequence[Incident]) -> tuple[Spent, ...]:
+    bad = whole.tally.bad
+    if bad <= 0:
+        return ()
+    by_cause: Mapping[str, list[Incident]] = {
+        name: [one for one in incidents if one.fingerprint == name] for name in {one.fingerprint for one in incidents}
+    }
+    found = [
+        Spent(cause=cause, bad=took, share=min(took / bad, 1.0), incidents=tuple(by_cause.get(cause.fingerprint, ())))
+        for cause, took in whole.causes.items()
+        if took > 0
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.bad, one.cause)))
+
+
+def _unexplained(whole: Bin) -> float:
+    bad = whole.tally.bad
+    return max(1.0 - sum(whole.causes.values()) / bad, 0.0) if bad > 0 else 0.0

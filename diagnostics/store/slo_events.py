@@ -1,0 +1,91 @@
+"""The events of objectives in the database: written by the minute, kept by the hour, read as they were counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, delete, func, inspect, select
+
+from diagnostics.diagnosis.incident import Incident
+from diagnostics.slo.attribution import Cause
+from diagnostics.slo.bins import HOUR, MINUTE, Bin, Bins
+from diagnostics.slo.slo import Slo
+from diagnostics.slo.tally import NOTHING, Tally
+from diagnostics.store.rows import Row, clean, incident_of, text
+from diagnostics.store.statements import Apply, upsert
+from diagnostics.store.tables import incidents, slo_events
+
+_ALL = Cause("", "", "", "")
+_SUMMED = ("total", "bad", "low", "high")
+_SAME = ("slo", "definition", "deployment", "cause")
+
+
+def put_minute(slo: Slo, deployment: str, at: int, found: Bin) -> Apply:
+    """Write what is known of one minute of an objective, instead of what was known before."""
+    rows = [_row(slo, deployment, at, _ALL, found.tally)]
+    for cause, bad in found.causes.items():
+        took = Tally(total=0.0, bad=bad, low=0.0, high=0.0, source="")
+        rows.append(_row(slo, deployment, at, cause, took))
+    return lambda connection: upsert(connection, slo_events, rows)
+
+
+def _row(slo: Slo, deployment: str, at: int, cause: Cause, tally: Tally) -> Row:
+    about = {"check": cause.check, "server": cause.server, "model": cause.model, "source": tally.source}
+    counts = {name: getattr(tally, name) for name in _SUMMED}
+    key = {"slo": slo.name, "definition": slo.definition, "deployment": deployment, "cause": cause.fingerprint}
+    return clean({**key, "seconds": MINUTE, "at": at, **about, **counts})
+
+
+def forget(before: float, minutes_before: float) -> Apply:
+    """Delete what is older than Unix second `before`, and turn minutes before `minutes_before` into hours."""
+
+    def apply(connection: Connection) -> None:
+        _into_hours(connection, int(minutes_before) // HOUR * HOUR)
+        connection.execute(delete(slo_events).where(slo_events.c.at < before))
+
+    return apply
+
+
+def _into_hours(connection: Connection, before: int) -> None:
+    table = slo_events.c
+    old = (table.seconds == MINUTE, table.at < before)
+    hour = (table.at - table.at % HOUR).label("at")
+    same = [table[name] for name in _SAME]
+    about = [func.max(table[name]).label(name) for name in ("check", "server", "model", "source")]
+    sums = [func.sum(table[name]).label(name) for name in _SUMMED]
+    found = connection.execute(select(*same, hour, *about, *sums).where(*old).group_by(*same, hour))
+    # An hour is turned only once all of it is old: none is there yet.
+    upsert(connection, slo_events, [{**row, "seconds": HOUR} for row in found.mappings()])
+    connection.execute(delete(slo_events).where(*old))
+
+
+def read_bins(connection: Connection, slo: Slo, since: float, deployment: str | None = None) -> dict[str, Bins]:
+    """Return an objective's events since Unix second `since`, by deployment.
+
+    Events that were counted while something else was called by its name are left out; all are where the database is of
+    a time before objectives.
+    """
+    if not inspect(connection).has_table(slo_events.name):
+        return {}
+    table = slo_events.c
+    wanted = [table.slo == text(slo.name), table.definition == slo.definition, table.at >= since - HOUR]
+    if deployment is not None:
+        wanted.append(table.deployment == text(deployment))
+    found: dict[str, Bins] = {}
+    for row in connection.execute(select(slo_events).where(*wanted)).mappings():
+        bins = found.setdefault(row["deployment"], Bins())
+        if row["cause"]:
+            cause = Cause(row["cause"], row["check"], row["server"], row["model"])
+            bins.add(row["at"], NOTHING, {cause: row["bad"]}, row["seconds"])
+        else:
+            counts = {name: row[name] for name in _SUMMED}
+            bins.add(row["at"], Tally(**counts, source=row["source"]), {}, row["seconds"])
+    return found
+
+
+def incidents_since(connection: Connection, since: float, most: int = 10_000) -> Sequence[Incident]:
+    """Return the incidents that lasted at some time since Unix second `since`, the newest first."""
+    table = incidents.c
+    lasted = table.closed.is_(None) | (table.closed >= since)
+    query = select(incidents).where(lasted).order_by(table.opened.desc()).limit(most)
+    return [incident_of(dict(row)) for row in connection.execute(query).mappings()]
