@@ -83,8 +83,7 @@ check-generated: venv
 	@$(BIN)/python -m dashboards --check
 
 check-rules: tools
-	@.ci/quiet '--- rules' promtool check rules rules/alerts/*.yaml
-	@.ci/quiet '--- tests of the rules' promtool test rules rules/tests/*.yaml
+	@.ci/quiet '--- rules' promtool check rules rules/recording/*.yaml rules/alerts/*.yaml
 	@.ci/quiet '--- configuration of Alertmanager' amtool check-config rules/alertmanager/alertmanager.yaml
 
 venv: .venv/installed ## make .venv with the product and its tools

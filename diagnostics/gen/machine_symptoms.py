@@ -10,7 +10,7 @@ from diagnostics.gen.example_series import Example, Line, engine_load, gauges
 from diagnostics.gen.server_recordings import CPU, GPU_MEMORY, GPU_POWER
 from diagnostics.gen.symptom import Runbook, Symptom, all_of, symptom
 
-_FULL_SLOTS = 0.9
+_FULL_SLOTS = 0.8
 _WAITS = f"{WAITING} > 0.5"
 _POWER = 0.9
 _MEMORY = 0.97

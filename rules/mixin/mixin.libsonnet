@@ -961,7 +961,7 @@
           },
           {
             "alert": "TritonEngineSlotsFull",
-            "expr": "instance_model_version:triton_engine_waiting_requests:avg5m > 0.5 and instance_model_version:triton_engine_slot_fill:ratio5m > 0.9",
+            "expr": "instance_model_version:triton_engine_waiting_requests:avg5m > 0.5 and instance_model_version:triton_engine_slot_fill:ratio5m > 0.8",
             "for": "5m",
             "labels": {
               "severity": "warning",
@@ -976,7 +976,7 @@
           },
           {
             "alert": "TritonEngineWaitsWithFreeSlots",
-            "expr": "instance_model_version:triton_engine_waiting_requests:avg5m > 0.5 and instance_model_version:triton_engine_slot_fill:ratio5m <= 0.9",
+            "expr": "instance_model_version:triton_engine_waiting_requests:avg5m > 0.5 and instance_model_version:triton_engine_slot_fill:ratio5m <= 0.8",
             "for": "5m",
             "labels": {
               "severity": "warning",

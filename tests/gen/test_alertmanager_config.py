@@ -95,3 +95,14 @@ def test_the_service_s_alert_inhibits_that_of_the_rule_on_the_same_check_and_sub
     assert not inhibited(rule, ours)
     assert not inhibited(ours, {**rule, "model": "n"})
     assert not inhibited(ours, {**rule, "alertname": "TritonDiagGpuFault", "check": "gpu-fault"})
+
+
+def test_a_cause_inhibits_the_symptoms_of_its_model_and_server_and_is_inhibited_by_none() -> None:
+    cause = {"alertname": "TritonDiagColdStart", "check": "cold-start", "server": "a", "model": "m"}
+    cause["severity"] = "warning"
+    symptom = {"alertname": "TritonModelQueueDominates", "kind": "symptom", "server": "a", "model": "m"}
+    assert inhibited(cause, symptom)
+    assert not inhibited(symptom, cause)
+    assert not inhibited({**cause, "severity": "info"}, symptom)
+    assert not inhibited(cause, {**symptom, "model": "n"})
+    assert not inhibited(cause, {**symptom, "server": "b"})

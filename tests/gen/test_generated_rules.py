@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
+import _gojsonnet as gojsonnet
 import pytest
 import yaml
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.gen.files import NOTICE, generated
+from diagnostics.gen.files import NOTICE, WATCHING, generated
+from diagnostics.gen.recording import Recording
+from diagnostics.gen.rule_groups import RECORDED, SYMPTOMS, alone
+
+ROOT = Path(__file__).parents[2]
 
 FILES = generated(catalogue(), "https://runbooks.example.org/triton/")
 ALERTS = {
@@ -33,9 +39,9 @@ def _parts(folder: Path, part: str) -> list[Path]:
 
 
 def test_prometheus_accepts_every_rule(rules: Path, promtool: Callable) -> None:
-    done = promtool("check", "rules", *_parts(rules, "alerts"))
+    done = promtool("check", "rules", *_parts(rules, "alerts"), *_parts(rules, "recording"))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert sum(map(int, re.findall(r"(\d+) rules found", done.stdout))) == len(ALERTS)
+    assert sum(map(int, re.findall(r"(\d+) rules found", done.stdout))) == len(ALERTS) + len(RECORDED)
 
 
 def test_every_alert_fires_stays_silent_and_resolves_in_prometheus(rules: Path, promtool: Callable) -> None:
@@ -62,14 +68,106 @@ def test_a_wrong_alert_fails_its_test(rules: Path, promtool: Callable, right: st
     assert promtool("test", "rules", rules / "tests/cold-start.yaml").returncode != 0
 
 
-def test_every_symptom_is_an_expression_that_prometheus_can_evaluate(tmp_path: Path, promtool: Callable) -> None:
-    symptoms = {found.id: found.check.symptom for found in catalogue().values() if found.check.symptom}
-    assert symptoms
-    rules = [{"record": f"symptom:{name.replace('-', '_')}", "expr": symptom} for name, symptom in symptoms.items()]
-    path = tmp_path / "symptoms.yaml"
-    path.write_text(yaml.safe_dump({"groups": [{"name": "symptoms", "rules": rules}]}))
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (
+            "/ (instance_model_version:triton_requests:rate5m > 0)",
+            "/ clamp_min(instance_model_version:triton_requests:rate5m, 1)",
+        ),
+        ("sum without (gpu_uuid) (rate(nv_inference_request_success[5m]))", "rate(nv_inference_request_success[5m])"),
+        (
+            "sum without (gpu_uuid) (rate(nv_inference_request_success[5m]))",
+            "sum without (gpu_uuid) (delta(nv_inference_request_success[5m])) / 300",
+        ),
+        (" < 1e12", ""),
+        ('{reason!="CANCELED"}', ""),
+        (
+            "- (instance_model_version:triton_cache_hits:rate5m or instance_model_version:triton_requests:rate5m * 0)",
+            "",
+        ),
+        ("sum by (cluster, namespace, job, model) (", "avg by (cluster, namespace, job, model) ("),
+        ("/ 1e3 >= 0", ">= 0"),
+    ],
+)
+def test_a_wrong_recording_rule_fails_its_test(rules: Path, promtool: Callable, right: str, wrong: str) -> None:
+    path = rules / "recording/models.yaml"
+    assert right in path.read_text()
+    path.write_text(path.read_text().replace(right, wrong))
+    assert promtool("test", "rules", rules / "tests/recorded-metrics.yaml").returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("mean5m > 0.005", "mean5m > 0.5"),
+        ("mean5m > 0.005", "mean5m > 0.0005"),
+        ("ratio5m > 0.4", "ratio5m > 0.9"),
+        (" * 300 >= 10", " * 300 >= 1"),
+        ("{{ $labels.instance }}", "{{ $labels.job }}"),
+    ],
+)
+def test_a_wrong_symptom_fails_its_test(rules: Path, promtool: Callable, right: str, wrong: str) -> None:
+    path = rules / "alerts/symptoms.yaml"
+    assert right in path.read_text()
+    path.write_text(path.read_text().replace(right, wrong))
+    assert promtool("test", "rules", rules / "tests/model-queue-dominates.yaml").returncode != 0
+
+
+def test_every_alert_can_be_told_without_recording_rules(tmp_path: Path, promtool: Callable) -> None:
+    rules = [{"record": f"alone:{name}", "expr": alone(rule["expr"])} for name, rule in ALERTS.items()]
+    assert not any(metric in rule["expr"] for metric in RECORDED for rule in rules)
+    path = tmp_path / "alone.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "alone", "rules": rules}]}))
     done = promtool("check", "rules", path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_checks_call_their_symptoms_are_the_alerts_on_symptoms() -> None:
+    named = {found.check.symptom for found in catalogue().values() if found.check.symptom}
+    assert named == set(SYMPTOMS)
+    for found in catalogue().values():
+        if found.check.symptom:
+            assert f"[{found.id}]({found.id}.md)" in FILES[f"runbooks/{found.check.symptom}.md"]
+            assert f"({found.check.symptom}.md)" in FILES[f"runbooks/{found.id}.md"]
+
+
+@pytest.mark.parametrize("name", [*SYMPTOMS, *(alert.id for alert in WATCHING)])
+def test_a_page_of_an_alert_says_what_it_means_and_what_to_do(name: str) -> None:
+    page = FILES[f"runbooks/{name}.md"]
+    assert re.findall("^## (.*)", page, re.MULTILINE) == ["Meaning", "Impact", "Diagnosis", "Mitigation", "Alert"]
+    assert "diag explain" in page or name not in SYMPTOMS
+
+
+@pytest.mark.parametrize("metric", RECORDED.values(), ids=RECORDED)
+def test_a_recorded_metric_keeps_its_model_and_tells_its_unit_and_its_cost(metric: Recording) -> None:
+    assert re.fullmatch(r"(instance|job)(_model|_model_version|_gpu)?:triton_[a-z_]+:[a-z0-9_]+", metric.name)
+    kept = [labels for labels in re.findall(r"\bby \(([^)]*)\)", metric.expr) if ":triton_server:" not in metric.name]
+    assert all("model" in labels for labels in kept)
+    assert "clamp_min(" not in metric.expr.partition("/")[2]
+    line = next(line for line in FILES["README.md"].splitlines() if line.startswith(f"| `{metric.name}`"))
+    assert f"| {metric.unit.value} |" in line
+    assert re.search(r"\d+ per (model|engine|GPU|server)", line)
+
+
+def test_the_operators_resource_and_the_mixin_hold_the_same_rules(promtool: Callable, tmp_path: Path) -> None:
+    groups = [
+        group
+        for part in ("recording/", "alerts/")
+        for name, text in FILES.items()
+        if name.startswith(part)
+        for group in yaml.safe_load(text)["groups"]
+    ]
+    resource = yaml.safe_load(FILES["prometheusrule.yaml"])
+    assert (resource["apiVersion"], resource["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    assert sorted(resource["spec"]["groups"], key=str) == sorted(groups, key=str)
+    # A mixin's parts are hidden; its user names them.
+    config = "{_config+:: {runbooks: 'https://runbooks.example.org/triton'}}"
+    wanted = "{a: mixin.prometheusAlerts, r: mixin.prometheusRules, d: std.objectFields(mixin.grafanaDashboards)}"
+    text = f"local mixin = ({FILES['mixin/mixin.libsonnet']}) + {config}; {wanted}"
+    mixin = json.loads(gojsonnet.evaluate_snippet("mixin", text))
+    assert sorted(mixin["a"]["groups"] + mixin["r"]["groups"], key=str) == sorted(groups, key=str)
+    assert mixin["d"] == sorted(path.name for path in (ROOT / "dashboards").glob("*.json"))
 
 
 @pytest.mark.parametrize("found", catalogue().values(), ids=lambda found: found.id)
@@ -104,7 +202,8 @@ def test_another_check_changes_no_test_and_no_runbook_of_the_others() -> None:
     left = generated(fewer, "https://runbooks.example.org/triton/")
     changed = {name for name, text in FILES.items() if left.get(name) != text}
     own = {"runbooks/cold-start.md", "tests/cold-start.yaml"}
-    assert changed == {"README.md", "alertmanager/alertmanager.yaml", "alerts/serving.yaml", *own}
+    lists = {"README.md", "alertmanager/alertmanager.yaml", "mixin/mixin.libsonnet", "prometheusrule.yaml"}
+    assert changed == {*lists, "alerts/serving.yaml", *own}
 
 
 def test_every_file_begins_with_the_notice_and_is_the_same_each_time() -> None:

@@ -9,7 +9,7 @@ from diagnostics.gen.yaml_text import yaml_text
 
 _TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 _TREES = st.recursive(
-    _TEXT | st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False),
+    _TEXT | st.integers() | st.booleans() | st.floats(-1e9, 1e9),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXT, inner, max_size=4),
     max_leaves=20,
 )
