@@ -85,8 +85,8 @@ def _alert(slo: Slo, pair: Pair, runbooks: str) -> Tree:
         "annotations": {
             "summary": f'{slo.name} burns its budget {{{{ $value | printf "%.3g" }}}} times as fast as allowed',
             "description": f"Both the last {long} and the last {short} burn at {pair.factor:.3g} times the allowed "
-            f"rate or more, with {pair.fewest} bad events at least: chance brings fewer. What takes the budget, and which "
-            f"incidents did: diag slo; why now: diag explain",
+            f"rate or more, with {pair.fewest} bad events at least: chance brings fewer. "
+            "What takes the budget, and which incidents did: diag slo; why now: diag explain",
             "runbook_url": f"{runbooks.rstrip('/')}/slo-burns.md",
         },
     }

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from diagnostics.errors import UsageError
+from diagnostics.settings.load import load
+from diagnostics.slo.configured import configured
+from diagnostics.slo.reading import read_slos
+from diagnostics.slo.slo import Promise, Promql, Slo, Triton
+
+DAY = 86400.0
+SHORT = """\
+slo:
+  - name: chat-latency
+    objective: 0.99
+    ensemble: chat
+    latency: 500ms
+    tenant: {customer: acme}
+  - name: chat-starts
+    objective: 0.95
+    ensemble: chat
+    time_to_first_token: 1s
+    period: 7d
+"""
+SLOTH = """\
+version: prometheus/v1
+service: chat
+labels: {owner: ml}
+slos:
+  - name: requests
+    objective: 99.9
+    description: most requests succeed
+    sli:
+      events:
+        error_query: sum(rate(nv_inference_request_failure{model="chat"}[{{.window}}]))
+        total_query: |
+          sum(rate(nv_inference_request_success{model="chat"}[{{.window}}]))
+          + sum(rate(nv_inference_request_failure{model="chat"}[{{.window}}]))
+    alerting: {name: Whatever}
+  - name: gateway
+    objective: 99
+    sli:
+      events:
+        error_query: sum(rate(http_requests_total{code=~"5.."}[{{ .window }}]))
+        total_query: sum(rate(http_requests_total[{{.window}}]))
+"""
+OPENSLO = """\
+apiVersion: openslo/v1
+kind: DataSource
+metadata: {name: prom}
+spec: {type: Prometheus, connectionDetails: {url: "http://prometheus"}}
+---
+apiVersion: openslo/v1
+kind: SLI
+metadata: {name: first-token}
+spec:
+  ratioMetric:
+    counter: true
+    good:
+      metricSource:
+        metricSourceRef: prom
+        spec: {query: 'nv_inference_first_response_histogram_ms_bucket{model="chat",le="500"}'}
+    total:
+      metricSource:
+        metricSourceRef: prom
+        spec: {query: 'nv_inference_first_response_histogram_ms_count{model="chat"}'}
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: chat}
+spec:
+  service: chat
+  indicatorRef: first-token
+  timeWindow: [{duration: 4w, isRolling: true}]
+  budgetingMethod: Occurrences
+  objectives:
+    - {displayName: Most, target: 0.99}
+    - {displayName: Nearly all, targetPercent: 99.9}
+---
+apiVersion: openslo/v1
+kind: SLO
+metadata: {name: slow}
+spec:
+  indicator:
+    metadata: {name: time}
+    spec:
+      thresholdMetric:
+        metricSource:
+          type: Prometheus
+          spec: {query: 'nv_inference_request_duration_us{model="chat"}'}
+  timeWindow: [{duration: 30d, isRolling: true}]
+  objectives: [{op: lte, value: 250000, target: 0.9}]
+"""
+
+
+def written(tmp_path: Path, text: str) -> tuple[Slo, ...]:
+    (tmp_path / "slos.yaml").write_text(text)
+    return read_slos([tmp_path / "slos.yaml"])
+
+
+def test_the_short_form_says_everything_in_a_few_words(tmp_path: Path) -> None:
+    latency, starts = written(tmp_path, SHORT)
+    tags = (("customer", "acme"),)
+    assert latency.sli == Triton(promise=Promise.LATENCY, model="chat", seconds=0.5, tags=tags)
+    assert (latency.objective, latency.period) == (0.99, 30 * DAY)
+    assert starts.sli == Triton(promise=Promise.FIRST_TOKEN, model="chat", seconds=1.0)
+    assert starts.period == 7 * DAY
+    assert starts.where.endswith("slos.yaml:7")
+
+
+def test_objectives_in_the_settings_are_the_same_ones(tmp_path: Path) -> None:
+    (tmp_path / "slos.yaml").write_text(SHORT)
+    file = tmp_path / "diag.toml"
+    table = '[[slo]]\nname = "a"\nobjective = 0.9\nmodel = "m"\navailability = true\n'
+    file.write_text(f'slo_files = ["{tmp_path / "slos.yaml"}"]\n{table}')
+    first, *others = configured(load(file, {}, {}).settings)
+    assert first.sli == Triton(promise=Promise.AVAILABILITY, model="m")
+    assert [one.name for one in others] == ["chat-latency", "chat-starts"]
+
+
+def test_a_query_over_tritons_failures_in_sloths_form_is_measured_by_us_and_another_is_kept(tmp_path: Path) -> None:
+    ours, kept = written(tmp_path, SLOTH)
+    assert (ours.name, ours.objective) == ("chat-requests", pytest.approx(0.999))
+    assert ours.sli == Triton(promise=Promise.AVAILABILITY, model="chat")
+    assert ours.labels == {"service": "chat", "owner": "ml"}
+    assert kept.sli == Promql(
+        total="sum(rate(http_requests_total[$window]))", bad='sum(rate(http_requests_total{code=~"5.."}[$window]))'
+    )
+
+
+def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
+    found = {one.name: one for one in written(tmp_path, OPENSLO)}
+    slow, most, nearly = (found[name] for name in ("slow", "chat-most", "chat-nearly-all"))
+    assert most.sli == nearly.sli == Triton(promise=Promise.FIRST_TOKEN, model="chat", seconds=0.5)
+    assert (most.objective, nearly.objective, most.period) == (0.99, pytest.approx(0.999), 28 * DAY)
+    assert slow.sli == Triton(promise=Promise.LATENCY, model="chat", seconds=0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (SHORT.replace("latency: 500ms", "latency: 500"), 5, "which is no duration"),
+        (SHORT.replace("latency: 500ms", "latncy: 500ms"), 5, "has no key 'latncy'"),
+        (SHORT.replace("objective: 0.99", "objective: 99"), 2, "an objective of 9900 % cannot be missed or met"),
+        (SHORT.replace("objective: 0.99", "objective: many"), 3, "which is no number"),
+        (SHORT.replace("chat-starts", "chat-latency"), 7, "is the name of another too"),
+        (SHORT.replace("    ensemble: chat\n", "", 1), 2, "names no model or ensemble"),
+        (SHORT.replace("name: chat-latency", 'name: "a b"'), 2, "cannot be a name"),
+        (SHORT.replace("    latency: 500ms\n", ""), 2, "promises nothing"),
+        (SLOTH.replace("prometheus/v1", "prometheus/v2"), 1, "version 'prometheus/v2' is not supported"),
+        (SLOTH.replace("[{{.window}}]", "", 1), 10, "error_query has no range"),
+        (OPENSLO.replace("targetPercent", "target_percent"), 31, "has no key 'target_percent'"),
+        (OPENSLO.replace("indicatorRef: first-token", "indicatorRef: last-token"), 26, "there is no SLI 'last-token'"),
+        (OPENSLO.replace("duration: 4w", "duration: 1M"), 27, "duration is '1M'"),
+        (OPENSLO.replace("Occurrences", "Timeslices"), 28, "budgets of Timeslices are not supported"),
+        (OPENSLO.replace("type: Prometheus, conn", "type: Datadog, conn"), 17, "'Datadog' are not supported"),
+        ("hello: world\n", 1, "is in no form of objectives that is known"),
+        ("slo: [{name: a, objective: [}]\n", 1, "expected the node content"),
+        ("a: &x 1\n", 1, "anchors and aliases are not allowed"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line_and_what_to_do(tmp_path: Path, text: str, line: int, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        written(tmp_path, text)
+    told = str(caught.value)
+    assert said in told
+    assert told.startswith(f"{tmp_path / 'slos.yaml'}:{line}: ")
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n"])
+def test_an_empty_file_is_told(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError, match="holds nothing"):
+        written(tmp_path, text)
