@@ -127,7 +127,7 @@ def _between(known: SampledSeries, sampled: SampledSeries) -> bool:
         place = bisect_left(known.times, at)
         near = known.values[max(place - 2, 0) : place + 2]
         if place in (0, len(known.times)):
-            if not known.values[0] * 0.5 <= value <= known.values[-1] * 2 + 1:
+            if not min(near) * 0.5 <= value <= max(near) * 2 + 1:
                 return False
         elif not _reset_in(near) and not min(near) <= value <= max(near):
             return False

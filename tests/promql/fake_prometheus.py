@@ -29,6 +29,7 @@ class FakePrometheus:
     Attributes:
         now: its clock, Unix seconds.
         most: samples beyond which it refuses a query, as Prometheus does; None for no limit.
+        broken: a span, in Unix seconds, that it never gives; None for none.
         warnings: said with every answer that has samples.
         refuse: given the query, an HTTP status and a body to answer with instead; None answers as usual.
 
@@ -37,10 +38,13 @@ class FakePrometheus:
     now: float = 0.0
     series: dict[Labels, Samples] = field(default_factory=dict)
     most: int | None = None
+    broken: tuple[float, float] | None = None
     warnings: Sequence[str] = ()
     refuse: Callable[[str], tuple[int, bytes] | None] = lambda _: None
     queries: list[str] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
+    forms: list[Mapping[str, str]] = field(default_factory=list)
+    only_get: bool = False
     port: int = 0
 
     @property
@@ -103,7 +107,8 @@ class FakePrometheus:
         if ranged is None:
             return 400, json.dumps({"status": "error", "errorType": "bad_data", "error": "parse error"}).encode()
         found = self._select(ranged[1], at - float(ranged[2]) / 1000, at)
-        if self.most is not None and sum(len(samples) for _, samples in found) > self.most:
+        lost = self.broken is not None and at - float(ranged[2]) / 1000 <= self.broken[0] and self.broken[1] <= at
+        if lost or (self.most is not None and sum(len(samples) for _, samples in found) > self.most):
             text = "query processing would load too many samples into memory in query execution"
             return 422, json.dumps({"status": "error", "errorType": "execution", "error": text}).encode()
         result = [{"metric": dict(labels), "values": [[t, str(v)] for t, v in samples]} for labels, samples in found]
@@ -125,9 +130,18 @@ class FakePrometheus:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                self._answer(self.rfile.read(int(self.headers["Content-Length"])).decode())
+
+            def do_GET(self) -> None:
+                self._answer(self.path.partition("?")[2])
+
+            def _answer(self, text: str) -> None:
+                form = {name: values[0] for name, values in parse_qs(text).items()}
                 fake.headers.append(dict(self.headers))
-                status, body = fake.answer(form["query"][0], float(form.get("time", [str(fake.now)])[0]))
+                fake.forms.append(form)
+                status, body = fake.answer(form["query"], float(form.get("time", fake.now)))
+                if self.command == "POST" and fake.only_get:
+                    status, body = 405, b""
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

@@ -1,0 +1,215 @@
+"""What a store may answer instead of samples: one clear line each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from diagnostics.cli.main import main
+from diagnostics.errors import UsageError
+from diagnostics.wire.prometheus_answer import parse_answer
+from exporters.sources.access import SourceOptions
+from exporters.sources.prometheus_address import parse_prometheus
+from exporters.sources.prometheus_api import PrometheusApi
+from tests.builders import Stage, SyntheticTriton, model_config
+from tests.promql.fake_prometheus import FakePrometheus
+from tests.promql.stored import explained, stored
+
+TRITON = SyntheticTriton(models=(Stage("slow", rate=38, execution=0.0245, queue=0.17, config=model_config("slow")),))
+READS = 61  # five minutes
+HTML = b"<!DOCTYPE html><html><body>Sign in to continue</body></html>"
+GARBAGE = b'{"status":"success","data":{"resultType":"matrix","result":[{"metric"'
+
+
+@pytest.fixture
+def fake() -> Iterator[FakePrometheus]:
+    with stored(TRITON.scrapes(READS), with_service=True).running() as running:
+        yield running
+
+
+def refusing(status: int, body: bytes, *, of: str = "nv_") -> Callable[[str], tuple[int, bytes] | None]:
+    return lambda query: (status, body) if of in query else None
+
+
+@dataclass
+class Said:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def line(self) -> str:
+        """The one line on standard error."""
+        (line,) = self.err.splitlines()
+        assert line.startswith("diag: ")
+        assert "internal error" not in line
+        return line
+
+
+Say = Callable[..., Said]
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Say:
+    def ask(*arguments: str) -> Said:
+        code = main(["explain", *arguments])
+        told = capsys.readouterr()
+        return Said(code, told.out, told.err)
+
+    return ask
+
+
+FAILED = json.dumps({"status": "error", "errorType": "execution", "error": "the query is too expensive"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "code", "words"),
+    [
+        (401, b"", 3, "HTTP 401, credentials are missing"),
+        (403, b"", 3, "HTTP 403"),
+        (404, b"404 page not found", 3, "has no Prometheus API (HTTP 404); give the address under which"),
+        (
+            400,
+            json.dumps({"status": "error", "error": "parse error: unexpected"}).encode(),
+            2,
+            "parse error: unexpected",
+        ),
+        (422, FAILED, 3, "HTTP 422: the query is too expensive"),
+        (503, FAILED, 3, "HTTP 503: the query is too expensive"),
+        (200, HTML, 3, "answers with something else than query results: '<!DOCTYPE html>"),
+        (200, GARBAGE, 3, "answers with something else than query results"),
+        (200, b"", 3, "answers with something else than query results"),
+        (
+            200,
+            b'{"status":"success","data":{"resultType":"matrix","result":[]}}',
+            3,
+            "holds nothing of a Triton in the",
+        ),
+        (200, b'{"status":"error","errorType":"timeout","error":"query timed out"}', 3, "query timed out"),
+        (302, b"", 3, "redirect"),
+    ],
+)
+def test_an_answer_that_is_no_samples_is_one_line(
+    fake: FakePrometheus, say: Say, status: int, body: bytes, code: int, words: str
+) -> None:
+    fake.refuse = refusing(status, body)
+    result = say(fake.url)
+    assert result.code == code
+    line = result.line
+    assert words in line
+    assert f"prometheus+http://127.0.0.1:{fake.port}" in line
+
+
+def test_a_store_that_cannot_be_reached_is_one_line(say: Say) -> None:
+    result = say("prometheus+http://127.0.0.1:9")
+    assert (result.code, "connection refused" in result.line) == (3, True)
+
+
+def test_a_selector_that_matches_nothing_is_one_line(fake: FakePrometheus, say: Say) -> None:
+    result = say(f'{fake.url}?selector={{job="other"}}')
+    assert result.code == 3
+    assert "look at the selector" in result.line
+
+
+def test_a_selector_reaches_the_store(fake: FakePrometheus, say: Say) -> None:
+    fake.scrape_all(SyntheticTriton(models=(Stage("other", rate=5),)).scrapes(READS), job="elsewhere", instance="b")
+    with_all = say(fake.url)
+    chosen = say(f'{fake.url}?selector={{job="triton"}}')
+    assert "from b, triton-0" in with_all.out
+    assert chosen.out.rstrip().endswith("from triton-0")
+
+
+def test_credentials_and_a_tenant_reach_the_store_and_are_shown_nowhere(
+    fake: FakePrometheus, say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIAG_BEARER_TOKEN", "hush-hush")
+    fake.warnings = ["no such token as hush-hush"]
+    result = say(fake.url, "--header", "X-Scope-OrgID: chat")
+    assert result.code == 0
+    assert {one["Authorization"] for one in fake.headers} == {"Bearer hush-hush"}
+    assert {one["X-Scope-OrgID"] for one in fake.headers} == {"chat"}
+    assert "hush-hush" not in result.out + result.err
+
+
+def test_a_password_in_the_address_is_used_and_not_shown(fake: FakePrometheus, say: Say) -> None:
+    fake.refuse = refusing(403, b"")
+    result = say(fake.url.replace("//", "//me:hush-hush@"))
+    assert "hush-hush" not in result.line
+    assert fake.headers[0]["Authorization"].startswith("Basic ")
+
+
+def test_a_store_that_takes_no_forms_is_asked_by_url(fake: FakePrometheus, say: Say) -> None:
+    fake.only_get = True
+    assert say(fake.url).code == 0
+
+
+def test_what_is_missing_of_an_answer_is_a_blind_spot() -> None:
+    fake = stored(TRITON.scrapes(READS), with_service=True)
+    fake.warnings = ["PromQL: sidecar of cluster eu did not answer"]
+    explanation = explained(fake)
+    (spot,) = [spot for spot in explanation.blind_spots if "sidecar of cluster eu" in spot.why]
+    assert spot.what == "a part of what is stored"
+
+
+def test_victoria_metrics_says_that_an_answer_is_partial_in_its_own_way() -> None:
+    body = b'{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}}'
+    assert parse_answer(body).warnings == ("a part of the store did not answer",)
+
+
+def test_native_histograms_are_left_out() -> None:
+    result = '{"metric":{"__name__":"h"},"histograms":[[1,{"count":"1","sum":"2","buckets":[]}]]}'
+    body = f'{{"status":"success","data":{{"resultType":"matrix","result":[{result}]}}}}'.encode()
+    assert parse_answer(body).series == ()
+
+
+def test_what_the_service_exported_is_not_needed(fake: FakePrometheus, say: Say) -> None:
+    fake.refuse = refusing(503, FAILED, of="diag_")
+    result = say(fake.url, "--output", "json")
+    assert result.code == 0
+    spots = json.loads(result.out)["blind_spots"]
+    assert any("HTTP 503" in spot["why"] for spot in spots)
+
+
+def test_other_sources_beside_a_store_are_refused(fake: FakePrometheus, say: Say) -> None:
+    for arguments in ([fake.url, fake.url], [fake.url, "http://triton:8000"]):
+        assert "is explained alone" in say(*arguments).line
+    both = say(fake.url, "--window", "5m", "--since", "5m").line
+    assert both.endswith("mean the same here; give one of them")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "prometheus+ftp://host",
+        "prometheus+http://",
+        "prometheus+http://host:port",
+        "prometheus+http://host?query=up",
+        "prometheus+http://host?selector=up",
+        'prometheus+http://host?selector={job="a"} or vector(1)',
+        'prometheus+http://host?selector={job="a"}[5m]',
+        "prometheus+http://host#selector",
+    ],
+)
+def test_what_is_no_address_of_a_store_is_one_line(address: str, say: Say) -> None:
+    result = say(address)
+    assert result.code == 2
+    assert result.line
+
+
+def test_the_parts_of_an_address() -> None:
+    one = parse_prometheus(r'prometheus+https://me:x@mimir:443/prometheus/api/v1?selector={job=~"a.+",region!="b,\"c"}')
+    assert one.base == "https://mimir:443/prometheus"
+    assert one.user == "me:x"
+    assert one.matchers == ('job=~"a.+"', r'region!="b,\"c"')
+    assert one.selector('x="y"') == r'{x="y",job=~"a.+",region!="b,\"c"}'
+    assert one.beside().matchers == (r'region!="b,\"c"',)
+
+
+def test_a_range_of_steps_is_asked_for_as_such() -> None:
+    fake = FakePrometheus(now=100.0)
+    with fake.running(), pytest.raises(UsageError):
+        PrometheusApi(parse_prometheus(fake.url), SourceOptions()).ranged("up", 0.0, 60.0, 15.0)
+    assert fake.forms[-1] == {"query": "up", "start": "0.000", "end": "60.000", "step": "15.000", "timeout": "30s"}
