@@ -57,7 +57,7 @@ def _same_check() -> Tree:
 
 def _symptom() -> Tree:
     """A cause is the answer to the question that a symptom on the same server and model asks."""
-    cause = [_OURS, f'severity="{Severity.WARNING.value}"', 'check=~".+"']
+    cause = [_OURS, f'severity="{Severity.WARNING.value}"']
     return _rule(cause, [f'{KIND}="{SYMPTOM}"'], ("server", "model"))
 
 
