@@ -1,16 +1,19 @@
-"""`diag gen`: writes alerts, their tests and runbooks from the checks, or says which are stale."""
+"""`diag gen`: writes rules, their tests and runbooks, or says which are stale, or how often they would have fired."""
 
 from __future__ import annotations
 
+import functools
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
 
 from diagnostics.checks.catalogue import catalogue
+from diagnostics.cli.options import DURATION, source_options
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError, reason_of
 from diagnostics.gen.files import FOLDERS, generated, is_generated
+from exporters.sources.access import SourceOptions
 
 _DEFAULT = Path("rules")
 _RUNBOOKS = "runbooks"
@@ -19,27 +22,84 @@ Examples:
   diag gen --output rules
   diag gen --output rules --runbooks https://wiki.example.org/triton/runbooks
   diag gen --check            exits with 1 if a file is stale
+  diag gen rules --replay http://prometheus:9090 --since 7d
 
 \b
-Writes alerts/ (Prometheus rules), tests/ (for promtool test rules), runbooks/,
-alertmanager/ (an example with grouping and inhibition) and README.md. Files
-that it did not write are left alone.
+Writes recording/ and alerts/ (Prometheus rules), tests/ (for promtool test
+rules), runbooks/, alertmanager/ (an example with grouping and inhibition),
+prometheusrule.yaml (for the operator), mixin/ and README.md. Files that it
+did not write are left alone.
 """
+_RULES_EPILOG = """\b
+Examples:
+  diag gen rules --output rules
+  diag gen rules --replay http://prometheus:9090 --since 7d
+  diag gen rules --replay https://mimir.example.org/prometheus --header 'X-Scope-OrgID: a'
 
-
-@click.command(epilog=_EPILOG)
-@click.option("--check", "only_check", is_flag=True, help="Write nothing; exit with 1 and a list if files are stale.")
-@click.option("--output", type=click.Path(path_type=Path), help="Folder to write to; ./rules when it exists.")
-@click.option(
-    "--runbooks",
-    default=_RUNBOOKS,
-    show_default=True,
-    metavar="URL",
-    help="Where you publish runbooks/; becomes the alerts' runbook_url.",
+\b
+A replay needs none of the recording rules to be loaded. It evaluates every
+alert once a minute of that history, holds it for as long as its rule says,
+and names the series that do not exist.
+"""
+_WRITING = (
+    click.option(
+        "--check", "only_check", is_flag=True, help="Write nothing; exit with 1 and a list if files are stale."
+    ),
+    click.option("--output", type=click.Path(path_type=Path), help="Folder to write to; ./rules when it exists."),
+    click.option(
+        "--runbooks",
+        default=_RUNBOOKS,
+        show_default=True,
+        metavar="URL",
+        help="Where you publish runbooks/; becomes the alerts' runbook_url.",
+    ),
 )
+
+
+def _writing_options(command: Callable[..., object]) -> Callable[..., object]:
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_WRITING), command)
+
+
+@click.group(epilog=_EPILOG, invoke_without_command=True)
+@_writing_options
 @click.pass_context
 def command(ctx: click.Context, only_check: bool, output: Path | None, runbooks: str) -> None:
-    """Write alerts, their tests and runbooks from the checks."""
+    """Write rules, their tests and runbooks from the checks."""
+    if ctx.invoked_subcommand is None:
+        _write(ctx, only_check, output, runbooks)
+
+
+@command.command(epilog=_RULES_EPILOG)
+@_writing_options
+@click.option(
+    "--replay", metavar="URL", help="A Prometheus: tell how often each alert would have fired, write nothing."
+)
+@click.option("--since", type=DURATION, default="7d", show_default=True, help="How much of its history to replay.")
+@source_options
+@click.pass_context
+def rules(
+    ctx: click.Context,
+    only_check: bool,
+    output: Path | None,
+    runbooks: str,
+    replay: str | None,
+    since: float,
+    options: SourceOptions,
+) -> None:
+    """Write the rules, or replay their alerts on a Prometheus's history."""
+    if replay is None:
+        _write(ctx, only_check, output, runbooks)
+        return
+    if only_check or output:
+        raise UsageError("--replay writes nothing", hint="leave out --check and --output")
+    # Verbs start fast: reading a store is not needed to write files.
+    from diagnostics.cli.replaying import histories, opened, report
+
+    for line in report(list(histories(opened(replay, options), since)), since):
+        click.echo(line)
+
+
+def _write(ctx: click.Context, only_check: bool, output: Path | None, runbooks: str) -> None:
     folder = _folder(output, must_exist=only_check)
     files = generated(catalogue(), runbooks)
     stale = dict(_stale(folder, files))

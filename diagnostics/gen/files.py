@@ -35,13 +35,18 @@ def generated(checks: Mapping[str, Registered], runbooks: str) -> dict[str, str]
 
     """
     causes = {alert.id: alert for alert in finding_alerts(checks.values())}
-    alerts = (*causes.values(), *(one.alert for one in SYMPTOMS.values()), *WATCHING)
+    alerts = every_alert(checks)
     files = {"README.md": _markdown(overview(checks.values(), causes, WATCHING))}
     files["alertmanager/alertmanager.yaml"] = _yaml(alertmanager_config(checks))
     files |= {f"runbooks/{identifier}.md": _markdown(page) for identifier, page in _pages(checks, causes).items()}
     files |= {f"tests/{alert.id}.yaml": _yaml(rule_test(alert, runbooks, files_needed(alert.expr))) for alert in alerts}
     files["tests/recorded-metrics.yaml"] = _yaml(recording_test())
     return dict(sorted((files | _rules(alerts, runbooks)).items()))
+
+
+def every_alert(checks: Mapping[str, Registered]) -> tuple[Alert, ...]:
+    """Return all alerts: on causes, on symptoms, on the watching itself."""
+    return (*finding_alerts(checks.values()), *(one.alert for one in SYMPTOMS.values()), *WATCHING)
 
 
 def is_generated(text: str) -> bool:

@@ -52,10 +52,10 @@ class Cost:
 
 def cost(expr: str) -> Cost:
     """Return what an expression reads; a metric that it names twice is read twice."""
-    # Label values are no metrics; a selector of one engine gauge reads one of the family's series.
     counts: Counter[Per] = Counter()
-    plain = _TEXT.sub('""', expr)
+    plain = _without_text(expr)
     for found in _READ.finditer(plain):
+        # A selector of one engine gauge reads one of the family's series.
         one_value = plain[found.end() :].startswith("{") and found[0].startswith("nv_trt_llm_")
         counts[_per(found[0])] += 1 if one_value else _SEVERAL.get(found[0], 1)
     return Cost(series=tuple((per, counts[per]) for per in Per if counts[per]))
@@ -64,6 +64,16 @@ def cost(expr: str) -> Cost:
 def total(expressions: Iterable[str]) -> int:
     """Return the series that all expressions read of the example's server."""
     return sum(cost(expr).example for expr in expressions)
+
+
+def metrics_read(expr: str) -> tuple[str, ...]:
+    """Return the names of the metrics that an expression reads, each once, in their order."""
+    return tuple(dict.fromkeys(found[0] for found in _READ.finditer(_without_text(expr))))
+
+
+def _without_text(expr: str) -> str:
+    # Label values are no metrics.
+    return _TEXT.sub('""', expr)
 
 
 def _per(metric: str) -> Per:

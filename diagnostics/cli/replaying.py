@@ -1,0 +1,126 @@
+"""`diag gen rules --replay`: how often each alert would have fired on the history that a Prometheus holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.errors import UsageError
+from diagnostics.gen.alert import Alert
+from diagnostics.gen.files import every_alert
+from diagnostics.gen.query_cost import metrics_read
+from diagnostics.gen.replay import Firing, firings
+from diagnostics.gen.rule_groups import alone
+from diagnostics.units import Unit
+from diagnostics.wire.prometheus_answer import Answer, joined
+from exporters.sources.access import SourceOptions
+from exporters.sources.prometheus_address import PREFIX, parse_prometheus
+from exporters.sources.prometheus_api import PrometheusApi, TooMuch
+
+STEP_SECONDS = 60.0
+# A day of minutes is far below the 11,000 points that Prometheus gives at most; a store that refuses gets less.
+_CHUNK_SECONDS = 86_400.0
+_LEAST_CHUNK_SECONDS = 3_600.0
+_LOOKS = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What an alert would have done, and what stands in the way of a whole answer."""
+
+    alert: Alert
+    firings: tuple[Firing, ...] = ()
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def opened(url: str, options: SourceOptions) -> PrometheusApi:
+    """Return the store at `url`, with or without the prefix by which a source is known as one.
+
+    Raises:
+        UsageError: it is no such address, or has a selector, which rules have not.
+
+    """
+    address = parse_prometheus(url if url.startswith(PREFIX) else PREFIX + url)
+    if address.matchers:
+        raise UsageError("rules have no selector, and are replayed over all that is there", where=str(address))
+    return PrometheusApi(address, options)
+
+
+def histories(api: PrometheusApi, since: float) -> Iterator[History]:
+    """Yield the history of every alert over the last `since` seconds, by the store's clock."""
+    end = api.clock() // STEP_SECONDS * STEP_SECONDS
+    start = end - since
+    alerts = every_alert(catalogue())
+    needed = {name for alert in alerts for name in metrics_read(alone(alert.expr))}
+    there = _there(api, sorted(needed), start, end)
+    for alert in alerts:
+        yield _history(api, alert, there, start, end)
+
+
+def report(found: Sequence[History], since: float) -> Iterator[str]:
+    """Yield the lines for people: alerts that fire most first, then the silent ones, then what does not exist."""
+    yield f"over the last {Unit.SECONDS.show(since)}, evaluated every {Unit.SECONDS.show(STEP_SECONDS)}:"
+    fired = sorted((one for one in found if one.firings), key=lambda one: -len(one.firings))
+    yield from map(_line, fired)
+    silent = [one for one in found if not one.firings and not one.missing and not one.notes]
+    yield f"{len(silent)} alerts would have stayed silent: {_names(silent)}" if silent else "no other alert was silent"
+    without = [one for one in found if one.missing and not one.firings]
+    for metric in dict.fromkeys(name for one in without for name in one.missing):
+        concerned = [one for one in without if metric in one.missing]
+        yield f"no series {metric}: {_names(concerned)} cannot be judged"
+    for one in found:
+        yield from (f"{one.alert.name}: {note}" for note in one.notes)
+
+
+def _line(one: History) -> str:
+    subjects = len({tuple(sorted(firing.labels.items())) for firing in one.firings})
+    longest = max(firing.seconds for firing in one.firings)
+    total = sum(firing.seconds for firing in one.firings)
+    times = "once" if len(one.firings) == 1 else f"{len(one.firings)} times"
+    return (
+        f"{one.alert.name} ({one.alert.severity}) would have fired {times}, on {subjects} "
+        f"{'subject' if subjects == 1 else 'subjects'}, for {Unit.SECONDS.show(total)} in all, "
+        f"{Unit.SECONDS.show(longest)} at the longest"
+    )
+
+
+def _names(found: Sequence[History]) -> str:
+    shown = [one.alert.name for one in found[:4]]
+    return ", ".join(shown) + (f" and {len(found) - len(shown)} more" if len(found) > len(shown) else "")
+
+
+def _there(api: PrometheusApi, names: Sequence[str], start: float, end: float) -> frozenset[str]:
+    """Return which metrics have series at some of a few looks."""
+    query = f'count by (__name__) ({{__name__=~"{"|".join(names)}"}})'
+    answer = api.ranged(query, start, end, max((end - start) / _LOOKS, STEP_SECONDS))
+    return frozenset(one.labels.get("__name__", "") for one in answer.series)
+
+
+def _history(api: PrometheusApi, alert: Alert, there: frozenset[str], start: float, end: float) -> History:
+    expr = alone(alert.expr)
+    missing = tuple(name for name in metrics_read(expr) if name not in there)
+    if missing == metrics_read(expr) and not expr.startswith("absent("):
+        return History(alert=alert, missing=missing)
+    try:
+        answer = joined(list(_asked(api, expr, start, end, _CHUNK_SECONDS)))
+    except (TooMuch, UsageError) as error:
+        return History(alert=alert, notes=(str(error),))
+    hold = alert.hold_minutes * 60.0
+    found = (firing for one in answer.series for firing in firings(one.labels, one.times, hold=hold, step=STEP_SECONDS))
+    return History(alert=alert, firings=tuple(found), missing=missing, notes=answer.warnings)
+
+
+def _asked(api: PrometheusApi, expr: str, start: float, end: float, chunk: float) -> Iterator[Answer]:
+    """Yield the answers to parts of the span, each so small that the store gives it."""
+    at = start
+    while at <= end:
+        until = min(at + chunk - STEP_SECONDS, end)
+        try:
+            yield api.ranged(expr, at, until, STEP_SECONDS)
+        except TooMuch:
+            if chunk <= _LEAST_CHUNK_SECONDS:
+                raise
+            yield from _asked(api, expr, at, until, max(chunk / 4, _LEAST_CHUNK_SECONDS))
+        at = until + STEP_SECONDS
