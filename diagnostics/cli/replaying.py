@@ -12,7 +12,6 @@ from diagnostics.gen.files import every_alert
 from diagnostics.gen.query_cost import metrics_read
 from diagnostics.gen.replay import Firing, firings
 from diagnostics.gen.rule_groups import alone
-from diagnostics.units import Unit
 from diagnostics.wire.prometheus_answer import Answer, joined
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import PREFIX, parse_prometheus
@@ -23,6 +22,7 @@ STEP_SECONDS = 60.0
 _CHUNK_SECONDS = 86_400.0
 _LEAST_CHUNK_SECONDS = 3_600.0
 _LOOKS = 48
+_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +61,17 @@ def histories(api: PrometheusApi, since: float) -> Iterator[History]:
 
 def report(found: Sequence[History], since: float) -> Iterator[str]:
     """Yield the lines for people: alerts that fire most first, then the silent ones, then what does not exist."""
-    yield f"over the last {Unit.SECONDS.show(since)}, evaluated every {Unit.SECONDS.show(STEP_SECONDS)}:"
+    yield f"over the last {_lasting(since)}, evaluated every {_lasting(STEP_SECONDS)}:"
     fired = sorted((one for one in found if one.firings), key=lambda one: -len(one.firings))
     yield from map(_line, fired)
-    silent = [one for one in found if not one.firings and not one.missing and not one.notes]
-    yield f"{len(silent)} alerts would have stayed silent: {_names(silent)}" if silent else "no other alert was silent"
-    without = [one for one in found if one.missing and not one.firings]
-    for metric in dict.fromkeys(name for one in without for name in one.missing):
-        concerned = [one for one in without if metric in one.missing]
-        yield f"no series {metric}: {_names(concerned)} cannot be judged"
+    silent = [one.alert.name for one in found if not one.firings and not one.missing and not one.notes]
+    yield f"{len(silent)} would have stayed silent{': ' if silent else ''}{_names(silent)}"
+    blind: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        if one.missing and not one.firings:
+            blind.setdefault(one.missing, []).append(one.alert.name)
+    for missing, names in blind.items():
+        yield f"{_names(names)} cannot be judged: no series {', '.join(missing)}"
     for one in found:
         yield from (f"{one.alert.name}: {note}" for note in one.notes)
 
@@ -81,14 +83,22 @@ def _line(one: History) -> str:
     times = "once" if len(one.firings) == 1 else f"{len(one.firings)} times"
     return (
         f"{one.alert.name} ({one.alert.severity}) would have fired {times}, on {subjects} "
-        f"{'subject' if subjects == 1 else 'subjects'}, for {Unit.SECONDS.show(total)} in all, "
-        f"{Unit.SECONDS.show(longest)} at the longest"
+        f"{'subject' if subjects == 1 else 'subjects'}, for {_lasting(total)} in all, "
+        f"{_lasting(longest)} at the longest"
     )
 
 
-def _names(found: Sequence[History]) -> str:
-    shown = [one.alert.name for one in found[:4]]
-    return ", ".join(shown) + (f" and {len(found) - len(shown)} more" if len(found) > len(shown) else "")
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _lasting(seconds: float) -> str:
+    """Return a time of minutes to weeks as an operator writes it: 2d 3h, 54m."""
+    days, rest = divmod(round(seconds), 86_400)
+    hours, rest = divmod(rest, 3_600)
+    parts = [(days, "d"), (hours, "h"), (rest // 60, "m"), (rest % 60, "s")]
+    return " ".join(f"{count}{unit}" for count, unit in parts if count) or "0s"
 
 
 def _there(api: PrometheusApi, names: Sequence[str], start: float, end: float) -> frozenset[str]:
@@ -100,8 +110,10 @@ def _there(api: PrometheusApi, names: Sequence[str], start: float, end: float) -
 
 def _history(api: PrometheusApi, alert: Alert, there: frozenset[str], start: float, end: float) -> History:
     expr = alone(alert.expr)
-    missing = tuple(name for name in metrics_read(expr) if name not in there)
-    if missing == metrics_read(expr) and not expr.startswith("absent("):
+    # What comes after `unless` only takes away.
+    needed = metrics_read(expr.partition(" unless ")[0])
+    missing = tuple(name for name in needed if name not in there)
+    if missing == needed and not expr.startswith("absent("):
         return History(alert=alert, missing=missing)
     try:
         answer = joined(list(_asked(api, expr, start, end, _CHUNK_SECONDS)))
