@@ -73,7 +73,7 @@ def _part(sli: Triton, explanation: Explanation, finding: Finding, counted: Tall
     if sli.promise is Promise.AVAILABILITY:
         if sli.model not in (subject.ensemble, subject.model) or counted.total <= 0:
             return 0.0
-        return min(impact.share_of_requests_failed / (counted.bad / counted.total), 1.0)
+        return min(impact.share_of_requests_failed * counted.total / counted.bad, 1.0)
     if called == sli.model:
         return impact.share_of_latency
     if subject.model != sli.model:

@@ -92,10 +92,13 @@ def count_window(
     added = []
     for name, server in window.servers.items():
         reads = moments(server)
+        if not reads:
+            continue
+        before = reached.setdefault(name, reads[0] if whole else reads[-1])
         if len(reads) < 2 + behind:
             continue
         until = reads[-1 - behind]
-        after = min(reached.setdefault(name, reads[0] if whole else until), until)
+        after = min(before, until)
         added += [one for slo in slos if (one := _counted(slo, window, name, (after, until), explanation)) is not None]
         reached[name] = max(until, reached[name])
     for one in added:

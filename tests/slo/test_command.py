@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from diagnostics.cli.main import main
+from diagnostics.render.slo_json import slo_schema
+from diagnostics.slo.burn import DAY
+from diagnostics.slo.report import report_on
+from diagnostics.slo.slo import Promise, Promql, Slo, Triton
+from diagnostics.wire.prometheus_answer import Answer, SampledSeries
+from exporters.sources.prometheus_address import parse_prometheus
+from exporters.sources.prometheus_slo import StoredEvents
+
+CAPTURE = Path(__file__).parents[2] / "fixtures/captures/cpu-handed-single-instance.tar.xz"
+SLOS = """\
+slo:
+  - {name: chat-latency, objective: 0.99, ensemble: chat, latency: 500ms}
+  - {name: chat-availability, objective: 0.999, ensemble: chat, availability: true}
+"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("slos") / "slos.yaml"
+    path.write_text(SLOS)
+    return str(path)
+
+
+def test_a_recording_tells_what_took_the_budget(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["slo", str(CAPTURE), "--slo", file]) == 0
+    told = capsys.readouterr().out
+    assert "chat-latency: 99 % of requests to chat within 500 ms, over 30d" in told
+    assert "(from traces)" in told
+    assert "52 % went to single-instance-serialization of safety on triton-0" in told
+    assert "48 % is unexplained" in told
+    assert "1,371 events, 0 bad (from metrics)" in told
+
+
+def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["slo", str(CAPTURE), "--slo", file, "--output", "json", "--period", "7d"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, json.loads(slo_schema()))
+    latency = found["slos"][0]
+    assert latency["period"]["seconds"] == 7 * DAY
+    assert latency["causes"][0]["check"] == "single-instance-serialization"
+    assert sum(one["share"] for one in latency["causes"]) + latency["unexplained"] == pytest.approx(1.0)
+    assert main(["slo", str(CAPTURE), "--slo", file, "--output", "markdown"]) == 0
+    assert "- 52 % went to single-instance-serialization of safety on triton-0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ((str(CAPTURE),), 2, "name a file of them with --slo"),
+        (("http://triton:8000", "--slo", "FILE"), 2, "a server only tells of now"),
+        (("nowhere.tar.xz", "--slo", "FILE"), 3, "nowhere.tar.xz"),
+        (("--slo", "FILE", "--url", "http://127.0.0.1:1"), 3, "no service answers"),
+        (("prometheus+http://127.0.0.1:1", "--slo", "FILE"), 3, "127.0.0.1:1"),
+        (("rules",), 2, "FILE"),
+    ],
+)
+def test_what_cannot_be_told_is_one_clear_line(
+    arguments: tuple[str, ...], code: int, said: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["slo", *(file if one == "FILE" else one for one in arguments)]) == code
+    told = capsys.readouterr().err.strip()
+    assert said in told
+    assert "\n" not in told
+
+
+def test_rules_come_out_on_standard_output(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["slo", "rules", file]) == 0
+    assert "triton-slo-chat-latency" in capsys.readouterr().out
+
+
+class Store:
+    """A store that answers each query by what its text holds."""
+
+    address = parse_prometheus('prometheus+http://store?selector={job="triton"}')
+
+    def __init__(self, answers: Mapping[str, list[tuple[dict[str, str], float]]]) -> None:
+        self._answers, self.asked = answers, list[str]()
+
+    def instant(self, query: str, at: float | None = None) -> Answer:
+        self.asked.append(query)
+        found = next((rows for text, rows in self._answers.items() if text in query), [])
+        series = tuple(SampledSeries(labels=labels, times=[at or 0.0], values=[value]) for labels, value in found)
+        return Answer(series=series)
+
+
+def stored(slo: Slo, answers: Mapping[str, list[tuple[dict[str, str], float]]]) -> tuple[StoredEvents, Store]:
+    store = Store(answers)
+    return StoredEvents(store, slo, lambda _: None), store  # type: ignore[arg-type]
+
+
+LATENCY = Slo(name="late", objective=0.99, sli=Triton(promise=Promise.LATENCY, model="chat", seconds=0.5))
+
+
+def test_a_store_that_scrapes_the_service_gives_its_counts_and_its_causes() -> None:
+    cause = {"check": "gpu-saturated", "server": "triton-0", "model": "llm"}
+    answers = {
+        "diag_slo_bad_events_attributed_total": [(cause, 30.0)],
+        "diag_slo_bad_events_low_total": [({}, 35.0)],
+        "diag_slo_bad_events_high_total": [({}, 50.0)],
+        "diag_slo_bad_events_total": [({}, 40.0)],
+        "diag_slo_events_total": [({}, 1000.0)],
+    }
+    seen, store = stored(LATENCY, answers)
+    report = report_on(LATENCY, seen, 1e6, period=7 * DAY)
+    assert (report.tally.total, report.tally.low, report.tally.bad, report.tally.high) == (1000, 35, 40, 50)
+    assert [(one.cause.check, one.share) for one in report.spent] == [("gpu-saturated", 0.75)]
+    assert len(store.asked) < 60
+
+
+def test_a_store_without_the_service_bounds_what_tritons_families_allow() -> None:
+    name = "nv_inference_first_response_histogram_ms_bucket"
+    answers = {
+        name: [({"le": "100"}, 50.0), ({"le": "500"}, 90.0), ({"le": "+Inf"}, 100.0)],
+        "nv_inference_request_success": [({}, 100.0)],
+        "nv_inference_request_duration_us": [({}, 20e6)],
+    }
+    seen, store = stored(LATENCY, answers)
+    tally = seen.over(0, 3600).tally
+    assert (tally.total, tally.low, tally.bad, tally.high) == (100, 10, 10, 40)
+    assert all('job="triton"' in query for query in store.asked if query.startswith("sum(increase(nv_"))
+
+
+def test_own_queries_are_asked_as_they_are_written_and_rates_become_events() -> None:
+    slo = Slo(name="gate", objective=0.99, sli=Promql(total="sum(rate(all[$window]))", bad="sum(rate(bad[$window]))"))
+    seen, store = stored(slo, {"bad": [({}, 18.0)], "all": [({}, 360.0)]})
+    assert seen.over(0, 3600).tally.total == 360.0
+    assert "sum(sum(rate(all[3600s]))) * 3600" in store.asked[0]
+
+
+def test_an_empty_store_tells_of_no_events() -> None:
+    seen, _ = stored(LATENCY, {})
+    assert report_on(LATENCY, seen, 1e6).tally.total == 0
