@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dashboards import anatomy, engine, gpu, model, overview, service
+from dashboards import anatomy, engine, gpu, model, overview, service, slo
 from dashboards.grafana import RUNBOOKS, text
 from dashboards.layout import Board
 
@@ -17,6 +17,7 @@ BOARDS: tuple[Board, ...] = (
     model.BOARD,
     gpu.BOARD,
     engine.BOARD,
+    slo.BOARD,
     service.BOARD,
 )
 

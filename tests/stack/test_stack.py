@@ -82,6 +82,6 @@ def empty_panels(stack: Stack) -> set[str]:
 
 def as_grafana_asks(expr: str) -> str:
     """Return the query with the variables' values for "All"."""
-    for variable in ("$job", "$instance", "$model"):
+    for variable in ("$job", "$instance", "$model", "$slo"):
         expr = expr.replace(variable, ".+")
     return expr.replace("$__rate_interval", "10s").replace("$__range", "60s")
