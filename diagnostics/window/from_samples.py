@@ -8,12 +8,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 from diagnostics.window.counters import Batches, Counter, Point
 from diagnostics.window.lanes import NAME, Labelled, Lane
 from diagnostics.window.normalize import ModelKey
 from diagnostics.window.parsed import MetricsPage, Parsed, StatisticsRows
-from diagnostics.wire import exported
+from diagnostics.wire import exported, exported_host
 from diagnostics.wire.dcgm import sample_of
 from diagnostics.wire.exposition import Layout, Series, Snapshot
 from diagnostics.wire.model_config import ModelConfig
@@ -108,6 +109,25 @@ def _point(at: float, sizes: Mapping[int, Mapping[str, float]]) -> Point:
     # Their sum is the execution count, by which resets are told.
     executions = sum(one.executions for one in batches.values())
     return Point(at=at, mono=at, values={Counter.EXECUTIONS: executions}, batches=batches)
+
+
+def hosts(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:
+    """Yield what `diag serve` exported of a server's machine, each at the time when it had read it."""
+    read_at: dict[float, float] = {}
+    told: dict[float, list[exported_host.Reading]] = {}
+    for one in series:
+        if one.labels.get(NAME) == exported_host.HOST_READ:
+            read_at.update(zip(one.times, one.values, strict=True))
+        elif one.labels.get(NAME) in exported_host.FAMILIES:
+            for at, value in zip(one.times, one.values, strict=True):
+                if isfinite(value):
+                    told.setdefault(at, []).append((one.labels, value))
+    newest = 0.0
+    for at in sorted(told):
+        if (moment := read_at.get(at, 0.0)) > newest:
+            newest = moment
+            sample = exported_host.sample_of(moment, told[at])
+            yield Parsed(scrape=Scrape(server=server, kind=Kind.HOST, at=moment, mono=moment), content=sample)
 
 
 def configurations(server: str, series: Sequence[SampledSeries]) -> Iterator[Parsed]:

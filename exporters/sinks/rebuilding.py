@@ -1,4 +1,4 @@
-"""What a window can be rebuilt from that Triton's own page lacks: executions by batch size, and configurations.
+"""What a window can be rebuilt from that Triton's page lacks: executions by batch size, configurations, its machine.
 
 The counters are the server's own, with the time at which they were read: whoever takes differences of them divides by
 differences of that, not of the time at which they were scraped from here.
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.window.view import STATISTICS
 from diagnostics.window.window import ServerWindow
-from diagnostics.wire import exported
+from diagnostics.wire import exported, exported_host
 from diagnostics.wire.exported import config_labels, group_labels, parameter_labels, step_labels
 from exporters.sinks.family import MOST_SUBJECTS, Family, Row
 
@@ -53,6 +53,19 @@ STEP_INFO = Family(
     help="1; a step of an ensemble, with the ensemble's tensors that it takes and makes.",
     labels=exported.STEP_LABELS,
 )
+HOST_READ = Family(
+    name=exported_host.HOST_READ,
+    help="When the machine of a server was read; Unix seconds.",
+    labels=exported_host.HOST_LABELS,
+)
+_HOST = {
+    one: Family(name=one.name, help=one.help, labels=labels, counter=one.counter)
+    for table, labels in (
+        (exported_host.HOST, exported_host.HOST_LABELS),
+        (exported_host.PROCESS, exported_host.PROCESS_LABELS),
+    )
+    for one in table.values()
+}
 
 
 def rows_to_rebuild(evidence: Evidence) -> Iterator[Row]:
@@ -60,6 +73,7 @@ def rows_to_rebuild(evidence: Evidence) -> Iterator[Row]:
     for server in evidence.window.servers.values() if isinstance(evidence, WindowEvidence) else ():
         yield from _statistics(server)
         yield from _configurations(server)
+        yield from _machine(server)
 
 
 def _statistics(server: ServerWindow) -> Iterator[Row]:
@@ -86,3 +100,14 @@ def _configurations(server: ServerWindow) -> Iterator[Row]:
             yield PARAMETER_INFO, labels, 1.0
         for labels in step_labels(server.name, config):
             yield STEP_INFO, labels, 1.0
+
+
+def _machine(server: ServerWindow) -> Iterator[Row]:
+    if not server.hosts or server.hosts[-1].at is None:
+        return
+    newest = server.hosts[-1]
+    yield HOST_READ, (server.name,), newest.at or 0.0
+    for family, value in exported_host.host_values(newest):
+        yield _HOST[family], (server.name,), value
+    for family, labels, value in exported_host.process_values(server.name, newest):
+        yield _HOST[family], labels, value

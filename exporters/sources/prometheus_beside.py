@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from diagnostics import names
 from diagnostics.errors import CollectError
-from diagnostics.window.from_samples import Pages, configurations, statistics
+from diagnostics.window.from_samples import Pages, configurations, hosts, statistics
 from diagnostics.window.lanes import INSTANCE, Labelled
 from diagnostics.window.parsed import Parsed
-from diagnostics.wire import exported
+from diagnostics.wire import exported, exported_host
 from diagnostics.wire.prometheus_answer import SampledSeries
 from exporters.sources.prometheus_samples import SampleReader, among
 
 # The label by which dcgm-exporter's series name their card.
 CARD = "UUID"
-_EXPORTED = f'__name__=~"{"|".join(exported.FAMILIES)}"'
+_EXPORTED = f'__name__=~"{"|".join((*exported.FAMILIES, *exported_host.FAMILIES))}"'
+_OWN_LABELS = exported.LABELS | {*exported_host.PROCESS_LABELS}
 _CARDS = f'__name__=~"{names.DCGM_PREFIX}.+"'
 # VictoriaMetrics takes queries of 16 KiB; beyond, what is stored of all servers is read.
 _LONGEST_MATCHER = 8_000
@@ -23,19 +24,20 @@ _Way = tuple[tuple[str, str], ...]
 
 
 def exported_records(reader: SampleReader, servers: Sequence[str], span: tuple[float, float]) -> Iterator[Parsed]:
-    """Yield statistics and configurations of some servers as `diag serve` exported them.
+    """Yield statistics, configurations and machines of some servers as `diag serve` exported them.
 
     Where several services watch a server, that one counts whose samples are the newest.
     """
     ways: dict[str, dict[_Way, list[SampledSeries]]] = {}
     for one in _read(reader, [_EXPORTED, *_few("server", servers)], span):
-        way = _added(one.labels, exported.LABELS)
+        way = _added(one.labels, _OWN_LABELS)
         ways.setdefault(one.labels.get("server", ""), {}).setdefault(way, []).append(one)
     for server in servers:
         if server in ways:
             series = max(ways[server].values(), key=_newest)
             yield from configurations(server, series)
             yield from statistics(server, series)
+            yield from hosts(server, series)
 
 
 def card_records(

@@ -28,7 +28,7 @@ def watched(fake: FakePrometheus, scrapes: Iterable[Scrape]) -> None:
     """Take what a service exports after each round of statistics, scraped a little later."""
     builder = WindowBuilder()
     for one in sorted(scrapes, key=lambda one: one.at):
-        if one.kind in (Kind.STATISTICS, Kind.CONFIG):
+        if one.kind in (Kind.STATISTICS, Kind.CONFIG, Kind.HOST):
             builder.add(one)
         if one.kind is Kind.STATISTICS:
             fake.scrape_rows(one.at + 0.4, rows_to_rebuild(WindowEvidence(builder.build())))
