@@ -13,7 +13,7 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
 BIN := .venv/bin
 EXTRAS := test,dev,demo,shell,grpc,gpu,serve,postgresql,dashboards
 # Debian packages whose programs tests start; another program is one more word.
-DEBIAN_PACKAGES := prometheus prometheus-alertmanager
+DEBIAN_PACKAGES := prometheus prometheus-alertmanager victoria-metrics
 UNPACKED := .tools/has-$(subst $() ,-,$(DEBIAN_PACKAGES))
 PYTEST := $(BIN)/pytest -q
 
