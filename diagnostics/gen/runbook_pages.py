@@ -46,11 +46,19 @@ def meta_page(alert: Alert) -> str:
     return _page(alert, RUNBOOKS[alert.id], "")
 
 
+def plain_page(identifier: str, page: Runbook) -> str:
+    """Return a runbook of an alert whose expression depends on what it is generated for."""
+    return "\n\n".join(_parts(identifier, page, "")) + "\n"
+
+
 def _page(alert: Alert, page: Runbook, causes: str) -> str:
-    parts = [f"# {alert.id}", "## Meaning", page.meaning, "## Impact", page.impact]
+    return "\n\n".join([*_parts(alert.id, page, causes), *_alert(alert)]) + "\n"
+
+
+def _parts(identifier: str, page: Runbook, causes: str) -> list[str]:
+    parts = [f"# {identifier}", "## Meaning", page.meaning, "## Impact", page.impact]
     parts += ["## Diagnosis", *([causes] if causes else []), _steps(page.diagnosis)]
-    parts += ["## Mitigation", _steps(page.mitigation), *_alert(alert)]
-    return "\n\n".join(parts) + "\n"
+    return [*parts, "## Mitigation", _steps(page.mitigation)]
 
 
 def _steps(steps: Iterable[str]) -> str:

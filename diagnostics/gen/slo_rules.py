@@ -26,7 +26,12 @@ _TOTAL, _BAD, _BURN = "slo:events:increase", "slo:bad_events:increase", "slo:bur
 
 def rule_file(slos: Sequence[Slo], runbooks: str) -> str:
     """Return the rule file of some objectives."""
-    return f"# {NOTICE}\n{yaml_text({'groups': _groups(slos, runbooks)})}"
+    return f"# {NOTICE}\n{rules_text(slos, runbooks)}"
+
+
+def rules_text(slos: Sequence[Slo], runbooks: str) -> str:
+    """Return the same without a notice of who wrote it."""
+    return yaml_text({"groups": _groups(slos, runbooks)})
 
 
 def prometheus_rule(slos: Sequence[Slo], runbooks: str) -> str:

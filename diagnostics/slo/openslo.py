@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from diagnostics import names
 from diagnostics.slo.fields import Fields
 from diagnostics.slo.promql_queries import threshold, understood, with_window
 from diagnostics.slo.slo import Promql, Slo, Triton, checked
@@ -122,7 +123,7 @@ def _threshold(metric: Fields, objective: Fields, known: Known) -> Triton:
     query, source = _source(metric, known)
     found = threshold(query, objective.number("value"))
     if found is None:
-        hint = 'use nv_inference_request_duration_us{model="…"} with its value in µs, or a ratioMetric'
+        hint = f'use {names.REQUEST_DURATION}{{model="…"}} with its value in µs, or a ratioMetric'
         raise source.wrong("a threshold on this query cannot be counted in requests", hint, "query")
     return found
 

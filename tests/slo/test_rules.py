@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from diagnostics.gen import slo_expressions
+from diagnostics.gen.slo_pages import EXAMPLE
 from diagnostics.gen.slo_rules import prometheus_rule, rule_file
+from diagnostics.slo.reading import read_slos
 from diagnostics.slo.slo import Promise, Promql, Slo, Triton
 from exporters.sinks import slo_exposition
-from tests.gen.conftest import Promtool, promtool
+from tests.gen.conftest import ROOT, Promtool, promtool
 
 __all__ = ["promtool"]
 OURS = Slo(name="chat", objective=0.999, sli=Triton(promise=Promise.LATENCY, model="chat", seconds=0.5))
@@ -113,3 +116,10 @@ def test_promtool_accepts_the_rules_also_within_the_operators_resource(tmp_path:
 def test_rules_ask_for_what_the_service_exports() -> None:
     exported = (f"{slo_exposition.EVENTS}_total", f"{slo_exposition.BAD}_total")
     assert exported == (slo_expressions.EVENTS, slo_expressions.BAD)
+
+
+def test_the_example_of_the_repository_is_what_it_says() -> None:
+    def bare(slo: Slo) -> Slo:
+        return replace(slo, where="")
+
+    assert tuple(map(bare, read_slos([ROOT / "rules/slo/example.yaml"]))) == EXAMPLE
