@@ -32,4 +32,4 @@ def reports_from_prometheus(
             told.add(text)
             aloud(text)
 
-    return [report_on(slo, StoredEvents(api, slo, warn), now, period=period) for slo in slos]
+    return [report_on(slo, StoredEvents(api, slo, now, warn), now, period=period) for slo in slos]

@@ -11,7 +11,7 @@ from diagnostics.cli.sources import aloud, looks_like_a_path
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.settings.tree import Settings
-from diagnostics.slo.bins import Bins, Seen, Together
+from diagnostics.slo.bins import Bins, Together
 from diagnostics.slo.replaying import count_recorded
 from diagnostics.slo.report import SloReport, report_on
 from diagnostics.slo.slo import Slo, Triton
@@ -107,8 +107,10 @@ def _from_history(
     found = []
     for slo in slos:
         parts = events_of(settings, slo, since, deployment) or _from_bodies(settings.directory, slo, since, deployment)
-        seen: Seen = Together(parts)
-        found.append(report_on(slo, seen, now, period=period, incidents=incidents))
+        # Of a service that ended, what it knew at its end is told.
+        known = [until for part in parts if (until := part.until()) is not None]
+        at = min(now, max(known, default=now))
+        found.append(report_on(slo, Together(parts), at, period=period, incidents=incidents))
     return found
 
 

@@ -78,6 +78,10 @@ class Bins:
         """Return when counting began."""
         return self._since
 
+    def until(self) -> float | None:
+        """Return when the last bin ends; None where there is none."""
+        return float(max(seconds + at for seconds, at in self._bins)) if self._bins else None
+
     def minutes(self, start: float, end: float) -> Iterator[tuple[int, Bin]]:
         """Yield the minutes that begin in [start, end)."""
         for (seconds, at), one in sorted(self._bins.items(), key=lambda pair: pair[0]):

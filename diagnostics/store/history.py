@@ -101,10 +101,14 @@ class History:
         self._writer.take(Write(Rank.SIGNALS, apply))
 
     def slo_events(self, slo: Slo, since: float) -> Mapping[str, Bins]:
-        """Return an objective's events since Unix second `since`, by deployment; none where they cannot be read."""
+        """Return an objective's events since Unix second `since`, by deployment of one's own.
+
+        None where they cannot be read.
+        """
         try:
             with self._database.engine.connect() as connection:
-                return slo_events.read_bins(connection, slo, since)
+                found = slo_events.read_bins(connection, slo, since)
+                return {name: bins for name, bins in found.items() if self._owns(name)}
         except SQLAlchemyError as error:
             self._trouble.tell("reading the events of objectives", error)
             return {}

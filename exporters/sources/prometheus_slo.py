@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from diagnostics import names
-from diagnostics.gen.slo_expressions import BAD, bad_events, total_events
+from diagnostics.gen.slo_expressions import BAD, EVENTS, bad_events, total_events
 from diagnostics.slo.attribution import Cause
 from diagnostics.slo.bins import Bin
 from diagnostics.slo.histograms import of_buckets
@@ -23,6 +23,8 @@ from diagnostics.wire.prometheus_answer import Answer
 from exporters.sources.prometheus_api import PrometheusApi
 
 SOURCE = "Prometheus"
+# Where the first sample is sought: within the last hour by the minute, and within the period.
+_RECENT, _STEPS, _SHORTEST_STEP = 3600.0, 500, 60.0
 _ATTRIBUTED = "diag_slo_bad_events_attributed_total"
 # A restart of Triton begins its counters anew: `increase` knows, and adds up replicas only afterwards.
 _MILLISECOND, _MICROSECOND = 1e-3, 1e-6
@@ -30,10 +32,14 @@ _MILLISECOND, _MICROSECOND = 1e-3, 1e-6
 
 @dataclass(slots=True)
 class StoredEvents:
-    """One objective's events; each question is a handful of queries, whatever the number of servers."""
+    """One objective's events; each question is a handful of queries, whatever the number of servers.
+
+    `at` is the Unix second up to which is asked; `warn` is told what the store says is missing.
+    """
 
     api: PrometheusApi
     slo: Slo
+    at: float
     warn: Callable[[str], None]
     _known: dict[tuple[float, float], Bin] = field(default_factory=dict)
 
@@ -50,8 +56,23 @@ class StoredEvents:
         return self._known[start, end]
 
     def since(self) -> float | None:
-        """Return nothing that is asked for: how far back a store reaches is no question of an instant."""
-        return 0.0
+        """Return the first sample of the period, to a five-hundredth of it; None where there is none.
+
+        Of queries of one's own nothing tells when their series began: they are taken to be as old as the period.
+        """
+        if not isinstance(self.slo.sli, Triton):
+            return self.at - self.slo.period
+        triton = names.REQUEST_SUCCESS + self.api.address.selector(*_matchers(self.slo.sli))
+        for series in (f'{EVENTS}{{slo="{self.slo.name}"}}', triton):
+            found = [self._first(series, span) for span in (_RECENT, self.slo.period)]
+            known = [at for at in found if at is not None]
+            if known:
+                return min(known)
+        return None
+
+    def _first(self, series: str, span: float) -> float | None:
+        step = max(span / _STEPS, _SHORTEST_STEP)
+        return self._number(f"min(min_over_time(timestamp({series})[{span:.0f}s:{step:.0f}s]))", self.at)
 
     def _asked(self, start: float, end: float) -> Bin:
         seconds = max(round(end - start), 1)

@@ -95,7 +95,7 @@ class Store:
 
 def stored(slo: Slo, answers: Mapping[str, list[tuple[dict[str, str], float]]]) -> tuple[StoredEvents, Store]:
     store = Store(answers)
-    return StoredEvents(store, slo, lambda _: None), store  # type: ignore[arg-type]
+    return StoredEvents(store, slo, 1e6, lambda _: None), store  # type: ignore[arg-type]
 
 
 LATENCY = Slo(name="late", objective=0.99, sli=Triton(promise=Promise.LATENCY, model="chat", seconds=0.5))
@@ -104,6 +104,7 @@ LATENCY = Slo(name="late", objective=0.99, sli=Triton(promise=Promise.LATENCY, m
 def test_a_store_that_scrapes_the_service_gives_its_counts_and_its_causes() -> None:
     cause = {"check": "gpu-saturated", "server": "triton-0", "model": "llm"}
     answers = {
+        "timestamp(diag_slo_events_total": [({}, 1e6 - 3.5 * DAY)],
         "diag_slo_bad_events_attributed_total": [(cause, 30.0)],
         "diag_slo_bad_events_low_total": [({}, 35.0)],
         "diag_slo_bad_events_high_total": [({}, 50.0)],
@@ -114,6 +115,7 @@ def test_a_store_that_scrapes_the_service_gives_its_counts_and_its_causes() -> N
     report = report_on(LATENCY, seen, 1e6, period=7 * DAY)
     assert (report.tally.total, report.tally.low, report.tally.bad, report.tally.high) == (1000, 35, 40, 50)
     assert [(one.cause.check, one.share) for one in report.spent] == [("gpu-saturated", 0.75)]
+    assert (report.seen, report.allowed) == (pytest.approx(3.5 * DAY), pytest.approx(20.0))
     assert len(store.asked) < 60
 
 
