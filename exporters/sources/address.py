@@ -55,6 +55,8 @@ def parse_address(text: str) -> Address:
     if "://" not in text:
         return _address(_split(f"http://{text}"), text, bare=True)
     parts = _split(text)
+    if parts.scheme.startswith("prometheus+"):
+        raise UsageError("is a store, not a server", where=safe(text), hint="ask it with diag explain")
     if parts.scheme not in SCHEMES:
         raise UsageError(f"the scheme {parts.scheme}:// is not known", where=safe(text), hint=_FORMS)
     return _address(parts, text, bare=False)

@@ -199,6 +199,12 @@ def test_what_is_no_address_of_a_store_is_one_line(address: str, say: Say) -> No
     assert result.line
 
 
+def test_a_store_that_is_given_for_a_server_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "prometheus+http://me:hush@host:9090", "-o", "never.tar.xz"]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told == ["diag: prometheus+http://***@host:9090: is a store, not a server; ask it with diag explain"]
+
+
 def test_the_parts_of_an_address() -> None:
     one = parse_prometheus(r'prometheus+https://me:x@mimir:443/prometheus/api/v1?selector={job=~"a.+",region!="b,\"c"}')
     assert one.base == "https://mimir:443/prometheus"
