@@ -12,7 +12,7 @@ NAME = "triton-diagnostics"
 # Stands for the address of the runbooks, which a mixin leaves to its user.
 RUNBOOKS = "@runbooks"
 _RUNBOOK = re.compile(rf'"{RUNBOOKS}/([^"]+)"')
-DASHBOARDS = ("anatomy", "engine", "gpu", "model", "overview", "service")
+DASHBOARDS = ("anatomy", "engine", "gpu", "model", "overview", "service", "slo")
 _MIXIN = """{
   _config+:: {
     // Where you publish the folder of the runbooks.

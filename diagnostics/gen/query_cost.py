@@ -10,8 +10,50 @@ from enum import StrEnum
 
 from diagnostics import names
 
-# What a query reads by name; function names, labels and words of PromQL have none of these prefixes.
-_READ = re.compile(r"\b(?:nv_\w+|vllm:\w+|DCGM_\w+|diag_\w+|up|[a-z_]+:triton_[a-z_]+:[a-z0-9_]+)\b", re.ASCII)
+# Metrics of Triton's page whose series are an engine's or a GPU's; the others are a model's, or the server's.
+_OF_ENGINES = (
+    names.ENGINE_REQUESTS,
+    names.ENGINE_KV,
+    names.ENGINE_INFLIGHT,
+    names.ENGINE_MEMORY,
+    names.ENGINE_GENERAL,
+    names.VLLM_RUNNING,
+)
+_OF_GPUS = (
+    names.GPU_POWER,
+    names.GPU_POWER_LIMIT,
+    names.GPU_MEMORY_USED,
+    names.GPU_MEMORY_TOTAL,
+    names.GPU_UTILIZATION,
+    names.GPU_ENERGY,
+    *names.DCGM_XID,
+)
+_OF_SERVERS = (
+    names.CPU_UTILIZATION,
+    names.CPU_MEMORY_USED,
+    names.CPU_MEMORY_TOTAL,
+    names.PINNED_MEMORY_USED,
+    names.PINNED_MEMORY_TOTAL,
+)
+_OF_MODELS = (
+    names.REQUEST_SUCCESS,
+    names.REQUEST_FAILURE,
+    names.INFERENCE_COUNT,
+    names.EXECUTION_COUNT,
+    names.REQUEST_DURATION,
+    names.QUEUE_DURATION,
+    names.INPUT_DURATION,
+    names.INFER_DURATION,
+    names.OUTPUT_DURATION,
+    names.PENDING_REQUESTS,
+    names.CACHE_HITS,
+    names.CACHE_MISSES,
+    names.LOAD_DURATION,
+    f"{names.FIRST_RESPONSE}_bucket",
+)
+# What a query reads: these, what is recorded, what the service exports, and `up`.
+_KNOWN = "|".join(sorted(map(re.escape, (*_OF_ENGINES, *_OF_GPUS, *_OF_SERVERS, *_OF_MODELS)), key=len, reverse=True))
+_READ = re.compile(rf"\b(?:{_KNOWN}|diag_\w+|up|[a-z_]+:triton_[a-z_]+:[a-z0-9_]+)\b", re.ASCII)
 _TEXT = re.compile(r"\"[^\"]*\"")
 
 
@@ -56,7 +98,7 @@ def cost(expr: str) -> Cost:
     plain = _without_text(expr)
     for found in _READ.finditer(plain):
         # A selector of one engine gauge reads one of the family's series.
-        one_value = plain[found.end() :].startswith("{") and found[0].startswith("nv_trt_llm_")
+        one_value = plain[found.end() :].startswith("{") and found[0] in _OF_ENGINES
         counts[_per(found[0])] += 1 if one_value else _SEVERAL.get(found[0], 1)
     return Cost(series=tuple((per, counts[per]) for per in Per if counts[per]))
 
@@ -77,10 +119,10 @@ def _without_text(expr: str) -> str:
 
 
 def _per(metric: str) -> Per:
-    if metric.startswith(("nv_trt_llm_", "vllm:")) or ":triton_engine_" in metric:
+    if metric in _OF_ENGINES or ":triton_engine_" in metric:
         return Per.ENGINE
-    if metric.startswith(("nv_gpu_", names.GPU_ENERGY, names.DCGM_PREFIX, "instance_gpu:")):
+    if metric in _OF_GPUS or metric.startswith("instance_gpu:"):
         return Per.GPU
-    if metric.startswith(("nv_inference_", "nv_model_", "nv_cache_", "instance_model_", "job_model:", "diag_model_")):
+    if metric in _OF_MODELS or metric.startswith(("instance_model_", "job_model:", "diag_model_")):
         return Per.MODEL
     return Per.SERVER

@@ -1189,5 +1189,6 @@
     'diag-model.json': import '../../dashboards/diag-model.json',
     'diag-overview.json': import '../../dashboards/diag-overview.json',
     'diag-service.json': import '../../dashboards/diag-service.json',
+    'diag-slo.json': import '../../dashboards/diag-slo.json',
   },
 }

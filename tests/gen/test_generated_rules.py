@@ -11,6 +11,7 @@ import yaml
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.gen.files import NOTICE, WATCHING, generated
+from diagnostics.gen.query_cost import metrics_read
 from diagnostics.gen.recording import Recording
 from diagnostics.gen.rule_groups import RECORDED, SYMPTOMS, alone
 
@@ -137,6 +138,11 @@ def test_a_page_of_an_alert_says_what_it_means_and_what_to_do(name: str) -> None
     page = FILES[f"runbooks/{name}.md"]
     assert re.findall("^## (.*)", page, re.MULTILINE) == ["Meaning", "Impact", "Diagnosis", "Mitigation", "Alert"]
     assert "diag explain" in page or name not in SYMPTOMS
+
+
+def test_every_metric_that_a_rule_reads_is_counted_in_its_cost() -> None:
+    for expr in [*(rule["expr"] for rule in ALERTS.values()), *(one.expr for one in RECORDED.values())]:
+        assert set(re.findall(r"\b(?:nv_|vllm:|DCGM_|diag_)\w+", expr)) <= set(metrics_read(expr)), expr
 
 
 @pytest.mark.parametrize("metric", RECORDED.values(), ids=RECORDED)

@@ -32,15 +32,8 @@ def test_no_module_is_longer_than_can_be_read_at_once(path: str) -> None:
 @pytest.mark.parametrize("path", [path for path in SOURCES if path != "diagnostics/names.py"])
 def test_a_metrics_name_is_spelled_in_names_only(path: str) -> None:
     tree = SOURCES[path]
-    symptoms = {id(text) for text in _symptoms(tree)} if path.startswith("diagnostics/checks/") else set()
-    spelled = {text.value for text in texts(tree) if id(text) not in symptoms and _METRIC.search(text.value)}
+    spelled = {text.value for text in texts(tree) if _METRIC.search(text.value)}
     assert not spelled
-
-
-def _symptoms(tree: ast.Module) -> list[ast.AST]:
-    """Return the strings of PromQL symptoms, which people paste and therefore read whole."""
-    given = (node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "symptom")
-    return [node for value in given for node in ast.walk(value)]
 
 
 @pytest.mark.parametrize("path", SOURCES)

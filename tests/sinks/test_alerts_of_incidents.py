@@ -26,9 +26,10 @@ def alert(one=None, finding=None, cause=None, **added: str):
 
 @pytest.mark.parametrize("rule", finding_alerts(catalogue().values()), ids=lambda rule: rule.id)
 def test_an_alert_bears_the_name_labels_and_summary_of_the_rule_on_its_check(rule: object) -> None:
-    named = {name: text for name, text in rule.labels.items() if name != "check"}
+    labels = next(firing[0] for _, firing in rule.situations[0].expect if firing)
+    named = {name: text for name, text in labels.items() if name != "check"}
     made = alert(incident(rule.id, Subject(**named)))
-    expected = rule.expected("")
+    expected = rule.expected(labels, "")
     assert made.labels == {
         **expected["exp_labels"],
         "alertname": rule.name,
