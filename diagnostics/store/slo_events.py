@@ -49,13 +49,17 @@ def forget(before: float, minutes_before: float) -> Apply:
 def _into_hours(connection: Connection, before: int) -> None:
     table = slo_events.c
     old = (table.seconds == MINUTE, table.at < before)
-    hour = (table.at - table.at % HOUR).label("at")
+    # Not called `at`: PostgreSQL would group by the column of that name.
+    hour = (table.at - table.at % HOUR).label("hour")
     same = [table[name] for name in _SAME]
     about = [func.max(table[name]).label(name) for name in ("check", "server", "model", "source")]
     sums = [func.sum(table[name]).label(name) for name in _SUMMED]
     found = connection.execute(select(*same, hour, *about, *sums).where(*old).group_by(*same, hour))
     # An hour is turned only once all of it is old: none is there yet.
-    upsert(connection, slo_events, [{**row, "seconds": HOUR} for row in found.mappings()])
+    rows = [{**row, "seconds": HOUR, "at": row["hour"]} for row in found.mappings()]
+    for row in rows:
+        del row["hour"]
+    upsert(connection, slo_events, rows)
     connection.execute(delete(slo_events).where(*old))
 
 

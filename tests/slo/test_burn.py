@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagnostics.slo.burn import DAY, HOUR, Counted, burn_rate, fewest_bad_events, firing, forecast, pairs
@@ -35,6 +35,7 @@ def test_a_burn_that_has_ended_no_longer_alerts() -> None:
     assert not firing(page, counted(HOUR, 1e5, 5e3), counted(300, 1e4, 0), 0.001)
 
 
+@settings(max_examples=50)
 @given(st.floats(1.5, 50), st.floats(1, 1000), st.floats(1e-3, 1e5))
 def test_a_service_that_keeps_its_promise_alerts_less_than_once_in_ten_periods_at_any_traffic(
     factor: float, windows: float, expected: float
@@ -46,6 +47,7 @@ def test_a_service_that_keeps_its_promise_alerts_less_than_once_in_ten_periods_a
     assert at_least(needed, expected) <= 0.1 / windows + 1e-9
 
 
+@settings(max_examples=50)
 @given(st.floats(0.001, 0.5), st.integers(1, 100_000))
 def test_the_interval_of_a_share_holds_the_share(share: float, total: int) -> None:
     low, high = share_interval(round(share * total), total)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagnostics.slo.counting import tally
@@ -20,7 +20,7 @@ from diagnostics.wire.records import Kind
 from tests.builders import SERVER, START, Stage, SyntheticTriton, ensemble_config, model_config, restarted_at
 
 BOUNDS = (0.1, 0.25, 0.5, 1.0, math.inf)
-TIMES = st.lists(st.floats(0.001, 5.0), min_size=1, max_size=200)
+TIMES = st.lists(st.floats(0.001, 5.0), min_size=1, max_size=60)
 EVER = (START - 1, START + 1e6)
 
 
@@ -38,6 +38,7 @@ def histogram(total: int, below: Sequence[tuple[str, int]], model: str = "m") ->
     return [f"# TYPE {name} histogram", *rows, f"{name}_count{{{labels}}} {total}"]
 
 
+@settings(max_examples=40)
 @given(TIMES, st.floats(0.01, 4.0))
 def test_averages_bound_what_they_cannot_count(times: list[float], limit: float) -> None:
     truth = sum(one > limit for one in times)
@@ -48,6 +49,7 @@ def test_averages_bound_what_they_cannot_count(times: list[float], limit: float)
     assert found.bad == found.low
 
 
+@settings(max_examples=40)
 @given(TIMES, st.floats(0.01, 4.0))
 def test_buckets_bound_the_requests_between_them_and_count_at_their_bounds(times: list[float], limit: float) -> None:
     below = {bound: float(sum(one <= bound for one in times)) for bound in BOUNDS}
@@ -166,6 +168,7 @@ def test_series_of_replicas_and_versions_are_counted_once_each() -> None:
     assert [(one.total, one.bad) for one in found if one] == [(960.0, 60.0)] * 2
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 12), min_size=0, max_size=6))
 def test_counting_span_by_span_counts_each_request_once(cuts: list[int]) -> None:
     window = _STEADY

@@ -15,15 +15,12 @@ from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.slo_keeper import SloKeeper
 from diagnostics.settings.load import load
-from diagnostics.slo.bins import Bins
 from diagnostics.slo.slo import Promise, Slo, Triton
-from diagnostics.store import slo_events
-from diagnostics.store.history import History
 from tests.builders import SERVER
+from tests.slo.kept import AVAILABLE, hours_keep_everything
 from tests.store.lived import NAME, deployment, live, opened, rounds
 
 ROUNDS = 16
-AVAILABLE = Slo(name="slow-answers", objective=0.99, sli=Triton(promise=Promise.AVAILABILITY, model="slow"))
 LATE = Slo(name="slow-latency", objective=0.99, sli=Triton(promise=Promise.LATENCY, model="slow", seconds=0.25))
 # Of `slow`, in a second: 38 answered, 5 failed.
 GOOD, FAILED = 38.0, 5.0
@@ -109,29 +106,9 @@ def test_an_objective_that_counts_something_else_begins_anew(kept: tuple[Path, S
 
 
 def test_minutes_in_the_database_become_hours_without_loss(tmp_path: Path) -> None:
-    history: History = opened(tmp_path)
-    keeper = SloKeeper([AVAILABLE], history)
-    with history._database.engine.begin() as connection:
-        seen = _lived_through(keeper)
-        for at, found in seen.minutes(0, float("inf")):
-            slo_events.put_minute(AVAILABLE, NAME, at, found)(connection)
-        before = slo_events.read_bins(connection, AVAILABLE, 0)[NAME].over(0, 1e12)
-        slo_events.forget(0, 1e10)(connection)
-        after = slo_events.read_bins(connection, AVAILABLE, 0)[NAME].over(0, 1e12)
-    assert before.tally == after.tally
-    assert after.causes.keys() == before.causes.keys()
-    assert sum(after.causes.values()) == pytest.approx(sum(before.causes.values()))
+    history = opened(tmp_path)
+    hours_keep_everything(history)
     history._database.close()
-
-
-def _lived_through(keeper: SloKeeper) -> Bins:
-    watched = deployment(OwnMetrics())
-    for scrapes in rounds(8, begin=1_790_000_000.0):
-        for scrape in scrapes:
-            watched.give(scrape)
-        watched.take_in()
-        keeper.take(watched.evaluate())
-    return keeper._bins["slow-answers", NAME]
 
 
 def test_the_command_reads_the_same_from_the_service_and_from_its_history(

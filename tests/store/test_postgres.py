@@ -15,6 +15,7 @@ from diagnostics.store import writer
 from diagnostics.store.history import History
 from diagnostics.store.tables import metadata
 from tests.builders import SERVER
+from tests.slo.kept import hours_keep_everything
 from tests.store.lived import INTERVAL, NAME, deployment, live, opened, rounds, until, value
 from tests.store.postgres import PASSWORD, Postgres, postgres
 
@@ -88,3 +89,9 @@ def test_workers_of_a_fleet_that_start_together_on_an_empty_database_all_find_th
         folders = [tmp_path / str(number) for number in range(4)]
         made = together.map(lambda folder: opened(folder, database=url, database_password_file=secret), folders)
     assert [one.reader.incidents() for one in made] == [[]] * 4
+
+
+def test_events_of_objectives_become_hours_in_postgresql_too(tmp_path: Path, server: Postgres) -> None:
+    made = history(tmp_path, server, OwnMetrics())
+    hours_keep_everything(made)
+    made._database.close()
