@@ -62,6 +62,11 @@ class _Body(msgspec.Struct, rename="camel"):
     is_partial: bool = False
 
 
+class _Values(msgspec.Struct):
+    data: list[str]
+
+
+_VALUES = msgspec.json.Decoder(_Values)
 _BODY = msgspec.json.Decoder(_Body)
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _SERIES = msgspec.json.Decoder(_Sampled)
@@ -83,6 +88,14 @@ def parse_answer(body: bytes) -> Answer:
     except (msgspec.DecodeError, ValueError, RecursionError):
         raise MalformedBody(f"answers with something else than query results: {excerpt(body)}", hint=_HINT) from None
     return Answer(series=series, warnings=(*said.warnings, *((PARTIAL,) if said.is_partial else ())))
+
+
+def parse_values(body: bytes) -> tuple[str, ...]:
+    """Return the values of a label, as `/api/v1/label/NAME/values` gives them; raises as `parse_answer`."""
+    try:
+        return tuple(_VALUES.decode(body).data)
+    except (msgspec.DecodeError, ValueError):
+        raise MalformedBody(f"answers with something else than a label's values: {excerpt(body)}", hint=_HINT) from None
 
 
 def _series(data: _Data) -> tuple[SampledSeries, ...]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from urllib.parse import urlencode
 
 from diagnostics.errors import CollectError, MalformedBody, UsageError
-from diagnostics.wire.prometheus_answer import Answer, parse_answer
+from diagnostics.wire.prometheus_answer import Answer, parse_answer, parse_values
 from exporters.sources.access import DEFAULT_TIMEOUT, SourceOptions
 from exporters.sources.failure import Obstacle, ReadFailure, plain
 from exporters.sources.http import HttpReader
@@ -73,6 +73,17 @@ class PrometheusApi:
     def samples(self, selector: str, start: float, end: float) -> Answer:
         """Return the samples that were scraped from one Unix second to another; raises as `instant`."""
         return self.instant(f"{selector}[{max(round((end - start) * 1000), 1)}ms]", at=end)
+
+    def label_values(self, label: str, selector: str, start: float, end: float) -> tuple[str, ...]:
+        """Return the values that a label of the series of a span has, no sample read; raises as `instant`."""
+        form = urlencode({"match[]": selector, "start": _seconds(start), "end": _seconds(end)})
+        url = f"{self.address.base}/api/v1/label/{label}/values?{form}"
+        try:
+            return parse_values(self._reader.read("GET", url, accept=_JSON))
+        except ReadFailure as failure:
+            raise self._refusal(failure) from None
+        except MalformedBody as error:
+            raise MalformedBody(error.what, where=str(self.address), hint=_hint_in(error)) from None
 
     def _ask(self, endpoint: str, form: Mapping[str, str]) -> Answer:
         try:

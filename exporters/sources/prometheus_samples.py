@@ -13,6 +13,8 @@ from exporters.sources.prometheus_api import PrometheusApi, TooMuch
 
 # Below this a span is split by servers instead of by time.
 SHORTEST_SPAN = 60.0
+# Of one server it is split by time even so.
+SHORTEST_SPAN_OF_ONE = 5.0
 # A store that refuses again and again is not asked for longer than this.
 PATIENCE_SECONDS = 120.0
 
@@ -77,20 +79,30 @@ class SampleReader:
 
     def _split(self, matchers: Sequence[str], part: Part) -> list[Part]:
         """Return smaller parts in time order; none when it cannot be split."""
-        if part.end - part.start >= 2 * SHORTEST_SPAN:
-            middle = (part.start + part.end) / 2
-            return [
-                Part(start=part.start, end=middle, servers=part.servers),
-                Part(start=middle, end=part.end, servers=part.servers),
-            ]
+        span = part.end - part.start
+        if span >= 2 * SHORTEST_SPAN:
+            return _halves(part)
         servers = self._servers(matchers, part) if part.servers is None else part.servers
+        if len(servers) < 2:
+            return _halves(part) if span >= 2 * SHORTEST_SPAN_OF_ONE else []
         half = len(servers) // 2
-        return [Part(start=part.start, end=part.end, servers=some) for some in (servers[:half], servers[half:]) if half]
+        return [Part(start=part.start, end=part.end, servers=some) for some in (servers[:half], servers[half:])]
 
     def _servers(self, matchers: Sequence[str], part: Part) -> tuple[str, ...]:
+        """Return the servers that a part is of; none where the store does not tell."""
         selector = self.api.address.selector(*matchers)
-        found = self.api.instant(f"count by ({self.label}) (last_over_time({selector}[{SHORTEST_SPAN:g}s]))", part.end)
-        return tuple(sorted(one.labels.get(self.label, "") for one in found.series))
+        try:
+            return self.api.label_values(self.label, selector, part.start, part.end)
+        except TooMuch:
+            return ()
+
+
+def _halves(part: Part) -> list[Part]:
+    middle = (part.start + part.end) / 2
+    return [
+        Part(start=part.start, end=middle, servers=part.servers),
+        Part(start=middle, end=part.end, servers=part.servers),
+    ]
 
 
 def among(label: str, values: Sequence[str]) -> str:

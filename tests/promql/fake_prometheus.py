@@ -19,7 +19,7 @@ Labels = tuple[tuple[str, str], ...]
 Samples = list[tuple[float, float]]
 _MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"((?:[^"\\]|\\.)*)"')
 _RANGE = re.compile(r"(\{.*\})\[(\d+)ms\]", re.DOTALL)
-_COUNT = re.compile(r"count by \((\w+)\) \(last_over_time\((\{.*\})\[(\d+)s\]\)\)", re.DOTALL)
+_VALUES = re.compile(r"/api/v1/label/(\w+)/values")
 
 
 @dataclass
@@ -98,11 +98,6 @@ class FakePrometheus:
             return refused
         if query == "time()":
             return 200, _body("scalar", [self.now, str(self.now)], ())
-        if counting := _COUNT.fullmatch(query):
-            label, selector, seconds = counting.groups()
-            found = self._select(selector, at - float(seconds), at)
-            values = sorted({dict(labels).get(label, "") for labels, _ in found})
-            return 200, _body("vector", [{"metric": {label: value}, "value": [at, "1"]} for value in values], ())
         ranged = _RANGE.fullmatch(query)
         if ranged is None:
             return 400, json.dumps({"status": "error", "errorType": "bad_data", "error": "parse error"}).encode()
@@ -113,6 +108,12 @@ class FakePrometheus:
             return 422, json.dumps({"status": "error", "errorType": "execution", "error": text}).encode()
         result = [{"metric": dict(labels), "values": [[t, str(v)] for t, v in samples]} for labels, samples in found]
         return 200, _body("matrix", result, self.warnings)
+
+    def values(self, label: str, form: Mapping[str, str]) -> tuple[int, bytes]:
+        self.queries.append(f"{label}: {form['match[]']}")
+        found = self._select(form["match[]"], float(form["start"]), float(form["end"]))
+        values = {dict(labels)[label] for labels, _ in found if label in dict(labels)}
+        return 200, json.dumps({"status": "success", "data": sorted(values)}).encode()
 
     def _select(self, selector: str, start: float, end: float) -> list[tuple[Labels, Samples]]:
         matchers = [(name, how, _unquoted(text)) for name, how, text in _MATCHER.findall(selector)]
@@ -139,7 +140,10 @@ class FakePrometheus:
                 form = {name: values[0] for name, values in parse_qs(text).items()}
                 fake.headers.append(dict(self.headers))
                 fake.forms.append(form)
-                status, body = fake.answer(form["query"], float(form.get("time", fake.now)))
+                if values := _VALUES.match(self.path):
+                    status, body = fake.values(values[1], form)
+                else:
+                    status, body = fake.answer(form["query"], float(form.get("time", fake.now)))
                 if self.command == "POST" and fake.only_get:
                     status, body = 405, b""
                 self.send_response(status)

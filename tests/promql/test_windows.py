@@ -121,6 +121,12 @@ def test_a_store_that_refuses_many_servers_is_asked_for_some_of_them() -> None:
     assert any("triton-3:8002" in query.replace("\\", "") for query in fake.queries)
 
 
+def test_a_part_of_one_server_is_split_further() -> None:
+    fake = stored(replace(TRITON, interval=1.0).scrapes(50), with_service=False)
+    fake.most = 150
+    assert len(rebuilt(fake, 60.0).servers[SERVER].snapshots) == 50
+
+
 def test_a_store_that_goes_on_refusing_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = stored(TRITON.scrapes(21), with_service=True)
     fake.most = 10
