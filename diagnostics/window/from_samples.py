@@ -6,8 +6,10 @@ What follows is the same as if the pages had been read from the servers themselv
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import isfinite
 
 from diagnostics.window.counters import Batches, Counter, Point
@@ -131,32 +133,50 @@ def hosts(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:
 
 
 def configurations(server: str, series: Sequence[SampledSeries]) -> Iterator[Parsed]:
-    """Yield the configurations that `diag serve` exported of a server, each when it was first seen."""
+    """Yield the configurations that `diag serve` exported of a server, each when it was first seen and changed."""
     beside: dict[tuple[str, str], list[SampledSeries]] = {}
     for one in series:
         name = one.labels.get(NAME, "")
         owner = one.labels.get("ensemble" if name == exported.STEP_INFO else "model", "")
         beside.setdefault((name, owner), []).append(one)
-    infos = [one for one in series if one.labels.get(NAME) == exported.CONFIG_INFO]
-    for info in sorted(infos, key=lambda one: one.times[0]):
-        scrape = Scrape(
-            server=server, kind=Kind.CONFIG, at=info.times[0], mono=info.times[0], name=info.labels.get("model", "")
-        )
-        yield Parsed(scrape=scrape, content=_configuration(info, beside))
+    infos = sorted(
+        (one for one in series if one.labels.get(NAME) == exported.CONFIG_INFO), key=lambda one: one.times[-1]
+    )
+    ended: dict[str, float] = {}
+    for info in infos:
+        model, last = info.labels.get("model", ""), None
+        # One that was changed and put back is in force since the other ended.
+        since = max(info.times[0], ended.get(model, 0.0))
+        ended[model] = info.times[-1]
+        parts = [part for name in _PARTS for part in beside.get((name, model), ())]
+        for at in sorted({since, *(at for part in parts for at in _changed(part) if at >= since)}):
+            config = _configuration(info, parts, at)
+            if config != last:
+                last = config
+                scrape = Scrape(server=server, kind=Kind.CONFIG, at=at, mono=at, name=model)
+                yield Parsed(scrape=scrape, content=config)
 
 
-def _configuration(info: SampledSeries, beside: Mapping[tuple[str, str], Sequence[SampledSeries]]) -> ModelConfig:
-    model, last = info.labels.get("model", ""), info.times[-1]
+_PARTS = (exported.GROUP_INSTANCES, exported.PARAMETER_INFO, exported.STEP_INFO)
 
-    def along(name: str) -> list[SampledSeries]:
-        """Return what was exported as long as this configuration was."""
-        return [one for one in beside.get((name, model), ()) if one.times[0] <= last <= one.times[-1]]
 
+def _changed(part: SampledSeries) -> Iterator[float]:
+    """Yield when a series began, and when its value changed."""
+    yield part.times[0]
+    for at, (before, after) in zip(part.times[1:], pairwise(part.values), strict=True):
+        if before != after:
+            yield at
+
+
+def _configuration(info: SampledSeries, parts: Iterable[SampledSeries], at: float) -> ModelConfig:
+    """Return what these series tell of a model at a Unix second."""
+    there = [part for part in parts if part.times[0] <= at <= part.times[-1]]
+    by_name = {name: [part for part in there if part.labels.get(NAME) == name] for name in _PARTS}
     return exported.config_of(
         info.labels,
-        [(one.labels, one.values[-1]) for one in along(exported.GROUP_INSTANCES)],
-        [one.labels for one in along(exported.PARAMETER_INFO)],
-        [one.labels for one in along(exported.STEP_INFO)],
+        [(one.labels, one.values[bisect_right(one.times, at) - 1]) for one in by_name[exported.GROUP_INSTANCES]],
+        [one.labels for one in by_name[exported.PARAMETER_INFO]],
+        [one.labels for one in by_name[exported.STEP_INFO]],
     )
 
 
