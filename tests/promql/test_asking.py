@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -106,6 +107,14 @@ def test_an_answer_that_is_no_samples_is_one_line(
 def test_a_store_that_cannot_be_reached_is_one_line(say: Say) -> None:
     result = say("prometheus+http://127.0.0.1:9")
     assert (result.code, "connection refused" in result.line) == (3, True)
+
+
+def test_a_store_that_does_not_answer_in_time_is_one_line(fake: FakePrometheus, say: Say) -> None:
+    release = threading.Event()
+    fake.refuse = lambda _: (503, b"") if release.wait(10) else None
+    result = say(fake.url, "--timeout", "100ms")
+    release.set()
+    assert (result.code, "no answer within 0.1 s" in result.line) == (3, True)
 
 
 def test_a_selector_that_matches_nothing_is_one_line(fake: FakePrometheus, say: Say) -> None:
