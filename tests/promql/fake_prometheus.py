@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
-from diagnostics.wire.exposition import ExpositionReader
+from diagnostics.wire.exposition import ExpositionReader, Layout
 from diagnostics.wire.records import Kind, Scrape
 from exporters.sinks.family import Row
 
@@ -46,6 +46,7 @@ class FakePrometheus:
     forms: list[Mapping[str, str]] = field(default_factory=list)
     only_get: bool = False
     port: int = 0
+    _known: dict[tuple[object, ...], tuple[Layout, list[Samples]]] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -59,8 +60,14 @@ class FakePrometheus:
     def scrape(self, at: float, body: bytes, reader: ExpositionReader, **target: str) -> None:
         """Take one page of metrics as a target's scrape."""
         snapshot = reader.read(body)
-        for series, value in zip(snapshot.layout.series, snapshot.values, strict=True):
-            self.add({"__name__": series.name, **series.labels, **target}, [(at, value)])
+        key = (id(snapshot.layout), *target.values())
+        if key not in self._known:
+            named = ({"__name__": one.name, **one.labels, **target} for one in snapshot.layout.series)
+            kept = [self.series.setdefault(tuple(sorted(labels.items())), []) for labels in named]
+            self._known[key] = snapshot.layout, kept
+        for samples, value in zip(self._known[key][1], snapshot.values, strict=True):
+            samples.append((at, value))
+        self.now = max(self.now, at)
 
     def scrape_all(self, scrapes: Iterable[Scrape], **target: str) -> None:
         """Take every page of metrics of some recorded scrapes."""
