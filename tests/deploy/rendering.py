@@ -11,6 +11,8 @@ import yaml
 from deploy.__main__ import PLAIN, VARIANTS, rendered
 
 Manifest = dict[str, Any]
+# Safe, too, and ten times as fast.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @cache
@@ -28,7 +30,7 @@ def plain(variant: str) -> tuple[Manifest, ...]:
 def documents(texts: Mapping[str, str]) -> Iterator[Manifest]:
     """Yield every manifest of some files."""
     for text in texts.values():
-        yield from filter(None, yaml.safe_load_all(text))
+        yield from filter(None, yaml.load_all(text, Loader=_LOADER))
 
 
 def of(manifests: tuple[Manifest, ...], kind: str, name: str = "diag") -> Manifest:

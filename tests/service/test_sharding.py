@@ -19,6 +19,7 @@ from diagnostics.settings.tree import FleetSettings, Settings
 from diagnostics.store import statements
 from diagnostics.store.digest import Rank, Write
 from diagnostics.store.tables import segments
+from tests.service.http.door import door
 from tests.service.test_service_restarts import ONE, left_open, settings
 from tests.store.lived import opened
 
@@ -74,3 +75,12 @@ def test_a_worker_does_not_forget_the_files_of_the_others(tmp_path: Path) -> Non
     history.stop()
     with opened(tmp_path).reader._database.engine.connect() as connection:
         assert sorted(connection.scalars(segments.select().with_only_columns(segments.c.path))) == ["a", "b"]
+
+
+def test_a_worker_that_has_no_deployment_is_ready(tmp_path: Path) -> None:
+    file = tmp_path / "diag.toml"
+    file.write_text('[[server]]\nurl = "http://127.0.0.1:1"\n')
+    idle = 1 - owner("127.0.0.1:1", 2)
+    for worker, status in ((idle, 200), (1 - idle, 503)):
+        with door({"fleet.workers": "2", "fleet.worker": str(worker)}, file=file) as opened_door:
+            assert opened_door.ask("/readyz").status == status

@@ -1,0 +1,199 @@
+"""The chart in Helm's own hands: linted, its values checked, and every value seen in what it makes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helm_python import Chart, HelmRenderError, HelmValuesError
+from helm_python import lint as helm_lint
+from schemas import ROOT, faults
+
+from deploy.__main__ import CHART, VARIANTS
+from tests.deploy.rendering import Manifest, documents
+
+FLEET = VARIANTS["fleet"]
+
+
+@pytest.fixture(scope="module")
+def chart() -> Iterator[Chart]:
+    with Chart.load(CHART) as loaded:
+        yield loaded
+
+
+def made(chart: Chart, values: dict[str, Any], name: str = "diag") -> list[Manifest]:
+    """Return what Helm makes, without what is told after an installation."""
+    texts = chart.render(values, name=name, namespace="monitoring")
+    return list(documents({name: text for name, text in texts.items() if name.endswith(".yaml")}))
+
+
+def operator(word: str) -> dict[str, Any]:
+    return {"prometheusOperator": word, "dashboards": {"enabled": False}}
+
+
+def kinds(manifests: list[Manifest]) -> set[str]:
+    return {one["kind"] for one in manifests}
+
+
+def test_helm_finds_nothing_to_mend() -> None:
+    assert [one for one in helm_lint(CHART, strict=True)["messages"] if one["severity"] > 1] == []
+
+
+def test_the_chart_has_the_version_of_the_product() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
+    assert (about["version"], about["appVersion"]) == (version, version)
+    assert f"triton-diagnostics:{version}" in (ROOT / "deploy/compose/compose.yaml").read_text("utf-8")
+
+
+def test_the_chart_holds_the_dashboards_and_rules_and_nothing_else(chart: Chart) -> None:
+    boards = {f"files/dashboards/{path.name}" for path in (ROOT / "dashboards").glob("*.json")}
+    assert {one["name"] for one in chart.files} == boards | {".helmignore", "files/prometheusrule.yaml"}
+
+
+def test_the_schema_of_the_values_accepts_the_defaults_and_describes_each(chart: Chart) -> None:
+    chart.validate_schema()
+    described = json.loads((CHART / "values.schema.json").read_text("utf-8"))
+    assert set(chart.values) == set(described["properties"]) - {"global"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"worker": 2},
+        {"workers": 0},
+        {"workers": "2"},
+        {"config": "# nothing is watched"},
+        {"image": {"repo": "a"}},
+        {"database": {"url": "postgresql://diag:secret@db/diag"}},
+        {"secrets": ["a", "a"]},
+        {"web": {"secret": "Not_A_Name"}},
+        {"prometheusOperator": True},
+        {"serviceMonitor": {"interval": "soon"}},
+        {"serviceMonitor": {"triton": {"selector": {"app.kubernetes.io/name": None}}}},
+        {"prometheusRule": {"runbooks": "runbooks"}},
+        {"dashboards": {"label": {}}},
+        {"networkPolicy": {"triton": {"ports": []}}},
+        {"networkPolicy": {"prometheus": {"podLabels": {"a": 1}}}},
+    ],
+    ids=str,
+)
+def test_the_schema_of_the_values_refuses(chart: Chart, values: dict[str, Any]) -> None:
+    with pytest.raises(HelmValuesError):
+        chart.validate_schema(values)
+
+
+def test_a_fleet_without_a_shared_history_is_refused(chart: Chart) -> None:
+    with pytest.raises(HelmRenderError, match=r"set database\.url"):
+        chart.render({"workers": 2}, name="diag")
+
+
+def test_objects_of_the_operator_are_made_only_where_the_cluster_knows_them(chart: Chart, tmp_path: Path) -> None:
+    its = {"ServiceMonitor", "PrometheusRule"}
+    assert not its & kinds(made(chart, operator("never")))
+    assert not its & kinds(made(chart, operator("auto")))
+    assert its <= kinds(made(chart, operator("always")))
+    # A cluster's APIs cannot be given here: one that every cluster has stands for the operator's.
+    shutil.copytree(CHART, tmp_path / "chart")
+    helpers = tmp_path / "chart/templates/_helpers.tpl"
+    text = helpers.read_text("utf-8")
+    assert text.count('.Has "monitoring.coreos.com/v1"') == 1
+    helpers.write_text(text.replace('.Has "monitoring.coreos.com/v1"', '.Has "apps/v1"'), "utf-8")
+    with Chart.load(tmp_path / "chart") as known:
+        assert its <= kinds(made(known, operator("auto")))
+        assert not its & kinds(made(known, operator("never")))
+
+
+# Each leaf with a value of its own, which must be found in what is made.
+UNUSUAL: dict[str, Any] = {
+    "image": {"repository": "registry.test/unusual-image", "tag": "unusual-tag", "pullPolicy": "Never"},
+    "imagePullSecrets": [{"name": "unusual-pull"}],
+    "nameOverride": "unusual-name",
+    "fullnameOverride": "unusual-full",
+    "config": '[[server]]\nurl = "http://unusual-config:8000"\n',
+    "workers": 17,
+    "web": {"secret": "unusual-web", "allowedHosts": ["unusual-host"], "externalUrl": "https://unusual-url"},
+    "database": {"url": "postgresql://unusual-database/x", "secret": "unusual-password"},
+    "secrets": ["unusual-secret"],
+    "persistence": {"size": "123Gi", "storageClassName": "unusual-class"},
+    "resources": {"requests": {"cpu": "123m"}, "limits": {"memory": "1234Mi"}},
+    "podAnnotations": {"unusual-annotation": "unusual-note"},
+    "nodeSelector": {"unusual-node": "unusual-zone"},
+    "tolerations": [{"key": "unusual-taint", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "unusual-affinity", "operator": "Exists"}]}]}}},
+    "prometheusOperator": "always",
+    "serviceMonitor": {
+        "interval": "123s",
+        "labels": {"unusual-select": "unusual-prometheus"},
+        "triton": {"namespace": "unusual-serving", "port": "unusual-port", "metricsPort": 12345,
+                   "selector": {"unusual-triton": "unusual-service"}},
+    },
+    "prometheusRule": {"labels": {"unusual-rule": "unusual-rules"}, "runbooks": "https://unusual-runbooks"},
+    "dashboards": {"labels": {"unusual-board": "unusual-sidecar"}, "annotations": {"unusual-folder": "unusual-shelf"}},
+    "networkPolicy": {
+        "prometheus": {"namespace": "unusual-from", "podLabels": {"unusual-source": "unusual-p"}},
+        "extraIngress": [{"from": [{"ipBlock": {"cidr": "192.0.2.1/32"}}]}],
+        "triton": {"namespace": "unusual-to", "podLabels": {"unusual-target": "unusual-t"}, "ports": [12346]},
+        "alertmanager": {"namespace": "unusual-am", "podLabels": {"unusual-alerts": "unusual-a"}, "port": 12347},
+        "postgresql": {"namespace": "unusual-pg", "podLabels": {"unusual-rows": "unusual-r"}, "port": 12348},
+        "extraEgress": [{"to": [{"ipBlock": {"cidr": "192.0.2.2/32"}}]}],
+    },
+}  # fmt: skip
+
+
+def leaves(tree: Any) -> Iterator[str]:
+    """Yield every value, and every key that is a label's name."""
+    if isinstance(tree, dict):
+        for key, inner in tree.items():
+            yield from [key] if key.startswith("unusual-") else []
+            yield from leaves(inner)
+    elif isinstance(tree, list):
+        for inner in tree:
+            yield from leaves(inner)
+    else:
+        yield str(tree)
+
+
+def test_every_value_is_found_in_what_is_made_and_fits_the_schemas(chart: Chart) -> None:
+    chart.validate_schema(UNUSUAL)
+    manifests = made(chart, UNUSUAL)
+    assert [fault for one in manifests for fault in faults(one)] == []
+    text = "\n".join(leaves(manifests))
+    assert [leaf for leaf in leaves(UNUSUAL) if leaf not in text and leaf != "always"] == []
+
+
+def test_what_can_be_switched_off_is_not_made(chart: Chart) -> None:
+    off = {
+        "dashboards": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+        "serviceMonitor": {"triton": {"enabled": False}},
+        "prometheusOperator": "always",
+    }
+    manifests = made(chart, off)
+    assert [one["metadata"]["name"] for one in manifests if one["kind"] == "ServiceMonitor"] == [
+        "diag-triton-diagnostics"
+    ]
+    assert [one["kind"] for one in manifests].count("ConfigMap") == 1
+    assert "NetworkPolicy" not in kinds(manifests)
+
+
+def test_alerts_lead_to_the_runbooks_that_are_given(chart: Chart) -> None:
+    (rules,) = (one for one in made(chart, UNUSUAL) if one["kind"] == "PrometheusRule")
+    alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
+    links = {rule["annotations"]["runbook_url"].rpartition("/")[0] for rule in alerts}
+    assert links == {"https://unusual-runbooks"}
+
+
+def test_names_stay_short_enough_for_pods_of_a_fleet(chart: Chart) -> None:
+    manifests = made(chart, {**FLEET, "fullnameOverride": ""}, name="a" * 53)
+    (workload,) = (one for one in manifests if one["kind"] == "StatefulSet")
+    # A label holds the pod's name with its number, or the revision's, of ten letters.
+    assert len(workload["metadata"]["name"]) <= 63 - len("-0123456789")
+    assert all(len(one["metadata"]["name"]) <= 63 for one in manifests)

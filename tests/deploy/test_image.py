@@ -1,0 +1,81 @@
+"""The image holds what the package is built from, and the credentials are those that the service takes."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import bcrypt
+import pytest
+from schemas import ROOT
+
+from deploy import credentials
+from diagnostics.service.http.web_config import read_web_config
+from exporters.sources.access import read_secret
+
+DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text("utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+COPIED = {
+    source for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE) for source in line.split()
+}
+
+
+def test_the_image_is_built_from_all_that_the_wheel_holds() -> None:
+    wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert {*wheel["packages"], *wheel["force-include"], PROJECT["project"]["readme"], "pyproject.toml"} <= COPIED
+    assert [name for name in COPIED if not (ROOT / name).exists()] == []
+    ignored = (ROOT / "deploy/Dockerfile.dockerignore").read_text("utf-8").split()
+    assert {line.removeprefix("!") for line in ignored if line.startswith("!")} == COPIED
+
+
+def test_the_image_has_extras_that_there_are_and_the_python_that_is_needed() -> None:
+    (extras,) = re.findall(r"'\.\[(.+)\]'", DOCKERFILE)
+    assert {"serve", "postgresql"} <= set(extras.split(",")) <= set(PROJECT["project"]["optional-dependencies"])
+    (oldest,) = re.findall(r">=3\.(\d+)", PROJECT["project"]["requires-python"])
+    assert {int(minor) >= int(oldest) for minor in re.findall(r"^FROM python:3\.(\d+)-slim", DOCKERFILE, re.M)} == {
+        True
+    }
+
+
+def test_the_image_runs_as_the_user_of_the_manifests() -> None:
+    assert re.search(r"^USER 65532:65532$", DOCKERFILE, re.MULTILINE)
+    assert DOCKERFILE.index("USER") < DOCKERFILE.index("ENTRYPOINT")
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, password: str, *arguments: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["credentials", *arguments])
+    monkeypatch.setattr(getpass, "getpass", lambda _: password)
+    return credentials.main()
+
+
+def test_the_service_takes_the_credentials_that_are_made(monkeypatch, tmp_path: Path) -> None:
+    folder = tmp_path / "credentials"
+    salt = bcrypt.gensalt(4)  # the lowest cost
+    monkeypatch.setattr(bcrypt, "gensalt", lambda: salt)
+    assert asked(monkeypatch, "correct horse", str(folder), "--user", "alice") == 0
+    users = read_web_config(folder / "web.yml").users
+    assert bcrypt.checkpw(b"correct horse", users["alice"])
+    assert len(read_secret(folder / "token", "token")) == 64
+    assert folder.stat().st_mode & 0o077 == 0
+    assert "correct horse" not in "".join(file.read_text() for file in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("password", "arguments", "told"),
+    [
+        ("short", ["new"], "the password has 5 bytes: use 8 to 72"),
+        ("é" * 40, ["new"], "the password has 80 bytes: use 8 to 72"),
+        ("long enough", ["new", "--user", "a:b"], "'a:b' is no plain name: use letters and digits"),
+        ("long enough", ["."], ". is there already: name a new folder, or remove it"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_one_line(
+    monkeypatch, capsys, tmp_path: Path, password: str, arguments: list[str], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert asked(monkeypatch, password, *arguments) == 2
+    assert capsys.readouterr().err == f"error: {told}\n"
+    assert not (tmp_path / "new").exists()
