@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import click
 
 from diagnostics.errors import CollectError, UsageError
+from diagnostics.settings.prefix import prefix_of
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import parse_address
 from exporters.sources.failure import Obstacle, ReadFailure
@@ -49,7 +50,7 @@ class RunningService:
             UsageError: the URL is none.
 
         """
-        address = parse_address(url or _beside(os.environ.get(VARIABLE) or DEFAULT))
+        address = parse_address(url or _beside(os.environ))
         self.url = str(address)
         patient = replace(options, timeout=options.timeout + PATIENCE)
         self._reader = HttpReader(patient.for_user(address.user))
@@ -107,7 +108,9 @@ def path_of(deployment: str) -> str:
     return f"/deployments/{quote(deployment, safe='')}"
 
 
-def _beside(listening: str) -> str:
-    """Return where a service that listens on `listening` is asked from the same machine."""
-    host, _, port = listening.rpartition(":")
-    return f"http://{'127.0.0.1' if host in ('', '0.0.0.0', '[::]') else host}:{port}"  # noqa: S104 - compared, not bound
+def _beside(environment: Mapping[str, str]) -> str:
+    """Return where a service with the settings of this environment is asked from the same machine."""
+    host, _, port = (environment.get(VARIABLE) or DEFAULT).rpartition(":")
+    below = prefix_of(environment.get("DIAG_WEB__EXTERNAL_URL", ""), environment.get("DIAG_WEB__ROUTE_PREFIX"))
+    near = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104 - compared, not bound
+    return f"http://{near}:{port}{below.routes}"

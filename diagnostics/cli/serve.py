@@ -27,6 +27,7 @@ _FLAGS = {
     "web_listen_address": "web.listen_address",
     "web_config_file": "web.config_file",
     "web_external_url": "web.external_url",
+    "web_route_prefix": "web.route_prefix",
     "log_level": "log.level",
     "log_format": "log.format",
 }
@@ -51,6 +52,12 @@ _FLAGS = {
     "web_external_url",
     metavar="URL",
     help="How people reach the page; links in alerts begin with it.",
+)
+@click.option(
+    "--web.route-prefix",
+    "web_route_prefix",
+    metavar="PATH",
+    help="The path all else is below; that of --web.external-url unless a proxy strips it.",
 )
 @click.option(
     "--log.level", "log_level", type=click.Choice(["debug", "info", "warn", "error"]), help="The least that is logged."

@@ -26,6 +26,9 @@ class WebSettings(Section):
     )
     allow_unauthenticated: bool = Field(default=False, description="Listen beyond this machine without authentication.")
     external_url: str = Field(default="", description="How people reach the page; links in alerts begin with it.")
+    route_prefix: str | None = Field(
+        default=None, description="The path all else is below; that of external_url unless a proxy strips it."
+    )
     allowed_hosts: tuple[str, ...] = Field(default=(), description="Further names that a Host header may carry.")
     max_body: Bytes = Field(default=4 * 2**20, gt=0, description="The largest request body, unpacked.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -34,11 +34,12 @@ class Serving:
     history: HistoryReader | None = None
     port: int = 0
     metrics: OwnMetrics = field(default_factory=OwnMetrics)
+    web: Mapping[str, object] = field(default_factory=dict)
 
     def __enter__(self) -> Serving:
         urls = {name: f"http://{name}.example:8000" for name in self.names}
         settings = Settings(
-            web=WebSettings(listen_address=f"127.0.0.1:{self.port}"),
+            web=WebSettings.model_validate({"listen_address": f"127.0.0.1:{self.port}", **self.web}),
             server=tuple(ServerSettings(url=url) for url in urls.values()),
             deployment=tuple(DeploymentSettings(name=name, servers=(url,)) for name, url in urls.items()),
         )

@@ -10,6 +10,8 @@ from fastapi import APIRouter, FastAPI
 
 from diagnostics import __version__
 from diagnostics.service.http import api, api_past, health, metrics, otlp, page, probe
+from diagnostics.service.http.authentication import Authentication
+from diagnostics.service.http.below import Below
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard
@@ -19,6 +21,7 @@ from diagnostics.service.http.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import document
 from diagnostics.service.http.problems import answer_with_problems
+from diagnostics.settings.prefix import prefix_of
 from exporters.sources.access import read_secret
 
 OPENAPI = "/api/v1/openapi.json"
@@ -27,7 +30,7 @@ OPENAPI = "/api/v1/openapi.json"
 def application(context: WebContext) -> FastAPI:
     """Return the application, guarded.
 
-    `app.state.live` follows the board while it runs; `app.state.credentials` says who may come in.
+    `app.state.live` follows the board while it runs; `app.state.authentication` says who may come in.
 
     Raises:
         UsageError: a setting, or a file that it names, cannot be used.
@@ -40,6 +43,7 @@ def application(context: WebContext) -> FastAPI:
         failed=context.metrics.errors.labels("web configuration").inc,
         apply=lambda change: live.in_loop(change),
     )
+    prefix = prefix_of(web.external_url, web.route_prefix)
     hosts = Hosts(web, parse_listen(web.listen_address, LISTEN_SETTING))
     exposition = metrics.Exposition(context.metrics, context.settings.collect.window, context.clock)
     live = Live(context.service.board, [exposition.take], [exposition.render, credentials.refresh])
@@ -62,8 +66,17 @@ def application(context: WebContext) -> FastAPI:
         default_response_class=JsonAnswer,
     )
     app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
-    app.openapi = partial(document, app)  # type: ignore[method-assign]
-    app.add_middleware(Guard, hosts=hosts, credentials=credentials, max_body=web.max_body, metrics=context.metrics)
+    app.state.authentication = Authentication(credentials)
+    app.openapi = partial(document, app, credentials, prefix.links)  # type: ignore[method-assign]
+    app.add_middleware(Below, prefix=prefix)
+    app.add_middleware(
+        Guard,
+        hosts=hosts,
+        authentication=app.state.authentication,
+        max_body=web.max_body,
+        metrics=context.metrics,
+        routes=prefix.routes,
+    )
     answer_with_problems(app, context.metrics)
     for routes in _routes(context, live, exposition, app.state.probes):
         app.include_router(routes)

@@ -93,7 +93,7 @@ function links(answer) {
   const list = document.createElement("ul");
   list.className = "plain marks";
   for (const one of answer.incidents) {
-    const link = Object.assign(document.createElement("a"), { href: `/incidents/${encodeURIComponent(one.id)}`, textContent: `${one.title}, ${one.about}` });
+    const link = Object.assign(document.createElement("a"), { href: `${document.documentElement.dataset.base}/incidents/${encodeURIComponent(one.id)}`, textContent: `${one.title}, ${one.about}` });
     const item = document.createElement("li");
     item.append(`${date(one.from).slice(5, 16).replace("T", " ")}Z `, link);
     list.append(item);
