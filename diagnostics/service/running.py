@@ -10,7 +10,9 @@ from types import ModuleType
 
 from diagnostics.errors import UsageError
 from diagnostics.service.daemon import Daemon, Part
+from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext
+from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.server import WebServer, check_door
 from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.otlp_intake import OtlpIntake
@@ -42,7 +44,7 @@ def check(
     jobs(loaded.settings, deployments(loaded.settings))
     check_door(loaded.settings.web)
     if loaded.settings.otlp.grpc_listen_address:
-        _grpc().grpc_address(loaded.settings)
+        _grpc().grpc_address(loaded.settings, Credentials(loaded.settings.web, read_secret))
     Telling(loaded.settings, OwnMetrics(), MemoryOutbox())
     lines = list(loaded.lines())
     width = max(len(f"{name} = {value}") for name, value, _ in lines)
@@ -71,12 +73,17 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     telling.resume(history.open_incidents())
     intake = OtlpIntake(service, metrics, settings.otlp.max_spans_per_second, memory=history)
     context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics, intake=intake)
-    parts: list[Part] = [history, telling, *_grpc_door(settings, intake), WebServer(context)]
+    web = WebServer(context)
+    parts: list[Part] = [history, telling, web, *_grpc_door(settings, intake, web.authentication, metrics)]
     Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
 
 
-def _grpc_door(settings: Settings, intake: OtlpIntake) -> list[Part]:
-    return [_grpc().GrpcDoor(settings, intake)] if settings.otlp.grpc_listen_address else []
+def _grpc_door(
+    settings: Settings, intake: OtlpIntake, authentication: Authentication, metrics: OwnMetrics
+) -> list[Part]:
+    if not settings.otlp.grpc_listen_address:
+        return []
+    return [_grpc().GrpcDoor(settings, intake, authentication, metrics)]
 
 
 def _grpc() -> ModuleType:
