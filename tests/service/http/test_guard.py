@@ -25,7 +25,8 @@ JSON = "application/json"
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Door]:
-    with door({"web.external_url": "https://diag.example.org/triton", "web.allowed_hosts": "other.example.org"}) as one:
+    outside = {"web.external_url": "https://diag.example.org/triton", "web.route_prefix": "/"}
+    with door({**outside, "web.allowed_hosts": "other.example.org"}) as one:
         yield one
 
 
