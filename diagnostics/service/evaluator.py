@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from diagnostics.service.clock_watch import ClockWatch
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.state import Board, Evaluation, EvaluationConsumer
@@ -22,6 +23,7 @@ class Evaluator:
 
     def __init__(self, board: Board, consumers: Sequence[EvaluationConsumer], metrics: OwnMetrics) -> None:
         self._board, self._consumers, self._metrics = board, consumers, metrics
+        self._clock = ClockWatch(metrics)
         self._waiting: dict[Deployment, None] = {}
         self._judged: dict[str, float] = {}
         self._changed = threading.Condition()
@@ -75,13 +77,17 @@ class Evaluator:
         return self._judged.get(one.name, -pause) + pause
 
     def _judge(self, deployment: Deployment) -> None:
+        self._clock.look(time.time(), time.monotonic())
         if deployment.ended:
             self._forget(deployment)
             self._tell(deployment.last())
             return
         if not deployment.take_in():
             return
-        evaluation = deployment.evaluate()
+        with self._metrics.tracer.span("evaluate", {"diag.deployment": deployment.name}) as span:
+            evaluation = deployment.evaluate()
+            span.note("diag.findings", len(evaluation.explanation.findings))
+            span.note("diag.lag_seconds", evaluation.lag)
         self._metrics.evaluation_seconds.observe(evaluation.took)
         self._metrics.evaluation_lag.labels(deployment.name).set(evaluation.lag)
         self._metrics.incidents.labels(deployment.name).set(len(deployment.book.open))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from diagnostics import __version__
+from diagnostics.service.faults import Faults
 
 # From an idle deployment of one model to one of a hundred.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -27,6 +28,8 @@ class OwnMetrics:
         incidents: open incidents by deployment.
         refused: HTTP requests that were turned away, by reason.
         page_seconds: processor time of the newest page of metrics.
+        faults: what fails now, in words.
+        lasting_faults: how many of these there are.
 
     """
 
@@ -49,3 +52,6 @@ class OwnMetrics:
         self.incidents = Gauge("diag_incidents_open", "Open incidents.", ("deployment",), registry=own)
         self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)
         self.page_seconds = Gauge("diag_metrics_page_seconds", "Processor time of this page.", registry=own)
+        self.faults = Faults()
+        self.lasting_faults = Gauge("diag_faults", "What fails in the service itself now.", registry=own)
+        self.lasting_faults.set_function(lambda: len(self.faults.lasting()))

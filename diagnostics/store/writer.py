@@ -126,6 +126,7 @@ class Writer:
                 self._write(batch)
                 self._pending.done(batch)
                 self._pause = FIRST_PAUSE
+                self._trouble.over(WHAT)
         except SQLAlchemyError as error:
             self._trouble.tell(WHAT, error)
             if is_damage(error):

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.collect.fake_triton import FakeServer, FakeTriton, dripping, fake_triton, free_ports, silent, status
+from tests.soak.forking import forks
 from tests.soak.killing import killed_again_and_again
-from tests.soak.load import running_fleet
+from tests.soak.moving import MovingTriton
 from tests.soak.running import Serving, serving, until
 
 pytestmark = pytest.mark.live
@@ -68,8 +69,8 @@ def test_signals_reload_and_end_it(tmp_path: Path, triton: FakeTriton):
 
 
 def test_killed_at_random_moments_it_loses_no_incident(tmp_path: Path):
-    with running_fleet(1, 400):
-        killed_again_and_again(tmp_path, 3)
+    with MovingTriton(60).running() as moving, forks() as program:
+        killed_again_and_again(tmp_path, 3, program, moving)
 
 
 def huge(handler: BaseHTTPRequestHandler) -> None:

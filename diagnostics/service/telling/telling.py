@@ -19,6 +19,7 @@ from diagnostics.service.telling.alerts import AlertBook
 from diagnostics.service.telling.feeds import AlertFeed, Book, MessageFeed, SaveFeed
 from diagnostics.service.telling.messages import MessageBook
 from diagnostics.service.telling.sender import FIRST_PAUSE, Sender, Work
+from diagnostics.service.telling.traced import TracedPoster
 from diagnostics.settings.tree import AlertmanagerSettings, Settings, WebhookSettings
 from exporters.sinks.alertmanager import PATH
 from exporters.sinks.links import Links
@@ -68,14 +69,25 @@ class Channel:
             lambda outcome: metrics.errors.labels(_SAVE).inc() if outcome == "failed" else None,
             longest_pause=LONGEST_PAUSE,
             first_pause=first_pause,
+            faults=metrics.faults,
         )
         _load(book, outbox, name)
 
     def add(self, receiver: str, work: Work, longest_pause: float) -> None:
         """Let a receiver be told of the book."""
-        count = self._counter(receiver)
-        sender = Sender(receiver, work, count, longest_pause=longest_pause, first_pause=self._first_pause)
+        sender = Sender(
+            receiver,
+            work,
+            self._counter(receiver),
+            longest_pause=longest_pause,
+            first_pause=self._first_pause,
+            faults=self._metrics.faults,
+        )
         self.senders.append(sender)
+
+    def traced(self, poster: Poster) -> TracedPoster:
+        """Return a poster whose posts are spans of the service."""
+        return TracedPoster(poster, self._metrics)
 
     def save(self) -> None:
         """Save soon; returns at once."""
@@ -193,7 +205,7 @@ def _alertmanagers(settings: AlertmanagerSettings, links: Links, open_channel: O
     book = AlertBook(links, urls, least=Severity(settings.min_severity), labels=settings.labels)
     channel = open_channel("alertmanager", book)
     for url in urls:
-        feed = AlertFeed(url, book, Poster(f"{url}{PATH}", options), settings.resend, channel.save)
+        feed = AlertFeed(url, book, channel.traced(Poster(f"{url}{PATH}", options)), settings.resend, channel.save)
         channel.add(url, feed, settings.resend)
     return channel
 
@@ -216,7 +228,7 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
     book = MessageBook(links)
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     channel = open_channel(f"webhook-{digest}", book)
-    feed = MessageFeed(book, poster, _key(settings.secret_file), channel.save)
+    feed = MessageFeed(book, channel.traced(poster), _key(settings.secret_file), channel.save)
     channel.add(name, feed, LONGEST_PAUSE)
     return channel
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 from prometheus_client import Counter
@@ -70,7 +71,9 @@ def _past(context: WebContext) -> Sequence[object]:
 
 
 def troubles(metrics: OwnMetrics) -> Iterator[str]:
-    """Yield what went wrong in the service itself since its start, a line each."""
+    """Yield what fails in the service itself, then what went wrong since its start, a line each."""
+    for fault in metrics.faults.lasting():
+        yield fault.told(time.time())
     for part, count in _counted(metrics.errors):
         yield f"{count:.0f} times something went wrong in: {part}. The service's log says what."
     for queue, count in _counted(metrics.dropped):
