@@ -16,7 +16,7 @@ from diagnostics.settings.prefix import prefix_of
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import parse_address
 from exporters.sources.failure import Obstacle, ReadFailure
-from exporters.sources.http import HttpReader
+from exporters.sources.http import HttpAnswer, HttpReader
 
 VARIABLE = "DIAG_WEB__LISTEN_ADDRESS"
 DEFAULT = "127.0.0.1:9177"
@@ -56,6 +56,10 @@ class RunningService:
         self._reader = HttpReader(patient.for_user(address.user))
 
     def read(self, path: str, **query: str | float | None) -> bytes:
+        """Return the body of what the service answers to a GET of `/api/v1` and `path`; raises as `answer` does."""
+        return self.answer(path, **query).body
+
+    def answer(self, path: str, **query: str | float | None) -> HttpAnswer:
         """Return what the service answers to a GET of `/api/v1` and `path`.
 
         Raises:
@@ -65,7 +69,7 @@ class RunningService:
         given = {name: value for name, value in query.items() if value is not None}
         tail = f"?{urlencode(given)}" if given else ""
         try:
-            return self._reader.read("GET", f"{self.url}/api/v1{path}{tail}")
+            return self._reader.answer("GET", f"{self.url}/api/v1{path}{tail}")
         except ReadFailure as failure:
             away = failure.obstacle in (Obstacle.CLOSED, Obstacle.NO_HOST)
             hint = "start one with diag serve, name it with --url, or name a SOURCE" if away else ""

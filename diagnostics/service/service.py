@@ -184,9 +184,10 @@ class Service:
         before = self.board.read().targets.get(job.key)
         up = not made.error
         reader = job.reader
+        server = reader.server if isinstance(reader, TritonReader) else job.key
         self.board.publish_target(
             TargetState(
-                server=reader.server if isinstance(reader, TritonReader) else job.key,
+                server=server,
                 url=job.key,
                 deployment=job.deployment,
                 up=up,
@@ -196,8 +197,14 @@ class Service:
                 took=made.took,
                 failures=job.failures,
                 error=made.error,
+                served=self._served(job.deployment, server) if up else before.served if before else None,
             )
         )
+
+    def _served(self, deployment: str, server: str) -> bool | None:
+        """Return whether a server had requests in the newest verdict's window; None before the first one."""
+        said = self.board.read().evaluations.get(deployment)
+        return any(one.server == server for one in said.explanation.anatomy) if said is not None else None
 
 
 def _by_deployment(incidents: Iterable[Incident]) -> dict[str, list[Incident]]:

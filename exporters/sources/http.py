@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 import urllib3
 from urllib3 import exceptions as http_errors
@@ -19,6 +20,13 @@ from exporters.sources.punctual import TIMELY_POOLS
 
 _CHUNK = 64 * 2**10
 _USER_AGENT = "triton-diagnostics"
+
+
+class HttpAnswer(NamedTuple):
+    """A body, unpacked, and the headers that came with it; case does not matter in their names."""
+
+    body: bytes
+    headers: Mapping[str, str]
 
 
 class HttpReader:
@@ -42,13 +50,17 @@ class HttpReader:
             UsageError: a certificate file of the options cannot be used.
 
         """
+        return self.answer(method, url, body, accept).body
+
+    def answer(self, method: str, url: str, body: bytes | None = None, accept: str = "*/*") -> HttpAnswer:
+        """Return a 200 answer with its headers; raises as `read` does."""
         deadline = time.monotonic() + self._options.timeout
         try:
             return self._read(method, url, body, accept, deadline)
         except (http_errors.HTTPError, OSError) as error:
             raise self._failure(error) from None
 
-    def _read(self, method: str, url: str, body: bytes | None, accept: str, deadline: float) -> bytes:
+    def _read(self, method: str, url: str, body: bytes | None, accept: str, deadline: float) -> HttpAnswer:
         with self._connections(secure=url.startswith("https:")) as connections:
             response = connections.request(
                 method,
@@ -66,7 +78,7 @@ class HttpReader:
                 response.close()
         if response.status != 200:
             raise self._refusal(response.status, response.headers, data)
-        return data
+        return HttpAnswer(data, response.headers)
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:

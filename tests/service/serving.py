@@ -58,7 +58,16 @@ class Serving:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def reached(self, name: str, *, error: str = "", ago: float = 5.0, server: str = "", deployment: str = "") -> None:
+    def reached(
+        self,
+        name: str,
+        *,
+        error: str = "",
+        ago: float = 5.0,
+        server: str = "",
+        deployment: str = "",
+        served: bool | None = None,
+    ) -> None:
         """Tell that a round of a deployment's server has ended."""
         now = time.time()
         self.service.board.publish_target(
@@ -72,6 +81,7 @@ class Serving:
                 last_success=now - ago if error else now,
                 failures=3 if error else 0,
                 error=error,
+                served=served,
             )
         )
 

@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from diagnostics.render.json_report import schema
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.problems import MEDIA_TYPE, Problem
+from diagnostics.service.http.rendering import HEADERS
 
 Json = dict[str, Any]
 _COMPONENTS = "#/components/schemas/"
@@ -30,6 +31,7 @@ EXPLANATION: dict[int | str, Json] = {
             "application/json": {"schema": {"$ref": f"{_COMPONENTS}{_NAME}"}},
             **{f"text/{kind}": {"schema": {"type": "string"}} for kind in ("plain", "markdown", "html")},
         },
+        "headers": {name: {"description": told, "schema": {"type": "string"}} for name, told in HEADERS.items()},
     }
 }
 

@@ -12,7 +12,7 @@ from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.deployments import Values
 from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.page.incidents import Wanted, find
-from diagnostics.service.http.page.standing import Standing, is_down, roots, standings
+from diagnostics.service.http.page.standing import UNREACHABLE, Standing, is_down, roots, standings
 from diagnostics.service.own_metrics import OwnMetrics
 
 # Beside the first one; all are in the list of the fleet.
@@ -27,8 +27,8 @@ def values(context: WebContext, fleet: Fleet) -> Values:
     state = context.service.board.read()
     found = standings(state, context.service.deployments)
     first = found[0] if found else None
-    others = [one for one in found[1:] if not one.well and one.word != "unreachable"]
-    shown = next((one for one in found if one.explanation and one.word != "unreachable"), first)
+    others = [one for one in found[1:] if not one.well and one.word != UNREACHABLE]
+    shown = next((one for one in found if one.explanation and one.word != UNREACHABLE), first)
     explanation = shown.explanation if shown else None
     return {
         "standings": found,
@@ -60,7 +60,7 @@ def _tally(found: Sequence[Standing]) -> Iterator[tuple[str, int, str]]:
 
 def _down(found: Sequence[Standing], first: Standing | None) -> list[object]:
     """Return the servers that cannot be read, without the one that the answer names already."""
-    named = first if first is not None and first.word == "unreachable" and len(first.targets) == 1 else None
+    named = first if first is not None and first.word == UNREACHABLE and len(first.targets) == 1 else None
     return [target for one in found if one is not named for target in one.targets if is_down(target)]
 
 
