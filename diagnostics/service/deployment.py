@@ -16,6 +16,7 @@ from diagnostics.service.state import Evaluation
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
 from diagnostics.wire.spans import Span
+from diagnostics.wire.spans_json import Recorded
 
 # A round of a thousand models with their configurations fits; beyond, the evaluator is too far behind to catch up.
 MOST_WAITING = 5_000
@@ -29,12 +30,11 @@ class Gone:
 
 
 class Traced(NamedTuple):
-    """Spans that arrived at Unix second `at`, how many of their body were corrupt, whether it is known who sent it."""
+    """Spans that arrived at Unix second `at`, and what is to be known of them beside."""
 
     spans: Sequence[Span]
-    corrupt: int
     at: float
-    vouched: bool = True
+    about: Recorded = Recorded()
 
 
 Arrival = Scrape | Gone | Traced

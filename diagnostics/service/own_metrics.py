@@ -23,7 +23,9 @@ class OwnMetrics:
         queue_length: what waits, by queue.
         dropped: what a full queue let fall, by queue.
         errors: what went wrong, by part.
-        spans: spans that arrived, by outcome (`accepted`, `corrupt`, `refused`, `unassigned`).
+        spans: spans that arrived, by outcome (`accepted`, `left_out` of a share of the traces, `corrupt`, `refused`,
+            `unassigned`).
+        spans_kept_share: share of a deployment's traces that is kept.
         deliveries: messages to Alertmanagers and webhooks, by receiver and outcome (`ok`, `failed`, `dropped`).
         incidents: open incidents by deployment.
         refused: HTTP requests that were turned away, by reason.
@@ -48,6 +50,9 @@ class OwnMetrics:
         self.dropped = Counter("diag_dropped", "What a full queue let fall.", ("queue",), registry=own)
         self.errors = Counter("diag_errors", "What went wrong, by part of the service.", ("part",), registry=own)
         self.spans = Counter("diag_spans", "Spans that arrived.", ("outcome",), registry=own)
+        self.spans_kept_share = Gauge(
+            "diag_spans_kept_share", "Share of the traces that is kept.", ("deployment",), registry=own
+        )
         self.deliveries = Counter("diag_deliveries", "Messages to receivers.", ("receiver", "outcome"), registry=own)
         self.incidents = Gauge("diag_incidents_open", "Open incidents.", ("deployment",), registry=own)
         self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)

@@ -71,7 +71,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     telling = Telling(settings, metrics, FileOutbox(settings.history.directory))
     service = Service(settings, memory=history, consumers=[telling], metrics=metrics)
     telling.resume(history.open_incidents())
-    intake = OtlpIntake(service, metrics, settings.otlp.max_spans_per_second, memory=history)
+    intake = OtlpIntake(service, metrics, settings.otlp, memory=history)
     context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics, intake=intake)
     web = WebServer(context)
     parts: list[Part] = [history, telling, web, *_grpc_door(settings, intake, web.authentication, metrics)]

@@ -86,6 +86,11 @@ class OtlpSettings(Section):
     max_spans_per_second: int = Field(
         default=50_000, ge=1, description="Beyond, exporters are told to come back later."
     )
+    max_kept_spans_per_second: int = Field(
+        default=200,
+        ge=1,
+        description="Beyond, whole traces are left out by their ids; a span takes 1 kB of memory and 0.7 kB of disk.",
+    )
 
 
 class ProbeSettings(Section):

@@ -15,6 +15,7 @@ from diagnostics.window.recent_spans import RecentSpans
 from diagnostics.window.window import Window, WindowBuilder
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.spans import Span
+from diagnostics.wire.spans_json import Recorded
 
 # Of which a verdict is about, and how many spans are kept of it, where nothing else is said.
 WINDOW_SECONDS = 300.0
@@ -64,12 +65,9 @@ class RollingWindow:
         elif scrape.body is not None:
             self._spans.add(scrape.body, scrape.at)
 
-    def add_spans(self, spans: Sequence[Span], corrupt: int, at: float, vouched: bool = True) -> None:
-        """Take spans that arrived at Unix second `at` and were read already, and how many could not be read.
-
-        `vouched` says whether it is known who sent them.
-        """
-        self._spans.add_read(spans, corrupt, at, vouched=vouched)
+    def add_spans(self, spans: Sequence[Span], at: float, about: Recorded) -> None:
+        """Take spans that arrived at Unix second `at` and were read already, and what is recorded with them."""
+        self._spans.add_read(spans, at, about)
 
     def window(self) -> Window:
         """Return the window that ends with the newest scrape; its start and end are 0 when nothing was read."""

@@ -73,7 +73,7 @@ def test_a_services_own_exporter_is_understood(compression: grpc.Compression):
         provider.shutdown()
     (span,) = watched.kept["chat"].spans
     assert (span.service, span.name) == ("shell", "POST")
-    assert watched.kept["chat"].traced[0].vouched
+    assert watched.kept["chat"].traced[0].about.vouched
 
 
 def test_what_is_no_request_is_an_invalid_argument():

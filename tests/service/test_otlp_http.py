@@ -242,4 +242,4 @@ def test_who_sends_without_the_token_is_told_so_in_the_requests_encoding(tmp_pat
             said = Parse(answer.data, Status()) if kind == JSON else Status.FromString(answer.data)
             assert (answer.status, answer.headers["www-authenticate"], said.code) == (401, "Bearer", 16)
         assert post(door, body(1), Authorization="Bearer a-long-token").status == 200
-    assert [one.vouched for one in watched.kept["chat"].traced] == [True]
+    assert [one.about.vouched for one in watched.kept["chat"].traced] == [True]
