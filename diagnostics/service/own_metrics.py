@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from diagnostics import __version__
 from diagnostics.service.faults import Faults
+from diagnostics.service.own_tracer import OFF, Tracer
 
 # From an idle deployment of one model to one of a hundred.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -16,6 +17,7 @@ class OwnMetrics:
 
     Attributes:
         registry: what `/metrics` renders.
+        tracer: makes spans of what the service does; off unless someone wants them.
         rounds: rounds of reads by server and outcome (`ok`, `failed`, `skipped`).
         round_seconds: how long a server's last round took.
         evaluation_seconds: thread time of one verdict.
@@ -36,6 +38,7 @@ class OwnMetrics:
     """
 
     def __init__(self) -> None:
+        self.tracer: Tracer = OFF
         own = self.registry = CollectorRegistry()
         Info("diag_build", "The running version.", registry=own).info({"version": __version__})
         self.rounds = Counter("diag_rounds", "Rounds of reads.", ("server", "outcome"), registry=own)

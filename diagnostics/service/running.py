@@ -17,6 +17,7 @@ from diagnostics.service.http.server import WebServer, check_door
 from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own_telemetry import own_telemetry, wanted
 from diagnostics.service.plan import deployments, jobs
 from diagnostics.service.service import Service
 from diagnostics.service.telling.telling import Telling
@@ -45,6 +46,7 @@ def check(
     check_door(loaded.settings.web)
     if loaded.settings.otlp.grpc_listen_address:
         _grpc().grpc_address(loaded.settings, Credentials(loaded.settings.web, read_secret))
+    wanted(loaded.settings, environment)
     Telling(loaded.settings, OwnMetrics(), MemoryOutbox())
     lines = list(loaded.lines())
     width = max(len(f"{name} = {value}") for name, value, _ in lines)
@@ -67,6 +69,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     gc.set_threshold(*_COLLECTION)
     log_to_stderr(settings.log.level, settings.log.format)
     metrics = OwnMetrics()
+    telemetry = own_telemetry(settings, environment, metrics)
     history = History(settings.history, metrics, read_secret=read_secret)
     telling = Telling(settings, metrics, FileOutbox(settings.history.directory))
     service = Service(settings, memory=history, consumers=[telling], metrics=metrics)
@@ -74,7 +77,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     intake = OtlpIntake(service, metrics, settings.otlp, memory=history)
     context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics, intake=intake)
     web = WebServer(context)
-    parts: list[Part] = [history, telling, web, *_grpc_door(settings, intake, web.authentication, metrics)]
+    parts: list[Part] = [*telemetry, history, telling, web, *_grpc_door(settings, intake, web.authentication, metrics)]
     Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
 
 

@@ -21,6 +21,7 @@ from diagnostics.service.http.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import document
 from diagnostics.service.http.problems import answer_with_problems
+from diagnostics.service.http.traced import Traced
 from diagnostics.settings.prefix import prefix_of
 from exporters.sources.access import read_secret
 
@@ -68,6 +69,8 @@ def application(context: WebContext) -> FastAPI:
     app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
     app.state.authentication = Authentication(credentials)
     app.openapi = partial(document, app, credentials, prefix.links)  # type: ignore[method-assign]
+    if context.metrics.tracer.on:
+        app.add_middleware(Traced, tracer=context.metrics.tracer)
     app.add_middleware(Below, prefix=prefix)
     app.add_middleware(
         Guard,
