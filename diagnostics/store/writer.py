@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from queue import Empty, Full, Queue
 
+from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from diagnostics.errors import DiagError
@@ -26,6 +27,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 # What is written in one transaction.
 _BATCH = 500
 _PATIENCE = 0.5
+# A database that is away is noticed within so many seconds, whether or not there is something to write.
+SECONDS_BETWEEN_CALLS = 5.0
 WHAT = "writing the history"
 
 
@@ -66,7 +69,7 @@ class Writer:
         self._database, self._digest, self._meters, self._trouble = database, digest, meters, trouble
         self._inbox: Queue[Judged | Write | None] = Queue(MOST_VERDICTS)
         self._pending = Pending(MOST_PENDING)
-        self._pause, self._retry_at = FIRST_PAUSE, float("-inf")
+        self._pause, self._retry_at, self._called = FIRST_PAUSE, float("-inf"), time.monotonic()
         self._thread = threading.Thread(target=self._run, name="history-sql", daemon=True)
 
     def take(self, item: Judged | Write) -> None:
@@ -125,14 +128,24 @@ class Writer:
             while batch := self._pending.batch(_BATCH):
                 self._write(batch)
                 self._pending.done(batch)
-                self._pause = FIRST_PAUSE
-                self._trouble.over(WHAT)
+                self._answered()
+            if time.monotonic() - self._called >= SECONDS_BETWEEN_CALLS:
+                self._call()
         except SQLAlchemyError as error:
             self._trouble.tell(WHAT, error)
             if is_damage(error):
                 self._begin_anew(error)
             self._retry_at = time.monotonic() + self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _call(self) -> None:
+        with self._database.engine.connect() as connection:
+            connection.execute(select(1))
+        self._answered()
+
+    def _answered(self) -> None:
+        self._pause, self._called = FIRST_PAUSE, time.monotonic()
+        self._trouble.over(WHAT)
 
     def _write(self, batch: list[Write]) -> None:
         try:

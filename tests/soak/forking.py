@@ -1,17 +1,22 @@
 """Many `diag serve`s for the price of one start: each is a process of its own, forked from one that has loaded it all.
 
 A process that was forked is killed, ended and measured like any other; what it does not show is the start of Python.
+The time of day of all of them can be set; their steady clocks go on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import signal
+import struct
 import subprocess
 import sys
+import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,8 +55,13 @@ class Forked:
 class Forks:
     """The process that all are forked from."""
 
-    def __init__(self, program: subprocess.Popen[str]) -> None:
-        self._program = program
+    def __init__(self, program: subprocess.Popen[str], clock: Path) -> None:
+        self._program, self._clock = program, clock
+
+    def set_clock(self, ahead: float) -> None:
+        """Let the time of day be so many seconds ahead of what it is."""
+        with self._clock.open("r+b") as file:
+            file.write(struct.pack("d", ahead))
 
     def ask(self, **order: Any) -> Any:
         assert self._program.stdin is not None
@@ -61,11 +71,12 @@ class Forks:
         return json.loads(self._program.stdout.readline())
 
     @contextlib.contextmanager
-    def serving(self, settings: Path, port: int, *, patience: float = 20.0) -> Iterator[Serving]:
+    def serving(self, settings: Path, *, patience: float = 20.0) -> Iterator[Serving]:
         """Do as `running.serving` does."""
+        address = tomllib.loads(settings.read_text())["web"]["listen_address"]
         log = settings.with_suffix(".log")
         process = Forked(self.ask(serve=str(settings), log=str(log)), self)
-        one = Serving(process, f"http://127.0.0.1:{port}", log)  # type: ignore[arg-type]
+        one = Serving(process, f"http://{address}", log)  # type: ignore[arg-type]
         try:
             until(one.ready, patience, "readiness")
             yield one
@@ -76,21 +87,26 @@ class Forks:
 
 @contextlib.contextmanager
 def forks() -> Iterator[Forks]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "tests.soak.forking"],
-        env=environment(),
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as program:
-        yield Forks(program)
+    with (
+        tempfile.NamedTemporaryFile() as clock,
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.soak.forking", clock.name],
+            env=environment(),
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as program,
+    ):
+        made = Forks(program, Path(clock.name))
+        made.set_clock(0.0)
+        yield made
         assert program.stdin is not None
         program.stdin.close()
 
 
 def _child(order: dict[str, str]) -> None:
-    from diagnostics.cli.main import main  # noqa: PLC0415
+    from diagnostics.cli.main import main
 
     nowhere, log = os.open(os.devnull, os.O_RDONLY), os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number, target in ((nowhere, 0), (log, 1), (log, 2)):
@@ -108,6 +124,15 @@ def _look(pid: int) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
+def _set_by(clock: Path) -> None:
+    """Let the time of day follow what `set_clock` writes; to be called before others take hold of `time.time`."""
+    while clock.stat().st_size < 8:
+        time.sleep(0.01)
+    with clock.open("rb") as file:
+        ahead, real = mmap.mmap(file.fileno(), 8, access=mmap.ACCESS_READ), time.time
+    time.time = lambda: real() + float(struct.unpack("d", ahead[:])[0])
+
+
 def _run() -> None:
     for line in sys.stdin:
         order = json.loads(line)
@@ -121,6 +146,7 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
+    _set_by(Path(sys.argv[1]))
     import diagnostics.cli.serve
     import diagnostics.service.http.server
     import diagnostics.service.running  # noqa: F401

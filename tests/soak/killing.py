@@ -29,26 +29,26 @@ from tests.soak.forking import Forks, forks
 from tests.soak.moving import MovingTriton
 from tests.soak.running import Serving, until
 
-INTERVAL, RESEND = 1.0, 3.0
+INTERVAL, RESEND = 1.0, 2.0
 LONGEST_LIFE = 2.5
 NAME = "killed"
 
 
 def killed_again_and_again(folder: Path, times: int, program: Forks, triton: MovingTriton, seed: int = 1) -> list[int]:
     """Start and kill a service so many times; return how many rounds each kill lost."""
-    port, draw, lost = free_ports(1), random.Random(seed), list[int]()
+    draw, lost = random.Random(seed), list[int]()
     with listening() as hook:
-        settings = written(folder, port, triton.url, hook.url)
-        with program.serving(settings, port) as service:
+        settings = written(folder, free_ports(1), triton.url, hook.url)
+        with program.serving(settings) as service:
             until(lambda: incidents(service) and len(told(hook)) == 2, 30, "an incident that both receivers know")
             first = incidents(service)
             service.kill()
         for _ in range(times):
-            with program.serving(settings, port) as service:
+            with program.serving(settings) as service:
                 one_life(service, draw.uniform(0.0, LONGEST_LIFE), first)
             check_database(folder / "data" / "history.db")
             lost.append(lost_rounds(folder / "data", triton))
-        with program.serving(settings, port) as service:
+        with program.serving(settings) as service:
             until(lambda: first == incidents(service), 10, "the same incident")
             seen = hook.seen
             until(lambda: hook.seen > seen, 2 * RESEND, "a repetition")
