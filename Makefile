@@ -40,8 +40,9 @@ check: check-format check-lint check-types check-layers check-generated check-ru
 bench: venv ## run the benchmarks, which compare times within one run
 	@$(PYTEST) tests/bench
 
-soak: venv triton ## test for an hour what takes long: load, kills, what observing costs
+soak: venv tools triton ## test for an hour what takes long: kills, outages, load, what observing costs
 	@$(BIN)/python -m tests.soak.killing --times 100
+	@$(BIN)/python -m tests.soak.outages
 	@$(BIN)/python -m tests.soak.load --minutes 10
 	@$(BIN)/python -m tests.soak.observer
 
