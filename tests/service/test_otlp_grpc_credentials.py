@@ -97,7 +97,7 @@ def test_an_exporter_with_the_token_is_let_in_over_tls_and_vouched_for(tmp_path:
         trusted = grpc.ssl_channel_credentials(cert.read_bytes())
         assert code(door, None, trusted) is grpc.StatusCode.UNAUTHENTICATED
     (traced,) = door.watched.kept["chat"].traced
-    assert (traced.vouched, [span.name for span in traced.spans]) == (True, ["POST"])
+    assert (traced.about.vouched, [span.name for span in traced.spans]) == (True, ["POST"])
     assert count(door.watched.metrics, "diag_http_refused_total", reason="credentials") == 2
 
 
