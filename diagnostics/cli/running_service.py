@@ -22,6 +22,13 @@ VARIABLE = "DIAG_WEB__LISTEN_ADDRESS"
 DEFAULT = "127.0.0.1:9177"
 # A service that judges the past takes seconds before it answers.
 PATIENCE = 30.0
+_START = "start one with diag serve, name it with --url, or name a SOURCE"
+_HINTS = {
+    Obstacle.CLOSED: _START,
+    Obstacle.NO_HOST: _START,
+    Obstacle.PROTOCOL: "if it serves TLS, say so: --url https://…, with --ca-file where its authority is your own",
+    Obstacle.DENIED: "set DIAG_BASIC_AUTH or DIAG_BEARER_TOKEN, or name a file: --basic-auth-file, --bearer-token-file",
+}
 Command = Callable[..., object]
 
 
@@ -72,9 +79,8 @@ class RunningService:
             return self._reader.answer("GET", f"{self.url}/api/v1{path}{tail}")
         except ReadFailure as failure:
             away = failure.obstacle in (Obstacle.CLOSED, Obstacle.NO_HOST)
-            hint = "start one with diag serve, name it with --url, or name a SOURCE" if away else ""
             what = f"no service answers: {failure.reason}" if away else failure.reason
-            raise CollectError(what, where=self.url, hint=hint) from None
+            raise CollectError(what, where=self.url, hint=_HINTS.get(failure.obstacle, "")) from None
 
     def json(self, path: str, **query: str | float | None) -> Any:
         """Return a JSON answer, read.

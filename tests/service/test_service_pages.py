@@ -124,6 +124,17 @@ def test_a_server_that_is_down_is_critical_unless_it_is_known_to_have_had_no_req
         assert f'class="answer {tone}"' in text_of(made, "/")
 
 
+def test_a_server_that_never_answered_stands_behind_what_hurts_requests() -> None:
+    with Serving((NAME, "never")) as made:
+        made.said(NAME, situations()["degraded"])
+        made.reached("never", error="connection refused", ago=None)
+
+        page = text_of(made, "/deployments/never")
+        assert 'class="answer warning"' in page
+        assert "Not read since the service started" in page
+        assert "busy" in headline(made)
+
+
 def test_one_server_of_two_that_had_requests_and_is_down_is_critical() -> None:
     with Serving((NAME,)) as made:
         made.said(NAME, situations()["healthy"])

@@ -104,14 +104,18 @@ def _standing(name: str, targets: Sequence[TargetState], state: LiveState) -> St
 def _said(targets: Sequence[TargetState], evaluation: Evaluation | None) -> tuple[str, str, str]:
     down = [one for one in targets if is_down(one)]
     if down and len(down) == len(targets):
-        # What is not known to be idle may be needed by everyone.
-        return UNREACHABLE, "warning" if all(one.served is False for one in down) else "critical", _unreachable(down)
+        return UNREACHABLE, "critical" if any(map(_missed, down)) else "warning", _unreachable(down)
     if evaluation is None:
         return "waiting", "quiet", "nothing was read yet"
     explanation = evaluation.explanation
     needed = any(one.served for one in down)
     word = PARTLY if needed and not explanation.loud else explanation.verdict.value
     return word, _tone(explanation, needed=needed, some_down=bool(down)), words.headline(explanation)
+
+
+def _missed(target: TargetState) -> bool:
+    """Return whether requests may be missing a server that is down: it had some, or was there and not judged yet."""
+    return target.served or (target.served is None and target.last_success is not None)
 
 
 def _tone(explanation: Explanation, *, needed: bool, some_down: bool) -> str:
