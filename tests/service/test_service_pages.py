@@ -282,7 +282,7 @@ def test_a_row_of_the_fleet_is_made_once_for_each_verdict(service: Serving, monk
 def test_timelines_begin_with_the_first_verdict_of_a_fresh_service(tmp_path: Path) -> None:
     with Serving((NAME,), history=opened(tmp_path).reader) as made:
         assert "Collecting since" in text_of(made, f"/deployments/{NAME}")
-        made.said(NAME, recorded("cpu-handed-single-instance"))
+        made.said(NAME, recorded.__wrapped__("cpu-handed-single-instance"))  # of now, not of another test
 
         told = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=safety"))
 
