@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import uvicorn.server
 
+from tests.soak.forking import Forks, forks
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _ending_soon() -> Iterator[None]:
@@ -19,3 +21,10 @@ def _ending_soon() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(uvicorn.server, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
         yield
+
+
+@pytest.fixture(scope="session")
+def program() -> Iterator[Forks]:
+    """What services are forked from, each as a process of its own."""
+    with forks() as made:
+        yield made
