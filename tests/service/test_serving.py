@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import signal
 import threading
 from collections.abc import Iterator
@@ -113,6 +114,8 @@ def test_servers_that_misbehave_are_told_of_and_cost_the_others_nothing(
             until(lambda: targets(service)[url_of(triton)]["last_round"] > sound["last_round"] + 2, 10, "more rounds")
             told = {url: one["error"] for url, one in targets(service).items() if not one["up"]}
             assert all(told.values()), told
+            page = html.unescape(service.ask("/").decode())
+            assert [why for why in told.values() if why not in page] == []
             failed = service.samples("diag_rounds_total")
             assert all(failed[f'outcome="failed",server="{url}"'] >= 1 for url in told)
             assert service.resident_bytes() < MOST_BYTES
