@@ -12,6 +12,9 @@ import urllib3
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault, materialise
 from diagnostics.demo.server import TritonLauncher
+from diagnostics.wire.capture import open_capture
+from diagnostics.wire.records import Kind
+from diagnostics.wire.spans import decode_spans
 from tests.collect.fake_triton import fake_triton, free_ports
 from tests.service.otel_collector import collecting, said
 from tests.soak.running import serving, until
@@ -61,8 +64,9 @@ def test_the_traces_of_a_real_server_arrive_and_are_remembered(tmp_path: Path):
             path = f"/api/v1/deployments/{name}/explanation"
             until(lambda: '"traces"' in service.ask(path).decode(), 20, "an explanation from traces")
             assert service.end() == 0
-    recorded = [file for file in (tmp_path / "data").rglob("*") if file.is_file()]
-    assert any(b"triton.model_name" in file.read_bytes() for file in recorded if file.suffix == ".tar")
+    recorded = [one for file in (tmp_path / "data").rglob("*.tar*") for one in open_capture(file).scrapes()]
+    spans = [span for one in recorded if one.kind is Kind.TRACES for span in decode_spans(one.body or b"").spans]
+    assert any(span.model == "preprocessing" for span in spans)
 
 
 def accepted(samples: Mapping[str, float]) -> float:
