@@ -33,7 +33,7 @@ test: venv tools triton browser ## run all tests: the quick ones, then those wit
 	@echo '--- tests without servers'
 	@$(PYTEST) -n 2 --dist loadfile -m 'not live' --ignore=tests/bench
 	@echo '--- tests with real servers'
-	@$(PYTEST) -m live --ignore=tests/bench
+	@$(PYTEST) -m live $$(grep -rlE 'pytest\.mark\.live' --include='test_*.py' tests)
 
 check: check-format check-lint check-types check-layers check-generated check-rules ## check style, types, layers, generated files
 
