@@ -55,7 +55,7 @@ def own_exporters(signals: Sequence[Signal], environment: Mapping[str, str], met
     resource = _resource()
     made = OwnExporters(heard)
     for signal in signals:
-        receipt = Receipt(signal, metrics.errors.labels("own telemetry").inc, heard)
+        receipt = Receipt(signal, metrics, heard)
         made.receipts.append(receipt)
         exporters = list(_exporters(signal, receipt))
         if signal.name == "traces":

@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from diagnostics.service.otel_variables import Signal
+from diagnostics.service.own_metrics import OwnMetrics
 
 log = logging.getLogger(__name__)
 _SDK = logging.getLogger("opentelemetry")
@@ -51,16 +52,16 @@ class Heard(logging.Handler):
 
     def forget(self) -> None:
         """Begin anew, in this thread."""
-        self._here.reason = ""
+        self._here.reason = "no answer"
 
     def note(self, reason: str) -> None:
         """Remember why, in this thread."""
-        self._here.reason = f": {reason}"
+        self._here.reason = reason
 
     @property
     def reason(self) -> str:
-        """Why nothing was taken, as the end of a line; empty where that is not known."""
-        return str(getattr(self._here, "reason", ""))
+        """Why nothing was taken."""
+        return str(self._here.reason)
 
 
 class Receipt:
@@ -71,8 +72,8 @@ class Receipt:
 
     """
 
-    def __init__(self, signal: Signal, failed: Callable[[], None], heard: Heard) -> None:
-        self._what, self._where, self._failed, self._heard = f"own {signal.name}", signal.shown, failed, heard
+    def __init__(self, signal: Signal, metrics: OwnMetrics, heard: Heard) -> None:
+        self._what, self._where, self._metrics, self._heard = f"own {signal.name}", signal.shown, metrics, heard
         self.takes = True
 
     @contextmanager
@@ -92,10 +93,14 @@ class Receipt:
         self._tell(taken)
 
     def _tell(self, taken: bool) -> None:
-        if not taken:
-            self._failed()
+        reason, sending = self._heard.reason, f"sending {self._what} to {self._where}"
+        if taken:
+            self._metrics.faults.works(sending)
+        else:
+            self._metrics.errors.labels("own telemetry").inc()
+            self._metrics.faults.failed(sending, reason)
         if self.takes and not taken:
-            log.warning("%s are not taken by %s, and are lost meanwhile%s", self._what, self._where, self._heard.reason)
+            log.warning("%s are not taken by %s, and are lost meanwhile: %s", self._what, self._where, reason)
         elif taken and not self.takes:
             log.info("%s are taken again by %s", self._what, self._where)
         self.takes = taken

@@ -122,9 +122,12 @@ def test_a_collector_that_takes_nothing_is_one_line_and_one_more_when_it_takes_a
         where = f"127.0.0.1:{collector.port}"
         with telling(monkeypatch, {**variables, BASE: f"http://u:{SECRET}@{where}?key={SECRET}"}) as metrics:
             until(lambda: count(metrics, "diag_errors_total", part="own telemetry") >= 3)
+            (fault,) = metrics.faults.lasting()
+            assert (fault.what, fault.reason) == (f"sending own metrics to {where}", "HTTP 401")
             collector.status = 200
             until(lambda: collector.metrics)
             until(lambda: len(caplog.messages) == 2)
+            assert metrics.faults.lasting() == []
     assert caplog.messages == [
         f"own metrics are not taken by {where}, and are lost meanwhile: HTTP 401",
         f"own metrics are taken again by {where}",
