@@ -23,6 +23,7 @@ from diagnostics.service.service import Service
 from diagnostics.service.telling.telling import Telling
 from diagnostics.settings.load import Loaded, load
 from diagnostics.settings.tree import Settings
+from diagnostics.store.claim import claimed
 from diagnostics.store.history import History
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from exporters.sources.access import read_secret
@@ -71,14 +72,15 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     metrics = OwnMetrics()
     telemetry = own_telemetry(settings, environment, metrics)
     history = History(settings.history, metrics, read_secret=read_secret)
-    telling = Telling(settings, metrics, FileOutbox(settings.history.directory))
+    telling = Telling(settings, metrics, FileOutbox(settings.history.directory), settle=history.settle)
     service = Service(settings, memory=history, consumers=[telling], metrics=metrics)
     telling.resume(history.open_incidents())
     intake = OtlpIntake(service, metrics, settings.otlp, memory=history)
     context = WebContext(service=service, history=history.reader, settings=settings, metrics=metrics, intake=intake)
     web = WebServer(context)
     parts: list[Part] = [*telemetry, history, telling, web, *_grpc_door(settings, intake, web.authentication, metrics)]
-    Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
+    with claimed(settings.history.directory):
+        Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
 
 
 def _grpc_door(

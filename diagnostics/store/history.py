@@ -92,6 +92,10 @@ class History:
         """Remember a verdict."""
         self._writer.take(evaluation)
 
+    def settle(self, patience: float) -> None:
+        """Wait until all verdicts so far are in the database; at most `patience` seconds, and not while it fails."""
+        self._writer.settle(patience)
+
     def take_scrape(self, deployment: str, scrape: Scrape) -> None:
         """Remember a body, without the secrets in it."""
         self._recorder.take(deployment, scrape)

@@ -71,13 +71,25 @@ class Writer:
         self._pending = Pending(MOST_PENDING)
         self._pause, self._retry_at, self._called = FIRST_PAUSE, float("-inf"), time.monotonic()
         self._thread = threading.Thread(target=self._run, name="history-sql", daemon=True)
+        # How many items were queued, how many of these were digested, and how many of these are in the database.
+        self._taken = self._digested = self._written = 0
+        self._failing, self._progress = False, threading.Condition()
 
     def take(self, item: Judged | Write) -> None:
         """Queue a verdict or something else to write; dropped, and counted, when the queue is full."""
-        try:
-            self._inbox.put_nowait(item)
-        except Full:
-            self._trouble.drop()
+        with self._progress:
+            try:
+                self._inbox.put_nowait(item)
+            except Full:
+                self._trouble.drop()
+            else:
+                self._taken += 1
+
+    def settle(self, patience: float) -> None:
+        """Wait until all that was queued so far is in the database; at most `patience` seconds, not while it fails."""
+        with self._progress:
+            wanted = self._taken
+            self._progress.wait_for(lambda: self._written >= wanted or self._failing, patience)
 
     def start(self) -> None:
         """Begin to write."""
@@ -94,11 +106,18 @@ class Writer:
             going = self._take_in()
             if time.monotonic() >= self._retry_at:
                 self.flush()
+                self._note_progress()
             self._meters.queue_length.labels(f"{QUEUE}-database").set(len(self._pending))
         self._add(self._digest.rest())
         self.flush()
         if len(self._pending):
             self._trouble.drop(len(self._pending))
+
+    def _note_progress(self) -> None:
+        with self._progress:
+            self._failing = len(self._pending) > 0
+            self._written = self._written if self._failing else self._digested
+            self._progress.notify_all()
 
     def _take_in(self) -> bool:
         """Digest what arrived, at most a batch at once; False when it is time to end."""
@@ -109,6 +128,7 @@ class Writer:
                 return True
             if item is None:
                 return False
+            self._digested += 1
             try:
                 self._add([item] if isinstance(item, Write) else self._digest.take(item))
             except Exception as error:

@@ -4,7 +4,8 @@
 
 After each kill: of what was read of the server at most one round is not on disk, the database opens, the incident is
 the same. At the end: what Alertmanager and a webhook were told over all the runs is one incident, neither lapsed nor
-doubled nor ended; repetitions have the same labels and beginning, or the same id.
+doubled nor ended; repetitions have the same labels and beginning, or the same id. A tenth as often it is killed at the
+moment at which it first tells of an incident.
 """
 
 from __future__ import annotations
@@ -58,6 +59,23 @@ def killed_again_and_again(folder: Path, times: int, program: Forks, triton: Mov
     return lost
 
 
+def killed_at_the_first_word(folder: Path, program: Forks, triton: MovingTriton) -> None:
+    """Kill a service at the moment at which it tells of an incident: the next run goes on with the same one."""
+    with listening() as hook:
+        settings = written(folder, free_ports(1), triton.url, hook.url)
+        with program.serving(settings) as service:
+            until(lambda: hook.taken, 30, "the first word")
+            service.kill()
+        with program.serving(settings) as service:
+            until(lambda: len(told(hook)) == 2, 10, "word to both receivers")
+            first = incidents(service)
+            seen = hook.seen
+            until(lambda: hook.seen > seen, 2 * RESEND, "a repetition")
+            assert service.end() == 0
+        check_alerts(hook, first)
+        check_messages(hook, first)
+
+
 def one_life(service: Serving, seconds: float, first: set[str]) -> None:
     begun = time.monotonic()
     until(lambda: first == incidents(service), 5, "the same incident")
@@ -69,7 +87,7 @@ def written(folder: Path, port: int, server: str, receiver: str) -> Path:
     settings = folder / "diag.toml"
     settings.write_text(
         f'[web]\nlisten_address = "127.0.0.1:{port}"\n[collect]\ninterval = "{INTERVAL}s"\nwindow = "30s"\n'
-        f'[history]\ndirectory = "{folder}/data"\n[[server]]\nurl = "{server}"\n'
+        f'[incidents]\nopen_after = 1\n[history]\ndirectory = "{folder}/data"\n[[server]]\nurl = "{server}"\n'
         f'[[deployment]]\nname = "{NAME}"\nservers = ["{server}"]\n'
         f'[alertmanager]\nurls = ["{receiver}"]\nresend = "{RESEND}s"\n[[webhook]]\nurl = "{receiver}/hook"\n'
     )
@@ -137,9 +155,11 @@ def main() -> int:
     options.add_argument("--times", type=int, default=100)
     options.add_argument("--seed", type=int, default=1)
     asked = options.parse_args()
-    begun, longest = time.monotonic(), 200.0 + asked.times * (LONGEST_LIFE + 3.0)
+    begun, longest = time.monotonic(), 200.0 + asked.times * (LONGEST_LIFE + 5.0)
     with tempfile.TemporaryDirectory() as folder, MovingTriton(longest).running() as triton, forks() as program:
         lost = killed_again_and_again(Path(folder), asked.times, program, triton, asked.seed)
+        for _ in range(asked.times // 10):
+            killed_at_the_first_word(Path(tempfile.mkdtemp(dir=folder)), program, triton)
     took = time.monotonic() - begun
     print(f"killed {asked.times} times in {took:.0f} s; {sum(lost)} rounds lost, at most {max(lost)} a time")
     print("the database opened, incidents kept their identity, alerts neither lapsed nor came twice")

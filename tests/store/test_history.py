@@ -61,6 +61,17 @@ def test_an_incident_keeps_its_identity_across_a_restart(lived) -> None:
     assert [one.id for one in watched.book.open] == [mine]
 
 
+def test_whoever_waits_for_the_history_finds_all_verdicts_so_far_in_it(tmp_path: Path) -> None:
+    history = opened(tmp_path)
+    history.start()
+    watched = deployment(OwnMetrics())
+    for _ in live(history, watched, rounds(6, begin=time.time() - 90)):
+        history.settle(10.0)
+        assert [one.id for one in history.reader.incidents()] == [one.id for one in watched.book.open]
+    assert watched.book.open
+    history.stop()
+
+
 def test_an_incident_tells_its_story_with_the_report_of_its_worst_moment(lived) -> None:
     directory, evaluations, _ = lived
     reader = opened(directory).reader
@@ -171,6 +182,9 @@ def test_a_full_disk_holds_the_database_up_and_loses_nothing(tmp_path: Path, mon
     watched = deployment(metrics)
     evaluations = list(live(history, watched, rounds(30, begin=time.time() - 450)))
     until(lambda: value(metrics, "diag_errors_total", part="history") >= 2)
+    begun = time.monotonic()
+    history.settle(60.0)
+    assert time.monotonic() - begun < 30, "nobody waits for a database that fails"
     full[0] = False
     history.stop()
     assert value(metrics, "diag_dropped_total", queue="history") == 0

@@ -19,7 +19,8 @@ from diagnostics.service.telling.alerts import AlertBook
 from diagnostics.service.telling.feeds import AlertFeed, Book, MessageFeed, SaveFeed
 from diagnostics.service.telling.messages import MessageBook
 from diagnostics.service.telling.sender import FIRST_PAUSE, Sender, Work
-from diagnostics.service.telling.traced import TracedPoster
+from diagnostics.service.telling.settled import Settle, SettledPoster
+from diagnostics.service.telling.traced import Posts, TracedPoster
 from diagnostics.settings.tree import AlertmanagerSettings, Settings, WebhookSettings
 from exporters.sinks.alertmanager import PATH
 from exporters.sinks.links import Links
@@ -60,8 +61,11 @@ class Told(Book, Protocol):
 class Channel:
     """A book with the senders that empty it and the one that saves it."""
 
-    def __init__(self, name: str, book: Told, outbox: Outbox, metrics: OwnMetrics, first_pause: float) -> None:
+    def __init__(
+        self, name: str, book: Told, outbox: Outbox, metrics: OwnMetrics, first_pause: float, settle: Settle
+    ) -> None:
         self.book, self._metrics, self._name, self._first_pause = book, metrics, name, first_pause
+        self._settle = settle
         self.senders: list[Sender] = []
         self._saving = Sender(
             f"{_SAVE} {name}",
@@ -85,9 +89,9 @@ class Channel:
         )
         self.senders.append(sender)
 
-    def traced(self, poster: Poster) -> TracedPoster:
-        """Return a poster whose posts are spans of the service."""
-        return TracedPoster(poster, self._metrics)
+    def posts(self, poster: Poster) -> Posts:
+        """Return a poster that is seen, and that waits until what it tells is remembered."""
+        return SettledPoster(TracedPoster(poster, self._metrics), self._settle)
 
     def save(self) -> None:
         """Save soon; returns at once."""
@@ -138,7 +142,13 @@ class Telling:
     """Takes every verdict and lets all receivers know what it changes. Without receivers it does nothing."""
 
     def __init__(
-        self, settings: Settings, metrics: OwnMetrics, outbox: Outbox, *, first_pause: float = FIRST_PAUSE
+        self,
+        settings: Settings,
+        metrics: OwnMetrics,
+        outbox: Outbox,
+        *,
+        first_pause: float = FIRST_PAUSE,
+        settle: Settle = lambda _: None,
     ) -> None:
         """Read what an earlier run left to tell; nothing is sent before `start`.
 
@@ -147,6 +157,7 @@ class Telling:
             metrics: counts deliveries.
             outbox: keeps over a restart what was not taken.
             first_pause: seconds after a first failure.
+            settle: waits until all verdicts so far are remembered, at most so many seconds.
 
         Raises:
             UsageError: an address, a label or a file of the settings cannot be used.
@@ -155,7 +166,7 @@ class Telling:
         links = Links.of(settings.web)
 
         def open_channel(name: str, book: Told) -> Channel:
-            return Channel(name, book, outbox, metrics, first_pause)
+            return Channel(name, book, outbox, metrics, first_pause, settle)
 
         self._channels: list[Channel] = []
         if settings.alertmanager.urls:
@@ -205,7 +216,7 @@ def _alertmanagers(settings: AlertmanagerSettings, links: Links, open_channel: O
     book = AlertBook(links, urls, least=Severity(settings.min_severity), labels=settings.labels)
     channel = open_channel("alertmanager", book)
     for url in urls:
-        feed = AlertFeed(url, book, channel.traced(Poster(f"{url}{PATH}", options)), settings.resend, channel.save)
+        feed = AlertFeed(url, book, channel.posts(Poster(f"{url}{PATH}", options)), settings.resend, channel.save)
         channel.add(url, feed, settings.resend)
     return channel
 
@@ -228,7 +239,7 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
     book = MessageBook(links)
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     channel = open_channel(f"webhook-{digest}", book)
-    feed = MessageFeed(book, channel.traced(poster), _key(settings.secret_file), channel.save)
+    feed = MessageFeed(book, channel.posts(poster), _key(settings.secret_file), channel.save)
     channel.add(name, feed, LONGEST_PAUSE)
     return channel
 
