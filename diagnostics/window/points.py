@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
+
+from diagnostics.window.numbers import Numbers
 
 
 class Counter(StrEnum):
@@ -48,13 +51,16 @@ class Batches:
     seconds: float
 
 
+NO_BATCHES: Mapping[int, Batches] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """Cumulative values at one read. `batches` maps batch size to executions; empty where the source has none."""
 
     at: float
     mono: float
-    values: Mapping[Counter, float]
+    values: Numbers[Counter]
     batches: Mapping[int, Batches]
     _increase: tuple[float, Increase] | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -74,7 +80,7 @@ class Point:
 class Increase:
     """What was counted between two reads; `possible` is whether a server can have done this in that time."""
 
-    values: Mapping[Counter, float]
+    values: Numbers[Counter]
     batches: Mapping[int, Batches]
     possible: bool
 
@@ -82,20 +88,18 @@ class Increase:
 def increase_between(before: Point, after: Point) -> Increase:
     """Return what was counted from one read to another."""
     seconds = after.mono - before.mono
-    values = {
-        counter: value - before.values[counter] for counter, value in after.values.items() if counter in before.values
-    }
+    values = after.values.less(before.values)
     # Triton's failure counters survive a reload that resets the rest, or restart with the server.
     for counter in (Counter.FAILURE, Counter.REJECTED):
         if values.get(counter, 0.0) < 0:
             values[counter] = 0.0
     batches = batch_increase(before.batches, after.batches)
-    return Increase(values, batches, seconds > 0 and plausible(values, batches, seconds))
+    return Increase(Numbers(values), batches, seconds > 0 and plausible(values, batches, seconds))
 
 
 def zero_at(at: float, mono: float, like: Point) -> Point:
     """Return a read of nothing counted yet, of the same counters."""
-    return Point(at=at, mono=mono, values=dict.fromkeys(like.values, 0.0), batches={})
+    return Point(at=at, mono=mono, values=Numbers(dict.fromkeys(like.values, 0.0)), batches=NO_BATCHES)
 
 
 def fell(before: Point, after: Point) -> bool:
@@ -116,7 +120,7 @@ def stands_out(earlier: Point, middle: Point, later: Point) -> bool:
     return begun and later.mono > earlier.mono and fell(middle, later) and not fell(earlier, later)
 
 
-def batch_increase(before: Mapping[int, Batches], after: Mapping[int, Batches]) -> dict[int, Batches]:
+def batch_increase(before: Mapping[int, Batches], after: Mapping[int, Batches]) -> Mapping[int, Batches]:
     """Return what was executed between two reads, by batch size."""
     zero = Batches(0.0, 0.0)
     increase = {}
@@ -124,7 +128,7 @@ def batch_increase(before: Mapping[int, Batches], after: Mapping[int, Batches]) 
         then = before.get(size, zero)
         if now.executions != then.executions:
             increase[size] = Batches(now.executions - then.executions, now.seconds - then.seconds)
-    return increase
+    return increase or NO_BATCHES
 
 
 def plausible(values: Mapping[Counter, float], batches: Mapping[int, Batches], seconds: float) -> bool:
