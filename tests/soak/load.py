@@ -156,11 +156,11 @@ def table(seen: Seen, service: Serving) -> list[Line]:
     ]
 
 
-def lines_of(sent: dict[str, int], ended: int) -> list[Line]:
+def lines_of(sent: dict[str, int], code: int | None) -> list[Line]:
     return [
         *(Line(f"sender: {what}", str(number)) for what, number in sent.items()),
         Line("exports that failed", str(sent.get("failed", 0)), "0", not sent.get("failed", 0)),
-        Line("exit code at the end", str(ended), "0", ended == 0),
+        Line("exit code at the end", str(code), "0", code == 0),
     ]
 
 
@@ -178,7 +178,15 @@ def measured(servers: int, spans: int, seconds: float, cpus: set[int]) -> list[L
             time.sleep(2 * fleet.INTERVAL)  # configurations are read once, at the beginning
             seen = watched(service, seconds)
         found = table(seen, service)
-        return [*found, *lines_of(sent, service.end())]
+        return [*found, *lines_of(sent, ended(service))]
+
+
+def ended(service: Serving) -> int | None:
+    """Return the exit code of a service that is told to end; None when it does not."""
+    try:
+        return service.end()
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def all_up(service: Serving, servers: int) -> bool:
