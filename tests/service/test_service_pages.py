@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import urllib3
 from plotly.offline import get_plotlyjs
 from sqlalchemy.exc import OperationalError
 
@@ -68,6 +69,15 @@ def test_the_api_tells_of_names_that_are_no_text(service: Serving) -> None:
     for kind in HOSTILE:
         answer = text_of(service, f"/api/v1/deployments/odd-{kind}/explanation")
         assert json.loads(answer)["kind"] == "explanation"
+
+
+def test_who_asks_only_whether_a_page_is_there_gets_no_body(service: Serving) -> None:
+    with urllib3.PoolManager(retries=False, timeout=10) as pool:
+        answer = pool.request("HEAD", f"{service.url}/")
+
+    assert answer.status == 200
+    assert int(answer.headers["content-length"]) > 1000
+    assert answer.data == b""
 
 
 def test_before_the_first_round_it_says_what_it_waits_for() -> None:
