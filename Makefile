@@ -44,6 +44,7 @@ soak: venv tools triton ## test for an hour what takes long: kills, outages, loa
 	@$(BIN)/python -m tests.soak.killing --times 100
 	@$(BIN)/python -m tests.soak.outages
 	@$(BIN)/python -m tests.soak.load --minutes 10
+	@$(BIN)/python -m tests.soak.days --days 30
 	@$(BIN)/python -m tests.soak.observer
 
 accuracy: venv ## replay the recorded incidents and print what was found

@@ -24,7 +24,7 @@ from tests.collect.fake_triton import free_ports
 from tests.soak import fleet
 from tests.soak.running import ROOT, Serving, environment, serving, until
 
-MOST_CORES, MOST_BYTES, MOST_WRITTEN = 1.0, 600e6, 1e6
+MOST_CORES, MOST_BYTES = 1.0, 600e6
 SECONDS_BETWEEN_LOOKS = 5.0
 # A Prometheus that reads the service's metrics does so about as often.
 LOOKS_BETWEEN_PAGES = 3
@@ -150,7 +150,7 @@ def table(seen: Seen, service: Serving) -> list[Line]:
         Line("resident memory, most, MB", f"{seen.resident / 1e6:.0f}", "<= 600", seen.resident <= MOST_BYTES),
         Line("scrape to verdict, median, s", f"{statistics.median(seen.lags or [0.0]):.2f}"),
         Line("scrape to verdict, most, s", f"{late:.2f}", f"< {fleet.INTERVAL:g}", late < fleet.INTERVAL),
-        Line("written to disk, MB/s", f"{seen.written / 1e6:.2f}", "< 1", seen.written < MOST_WRITTEN),
+        Line("written to disk, MB/s", f"{seen.written / 1e6:.2f}"),
         *(Line(f"spans {outcome}", f"{number:.0f}") for outcome, number in sorted(spans.items())),
         Line("spans lost", f"{lost:.0f}", "0", lost == 0),
     ]
