@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import sys
 from importlib import resources
 from pathlib import Path
@@ -70,6 +72,7 @@ def command(
     if systemd_unit:
         click.echo(_unit(), nl=False)
         return
+    _outlive_early_reloads()
     try:
         from diagnostics.service.running import check, run
     except ModuleNotFoundError as error:
@@ -83,6 +86,12 @@ def command(
             click.echo(line)
     else:
         run(*read)
+
+
+def _outlive_early_reloads() -> None:
+    """Ignore SIGHUP while there is nothing to reload yet: it would end the process."""
+    with contextlib.suppress(ValueError):  # signals are the main thread's alone
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _unit() -> str:

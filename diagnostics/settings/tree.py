@@ -41,7 +41,7 @@ class CollectSettings(Section):
     )
     timeout: Seconds = Field(default=5.0, gt=0, description="After which one read counts as failed.")
     max_body: Bytes = Field(default=16 * 2**20, gt=0, description="The largest answer, unpacked; more is given up.")
-    window: Seconds = Field(default=300.0, ge=10, description="How much of the past a verdict is about.")
+    window: Seconds = Field(default=300.0, ge=10, le=3600, description="How much of the past a verdict is about.")
     threads: int = Field(default=32, ge=1, le=512, description="Rounds that are under way at once.")
     max_spans: int = Field(default=60_000, ge=0, description="Spans that are kept at once, over all deployments.")
 

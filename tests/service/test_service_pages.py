@@ -236,6 +236,7 @@ def test_what_is_not_there_is_not_found(service: Serving, path: str) -> None:
 
 def test_a_time_that_is_none_is_a_wrong_request(service: Serving) -> None:
     text_of(service, f"/deployments/{NAME}?at=soon", 400)
+    assert "still to come" in text_of(service, f"/deployments/{NAME}?at=1e10", 400)
 
 
 def test_incidents_are_found_by_words_state_and_severity(service: Serving) -> None:

@@ -78,6 +78,8 @@ def test_lists_are_written_with_commas_in_the_environment():
         ("[[server]]\ninsecure = true", "/diag.toml:2: server.0.url: field required"),
         ("[[deployment]]\nname='a b'\nservers=['x']", "/diag.toml:2: deployment.0.name: string should match"),
         ("[collect", "/diag.toml: is not TOML: "),
+        ("web = 3", "/diag.toml:1: web: is a section with keys, not a value"),
+        ("[collect]\nwindow = '2h'", "/diag.toml:2: collect.window: input should be less than or equal to 3600"),
     ],
 )
 def test_what_cannot_be_used_is_told_with_its_line(text: str, said: str, tmp_path: Path):

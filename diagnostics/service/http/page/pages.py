@@ -63,6 +63,8 @@ class Pages:
         moment = deployments.moment(at)
         if moment is None:
             return self.missing("This is no time. Write Unix seconds, or 2026-01-31T03:12 in UTC.", 400)
+        if moment > self._context.clock() + 1:
+            return self.missing("That time is still to come.", 400)
         try:
             standing = deployments.at_another_time(self._context, name, moment)
         except CollectError as error:

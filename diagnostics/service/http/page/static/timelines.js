@@ -18,7 +18,10 @@ const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
 // Plotly reads a little HTML in texts: names are not to be read so.
 const plain = (text) => text.replace(/[&<>]/g, (sign) => escapes[sign]);
 const date = (at) => new Date(at * 1000).toISOString();
-const minute = (at) => `${date(at).slice(5, 16).replace("T", " ")}Z`;
+const minute = (at) => {
+  const [, day, month, , time] = new Date(at * 1000).toUTCString().split(" ");
+  return `${month} ${day} ${time.slice(0, 5)}Z`;
+};
 const HEIGHT = 104;
 
 // What is not known is a gap: plotly would fill the area under it.
