@@ -22,7 +22,7 @@ from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import document
 from diagnostics.service.http.problems import answer_with_problems
 from diagnostics.service.http.traced import Traced
-from diagnostics.settings.prefix import prefix_of
+from diagnostics.settings.prefix import Prefix, prefix_of
 from exporters.sources.access import read_secret
 
 OPENAPI = "/api/v1/openapi.json"
@@ -45,10 +45,20 @@ def application(context: WebContext) -> FastAPI:
         apply=lambda change: live.in_loop(change),
     )
     prefix = prefix_of(web.external_url, web.route_prefix)
-    hosts = Hosts(web, parse_listen(web.listen_address, LISTEN_SETTING))
     exposition = metrics.Exposition(context.metrics, context.settings.collect.window, context.clock)
     live = Live(context.service.board, [exposition.take], [exposition.render, credentials.refresh])
+    app = _made(live)
+    app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
+    app.state.authentication = Authentication(credentials)
+    app.openapi = partial(document, app, credentials, prefix.links)  # type: ignore[method-assign]
+    _guard(app, context, prefix)
+    answer_with_problems(app, context.metrics)
+    for routes in _routes(context, live, exposition, app.state.probes):
+        app.include_router(routes)
+    return app
 
+
+def _made(live: Live) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         live.start()
@@ -56,7 +66,7 @@ def application(context: WebContext) -> FastAPI:
         live.end()
         live.join()
 
-    app = FastAPI(
+    return FastAPI(
         title="Triton diagnostics",
         description="Why an NVIDIA Triton endpoint is slow, now and in the past.",
         version=__version__,
@@ -66,24 +76,22 @@ def application(context: WebContext) -> FastAPI:
         lifespan=lifespan,
         default_response_class=JsonAnswer,
     )
-    app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
-    app.state.authentication = Authentication(credentials)
-    app.openapi = partial(document, app, credentials, prefix.links)  # type: ignore[method-assign]
+
+
+def _guard(app: FastAPI, context: WebContext, prefix: Prefix) -> None:
+    """Put the guard before everything else; what is added last comes first."""
+    web = context.settings.web
     if context.metrics.tracer.on:
         app.add_middleware(Traced, tracer=context.metrics.tracer)
     app.add_middleware(Below, prefix=prefix)
     app.add_middleware(
         Guard,
-        hosts=hosts,
+        hosts=Hosts(web, parse_listen(web.listen_address, LISTEN_SETTING)),
         authentication=app.state.authentication,
         max_body=web.max_body,
         metrics=context.metrics,
         routes=prefix.routes,
     )
-    answer_with_problems(app, context.metrics)
-    for routes in _routes(context, live, exposition, app.state.probes):
-        app.include_router(routes)
-    return app
 
 
 def _routes(
