@@ -145,6 +145,15 @@ def test_a_server_that_never_answered_stands_behind_what_hurts_requests() -> Non
         assert "busy" in headline(made)
 
 
+def test_servers_beside_the_one_that_is_named_first_are_counted_as_further_ones() -> None:
+    with Serving(("a", "b", "c")) as made:
+        for name in ("a", "b", "c"):
+            made.reached(name, error="connection refused")
+
+        assert headline(made) == "a.example:8002 cannot be read"
+        assert "2 further servers cannot be read:" in text_of(made, "/")
+
+
 def test_one_server_of_two_that_had_requests_and_is_down_is_critical() -> None:
     with Serving((NAME,)) as made:
         made.said(NAME, situations()["healthy"])

@@ -49,6 +49,7 @@ def test_a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_d
     loaded = load(file, environment, {"web.listen_address": "127.0.0.1:2222"})
     told = origins(loaded)
     assert told["web.listen_address"] == ("127.0.0.1:2222", "--web.listen-address")
+    assert origins(load(file, {}, {"web.config_file": "web.yml"}))["web.config_file"][1] == "--web.config.file"
     assert told["collect.interval"] == ("20s", "DIAG_COLLECT__INTERVAL")
     assert told["server.1.interval"] == ("5s", f"{file}:14")
     assert told["collect.window"] == ("5m", "default")
