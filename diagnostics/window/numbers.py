@@ -7,8 +7,9 @@ from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from enum import StrEnum
 from functools import lru_cache
 from operator import sub
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, overload
 
+T = TypeVar("T")
 K = TypeVar("K", bound=StrEnum)
 
 
@@ -35,6 +36,15 @@ class Numbers(Mapping[K, float], Generic[K]):
 
     def __repr__(self) -> str:
         return repr(self.plain())
+
+    @overload
+    def get(self, key: K, /) -> float | None: ...
+    @overload
+    def get(self, key: K, /, default: float | T) -> float | T: ...
+    def get(self, key: K, /, default: float | T | None = None) -> float | T | None:
+        """Return the number of a key, `default` where there is none."""
+        place = self._places.get(key)
+        return default if place is None else self._numbers[place]
 
     def items(self) -> ItemsView[K, float]:
         """Return keys with their numbers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from diagnostics.window.points import Batches, Counter
 
@@ -17,8 +18,7 @@ class Opened(StrEnum):
     APPEARED = "appeared"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """What happened between two neighbouring reads of one epoch.
 
     `seconds` is the steady-clock time between them, `unwatched` that since anyone last tried to read (less, where
