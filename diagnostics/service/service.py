@@ -9,6 +9,7 @@ from typing import Protocol
 
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.diagnosis.incident import Incident, IncidentBook
+from diagnostics.evidence.evidence import Awake
 from diagnostics.service.collector import Collector, Round
 from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
@@ -21,7 +22,10 @@ from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
 
 log = logging.getLogger(__name__)
-FEWEST_SPANS = 1_000
+FEWEST_SPANS = 500
+# Verdicts whose windows are kept for whoever looks closer, beside the bodies that all are made of. Of larger fleets the
+# page and the metrics look at each within a second, and a window of another is put together again when asked for.
+MOST_AWAKE = 32
 
 
 class Memory(EvaluationConsumer, ScrapeConsumer, Protocol):
@@ -69,6 +73,7 @@ class Service:
         everyone = (*((memory,) if memory else ()), *consumers)
         self._evaluator = Evaluator(self.board, everyone, self.metrics)
         self._collector = Collector(settings.collect.threads, self._deliver, self.metrics)
+        self._awake = Awake(MOST_AWAKE)
         self._jobs: dict[str, Job] = {}
         # What an earlier run left open. Whatever a reload makes begins without: all that lasts is taken up by then.
         self._left = _by_deployment(memory.open_incidents() if memory else ())
@@ -150,6 +155,7 @@ class Service:
             interval=planned.interval,
             objective=planned.objective,
             gaps=lambda: self._gaps(planned.name),
+            awake=self._awake,
         )
         if self._memory is not None:
             since = time.time() - window.seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import ItemsView, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from enum import StrEnum
 from functools import lru_cache
 from operator import sub
@@ -63,6 +63,15 @@ class Numbers(Mapping[K, float], Generic[K]):
         if isinstance(before, Numbers) and before._places is self._places:
             return dict(zip(self._places, map(sub, self._numbers, before._numbers), strict=True))
         return {key: value - before[key] for key, value in self.items() if key in before}
+
+
+def sum_of(rows: Sequence[Mapping[K, float]]) -> dict[K, float]:
+    """Return the sum of each number that all rows carry; nothing where there is no row."""
+    alike = [row for row in rows if isinstance(row, Numbers)]
+    if rows and len(alike) == len(rows) and all(row._places is alike[0]._places for row in alike):
+        return dict(zip(alike[0]._places, map(sum, zip(*(row._numbers for row in alike), strict=True)), strict=True))
+    common = set.intersection(*map(set, rows)) if rows else set()
+    return {key: sum(row[key] for row in rows) for key in common}
 
 
 @lru_cache(maxsize=1_000)

@@ -139,12 +139,13 @@ class SpanStore:
         self.counts.dropped += self._held - held
         self._traces, self._held = kept, held
 
+    def held(self) -> HeldSpans:
+        """Return the spans taken so far, whatever comes or goes later."""
+        return HeldSpans(tuple(tuple(spans.values()) for spans in self._traces.values()), replace(self.counts))
+
     def traces(self) -> Traces:
         """Return the requests of all spans taken so far."""
-        self.counts.orphaned = self.counts.unreachable = 0
-        requests = [request for spans in self._traces.values() for request in self._requests(spans)]
-        requests.sort(key=lambda request: request.root.start)
-        return Traces(requests, replace(self.counts))
+        return self.held().traces()
 
     def forget(self, before: float, beyond: float = inf) -> None:
         """Let go of traces that ended before Unix second `before`, or all of whose spans ended after `beyond`.
@@ -162,32 +163,48 @@ class SpanStore:
             self._halvings -= 1
             self._tell_share()
 
-    def _requests(self, spans: Mapping[str, Span]) -> Iterable[TracedRequest]:
-        """Yield a request per outermost model span of a trace."""
-        children: dict[str, list[Span]] = {}
-        roots, models = [], 0
-        for span in spans.values():
-            if span.parent:
-                children.setdefault(span.parent, []).append(span)
-            if span.model:
-                models += 1
-                if not _has_model_above(span, spans):
-                    roots.append(span)
-        reached = 0
-        for root in roots:
-            visit, below = visit_of(root, children)
-            reached += below
-            if root.nested and root.parent not in spans:
-                self.counts.orphaned += below
-                continue
-            yield TracedRequest(
-                trace=root.trace,
-                service=root.service,
-                root=visit,
-                front=front_of(root, spans),
-                outer=outer_spans(root, spans),
-            )
-        self.counts.unreachable += models - reached
+
+@dataclass(frozen=True, slots=True)
+class HeldSpans:
+    """The spans of a moment, trace by trace, and what had become by then of those that arrived."""
+
+    spans: tuple[tuple[Span, ...], ...]
+    counts: SpanCounts
+
+    def traces(self) -> Traces:
+        """Return their requests."""
+        counts = replace(self.counts, orphaned=0, unreachable=0)
+        requests = [request for spans in self.spans for request in _requests({one.id: one for one in spans}, counts)]
+        requests.sort(key=lambda request: request.root.start)
+        return Traces(requests, counts)
+
+
+def _requests(spans: Mapping[str, Span], counts: SpanCounts) -> Iterable[TracedRequest]:
+    """Yield a request per outermost model span of a trace; count the model spans that belong to none."""
+    children: dict[str, list[Span]] = {}
+    roots, models = [], 0
+    for span in spans.values():
+        if span.parent:
+            children.setdefault(span.parent, []).append(span)
+        if span.model:
+            models += 1
+            if not _has_model_above(span, spans):
+                roots.append(span)
+    reached = 0
+    for root in roots:
+        visit, below = visit_of(root, children)
+        reached += below
+        if root.nested and root.parent not in spans:
+            counts.orphaned += below
+            continue
+        yield TracedRequest(
+            trace=root.trace,
+            service=root.service,
+            root=visit,
+            front=front_of(root, spans),
+            outer=outer_spans(root, spans),
+        )
+    counts.unreachable += models - reached
 
 
 def _has_model_above(span: Span, spans: Mapping[str, Span]) -> bool:
