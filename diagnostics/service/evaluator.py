@@ -16,6 +16,8 @@ from diagnostics.service.state import Board, Evaluation, EvaluationConsumer
 log = logging.getLogger(__name__)
 # Of an interval, between two verdicts on a deployment: less than one, as rounds come early and late.
 PAUSE = 0.5
+# How long those who end the service wait for verdicts: what is not judged by then is recorded, and the next run judges.
+SECONDS_TO_END = 5.0
 
 
 class Evaluator:
@@ -27,7 +29,7 @@ class Evaluator:
         self._waiting: dict[Deployment, None] = {}
         self._judged: dict[str, float] = {}
         self._changed = threading.Condition()
-        self._stopped = False
+        self._stopped, self._end = False, float("inf")
         self._thread = threading.Thread(target=self._run, name="evaluate", daemon=True)
 
     def start(self) -> None:
@@ -42,9 +44,9 @@ class Evaluator:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Judge what waits, then end."""
+        """Judge what waits, for some seconds, then end."""
         with self._changed:
-            self._stopped = True
+            self._stopped, self._end = True, time.monotonic() + SECONDS_TO_END
             self._changed.notify()
         self._thread.join()
 
@@ -61,6 +63,8 @@ class Evaluator:
         with self._changed:
             while True:
                 now = time.monotonic()
+                if now >= self._end:  # incidents of what is watched no longer end in any case
+                    self._waiting = {one: None for one in self._waiting if one.ended}
                 one = next((one for one in self._waiting if self._due(one) <= now or self._stopped), None)
                 if one is not None:
                     del self._waiting[one]

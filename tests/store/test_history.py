@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from pathlib import Path
+from weakref import ref
 
 import pytest
 from sqlalchemy import Connection, event
@@ -70,6 +71,17 @@ def test_whoever_waits_for_the_history_finds_all_verdicts_so_far_in_it(tmp_path:
         assert [one.id for one in history.reader.incidents()] == [one.id for one in watched.book.open]
     assert watched.book.open
     history.stop()
+
+
+def test_no_verdict_waits_with_its_window_for_the_database(tmp_path: Path) -> None:
+    history = opened(tmp_path)
+    watched = deployment(OwnMetrics())
+    windows = [ref(one.explanation.evidence) for one in live(history, watched, rounds(6, begin=time.time() - 90))]
+    watched._last = None
+    assert [window() for window in windows] == [None] * 6
+    history.start()
+    history.stop()
+    assert [one.id for one in opened(tmp_path).open_incidents(NAME)] == [one.id for one in watched.book.open]
 
 
 def test_an_incident_tells_its_story_with_the_report_of_its_worst_moment(lived) -> None:
