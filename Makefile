@@ -36,16 +36,18 @@ test: venv tools triton browser ## run all tests: the quick ones, then those wit
 	@echo '--- tests without servers'
 	@$(PYTEST) -n 2 --dist loadfile -m 'not live' --ignore=tests/bench
 	@echo '--- tests with real servers'
-	@$(PYTEST) -m live --ignore=tests/bench
+	@$(PYTEST) -m live $$(grep -rlE 'pytest\.mark\.live' --include='test_*.py' tests)
 
 check: check-format check-lint check-types check-layers check-generated check-rules ## check style, types, layers, generated files
 
 bench: venv ## run the benchmarks, which compare times within one run
 	@$(PYTEST) tests/bench
 
-soak: venv triton ## test for an hour what takes long: load, kills, what observing costs
+soak: venv tools triton ## test for an hour what takes long: kills, outages, load, what observing costs
 	@$(BIN)/python -m tests.soak.killing --times 100
+	@$(BIN)/python -m tests.soak.outages
 	@$(BIN)/python -m tests.soak.load --minutes 10
+	@$(BIN)/python -m tests.soak.days --days 30
 	@$(BIN)/python -m tests.soak.observer
 
 accuracy: venv ## replay the recorded incidents and print what was found

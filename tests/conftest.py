@@ -1,9 +1,54 @@
-"""What holds for all tests."""
+"""What holds for all tests, and how they are shared out between two processes."""
 
 from __future__ import annotations
 
+import gc
+
+import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 # A deadline measures how busy the machine is, not the code: tests share it with servers that other tests start.
 settings.register_profile("shared-machine", deadline=None)
 settings.load_profile("shared-machine")
+# Tests keep whole recordings, parsed: by default a quarter of their time goes into looking there for what is garbage.
+gc.set_threshold(50_000, 20, 100)
+
+# What takes longest begins first, so that no process is alone with it at the end.
+LONGEST = (
+    "tests/captures/test_accuracy.py",
+    "tests/benchmark/test_benchmark.py",
+    "tests/tuning/test_suggested.py",
+    "tests/browser/test_page.py",
+    "tests/captures/test_damage.py",
+    "tests/browser/test_page_of_two.py",
+    "tests/repository/test_wheel.py",
+    "tests/checks/test_contract.py",
+    "tests/checks/test_mutants.py",
+)
+# Files that replay the same recordings, and remember what they found.
+TOGETHER = {"tests/tuning/test_suggested.py": "tests/benchmark/test_benchmark.py"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first; all else stays in its order."""
+    place = {file: number for number, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(file_of(item.nodeid), len(LONGEST)))
+
+
+class Sharing(LoadFileScheduling):
+    """Each file is one process's, and so are all files that belong together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = file_of(nodeid)
+        return TOGETHER.get(file, file)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing | None:
+    """Share the tests out as `--dist loadfile` does, but for the files that belong together."""
+    return Sharing(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +14,7 @@ import click
 from diagnostics.cli.fail_on import fails
 from diagnostics.cli.running_service import RunningService, path_of
 from diagnostics.cli.sources import moment
-from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
 from diagnostics.window.rolling import WINDOW_SECONDS
 
 
@@ -52,21 +54,28 @@ def ask(service: RunningService, asked: Asked, *, colour: bool) -> int:
             raise UsageError("of the past needs a recording", where="--why-not", hint="give --history or a capture")
         click.echo(service.json(f"{path_of(name)}/checks/{asked.check}")["account"], nl=False)
         return EXIT_OK
-    # The verdict decides on the exit code, so it is asked for whatever is printed.
     path, query = _explanation(name, asked)
-    report = service.json(path, **query)
-    if asked.output == "json":
-        import json
+    output = "coloured" if asked.output == "text" and colour and sys.stdout.isatty() else asked.output
+    answer = service.answer(path, output=output, **query)
+    code = _exit_code(answer.headers, asked.fail_on, service.url)
+    text = answer.body.decode("utf-8", "replace")
+    click.echo(_indented(text) if output == "json" else text, nl=False)
+    return code
 
-        click.echo(json.dumps(report, indent=1, allow_nan=False))
-    else:
-        output = "coloured" if asked.output == "text" and colour and sys.stdout.isatty() else asked.output
-        query["output"] = output
-        click.echo(service.read(path, **query).decode("utf-8", "replace"), nl=False)
-    if report["window"]["to"] <= 0:
+
+def _indented(report: str) -> str:
+    return f"{json.dumps(json.loads(report), indent=1, allow_nan=False)}\n"
+
+
+def _exit_code(headers: Mapping[str, str], fail_on: str, where: str) -> int:
+    """Return the exit code that an explanation's headers mean."""
+    try:
+        verdict, severities, to = (headers[f"Diag-{name}"] for name in ("Verdict", "Severities", "Window-To"))
+    except KeyError:
+        raise CollectError("answers, but not as diag serve does", where=where) from None
+    if float(to) <= 0:
         return EXIT_COLLECT
-    severities = [finding["severity"] for finding in report["findings"]]
-    return EXIT_FINDINGS if fails(asked.fail_on, report["verdict"], severities) else EXIT_OK
+    return EXIT_FINDINGS if fails(fail_on, verdict, severities.split(", ")) else EXIT_OK
 
 
 def _explanation(name: str, asked: Asked) -> tuple[str, dict[str, Any]]:

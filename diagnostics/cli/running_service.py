@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -12,15 +12,23 @@ from urllib.parse import quote, urlencode
 import click
 
 from diagnostics.errors import CollectError, UsageError
+from diagnostics.settings.prefix import prefix_of
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import parse_address
 from exporters.sources.failure import Obstacle, ReadFailure
-from exporters.sources.http import HttpReader
+from exporters.sources.http import HttpAnswer, HttpReader
 
 VARIABLE = "DIAG_WEB__LISTEN_ADDRESS"
 DEFAULT = "127.0.0.1:9177"
 # A service that judges the past takes seconds before it answers.
 PATIENCE = 30.0
+_START = "start one with diag serve, name it with --url, or name a SOURCE"
+_HINTS = {
+    Obstacle.CLOSED: _START,
+    Obstacle.NO_HOST: _START,
+    Obstacle.PROTOCOL: "if it serves TLS, say so: --url https://…, with --ca-file where its authority is your own",
+    Obstacle.DENIED: "set DIAG_BASIC_AUTH or DIAG_BEARER_TOKEN, or name a file: --basic-auth-file, --bearer-token-file",
+}
 Command = Callable[..., object]
 
 
@@ -49,12 +57,16 @@ class RunningService:
             UsageError: the URL is none.
 
         """
-        address = parse_address(url or _beside(os.environ.get(VARIABLE) or DEFAULT))
+        address = parse_address(url or _beside(os.environ))
         self.url = str(address)
         patient = replace(options, timeout=options.timeout + PATIENCE)
         self._reader = HttpReader(patient.for_user(address.user))
 
     def read(self, path: str, **query: str | float | Sequence[str] | None) -> bytes:
+        """Return the body of what the service answers to a GET of `/api/v1` and `path`; raises as `answer` does."""
+        return self.answer(path, **query).body
+
+    def answer(self, path: str, **query: str | float | Sequence[str] | None) -> HttpAnswer:
         """Return what the service answers to a GET of `/api/v1` and `path`.
 
         Raises:
@@ -64,12 +76,11 @@ class RunningService:
         given = {name: value for name, value in query.items() if value is not None}
         tail = f"?{urlencode(given, doseq=True)}" if given else ""
         try:
-            return self._reader.read("GET", f"{self.url}/api/v1{path}{tail}")
+            return self._reader.answer("GET", f"{self.url}/api/v1{path}{tail}")
         except ReadFailure as failure:
             away = failure.obstacle in (Obstacle.CLOSED, Obstacle.NO_HOST)
-            hint = "start one with diag serve, name it with --url, or name a SOURCE" if away else ""
             what = f"no service answers: {failure.reason}" if away else failure.reason
-            raise CollectError(what, where=self.url, hint=hint) from None
+            raise CollectError(what, where=self.url, hint=_HINTS.get(failure.obstacle, "")) from None
 
     def json(self, path: str, **query: str | float | Sequence[str] | None) -> Any:
         """Return a JSON answer, read.
@@ -107,7 +118,9 @@ def path_of(deployment: str) -> str:
     return f"/deployments/{quote(deployment, safe='')}"
 
 
-def _beside(listening: str) -> str:
-    """Return where a service that listens on `listening` is asked from the same machine."""
-    host, _, port = listening.rpartition(":")
-    return f"http://{'127.0.0.1' if host in ('', '0.0.0.0', '[::]') else host}:{port}"  # noqa: S104 - compared, not bound
+def _beside(environment: Mapping[str, str]) -> str:
+    """Return where a service with the settings of this environment is asked from the same machine."""
+    host, _, port = (environment.get(VARIABLE) or DEFAULT).rpartition(":")
+    below = prefix_of(environment.get("DIAG_WEB__EXTERNAL_URL", ""), environment.get("DIAG_WEB__ROUTE_PREFIX"))
+    near = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host  # noqa: S104 - compared, not bound
+    return f"http://{near}:{port}{below.routes}"

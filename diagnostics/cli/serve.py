@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import sys
 from importlib import resources
 from pathlib import Path
@@ -27,6 +29,7 @@ _FLAGS = {
     "web_listen_address": "web.listen_address",
     "web_config_file": "web.config_file",
     "web_external_url": "web.external_url",
+    "web_route_prefix": "web.route_prefix",
     "log_level": "log.level",
     "log_format": "log.format",
 }
@@ -53,6 +56,12 @@ _FLAGS = {
     help="How people reach the page; links in alerts begin with it.",
 )
 @click.option(
+    "--web.route-prefix",
+    "web_route_prefix",
+    metavar="PATH",
+    help="The path all else is below; that of --web.external-url unless a proxy strips it.",
+)
+@click.option(
     "--log.level", "log_level", type=click.Choice(["debug", "info", "warn", "error"]), help="The least that is logged."
 )
 @click.option("--log.format", "log_format", type=click.Choice(["logfmt", "json"]), help="How a line is written.")
@@ -63,6 +72,7 @@ def command(
     if systemd_unit:
         click.echo(_unit(), nl=False)
         return
+    _outlive_early_reloads()
     try:
         from diagnostics.service.running import check, run
     except ModuleNotFoundError as error:
@@ -76,6 +86,12 @@ def command(
             click.echo(line)
     else:
         run(*read)
+
+
+def _outlive_early_reloads() -> None:
+    """Ignore SIGHUP while there is nothing to reload yet: it would end the process."""
+    with contextlib.suppress(ValueError):  # signals are the main thread's alone
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _unit() -> str:

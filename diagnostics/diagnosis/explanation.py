@@ -133,9 +133,21 @@ def explain_window(
         objective: as `explain`.
 
     """
+    return explain_evidence(WindowEvidence(window), sources=sources, gaps=gaps, objective=objective)
+
+
+def explain_evidence(
+    evidence: WindowEvidence,
+    *,
+    sources: Sequence[str] | None = None,
+    gaps: Sequence[BlindSpot] = (),
+    objective: Objective | None = None,
+) -> Explanation:
+    """Return the explanation of evidence from a window; the rest is as in `explain_window`."""
+    window = evidence.window
     named = tuple(window.servers if sources is None else sources)
     facts = WindowFacts(start=window.start, end=window.end, sources=named)
-    return explain(WindowEvidence(window), facts, gaps=gaps, objective=objective)
+    return explain(evidence, facts, gaps=gaps, objective=objective)
 
 
 def _verdict(

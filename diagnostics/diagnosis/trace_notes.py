@@ -18,6 +18,7 @@ _LOST_SPANS = 10
 # Clocks that are synchronized differ by less; the tool uses durations only, but people compare times.
 _SKEW_SECONDS = 0.005
 _AUTHENTICATE = "ask senders for credentials: web.config_file or web.bearer_token_file"
+_KEEP_MORE = "raise otlp.max_kept_spans_per_second where percentiles of rare requests matter"
 _EXPORTER = "raise --trace-config opentelemetry,bsp_max_queue_size, or trace fewer requests (rate)"
 
 
@@ -52,6 +53,9 @@ def _losses(counts: SpanCounts) -> Iterator[Note]:
     if counts.dropped:
         kept = Unit.RATIO.show(counts.kept_share)
         yield Note(f"{counts.dropped} of {counts.received} spans", f"{kept} of the traces fit", "shorten the window")
+    elif counts.kept_share < 1:
+        kept = Unit.RATIO.show(counts.kept_share)
+        yield Note("traces", f"{kept} of those that came were kept, chosen by their ids", _KEEP_MORE)
     lost = counts.orphaned + counts.unreachable
     if lost >= _LOST_SPANS and lost > _LOST_SHARE * counts.received:
         yield Note(f"{lost} of {counts.received} spans", "what they belong to never arrived", _EXPORTER)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Protocol
+from weakref import ref
 
 from diagnostics import names
 from diagnostics.signals.callers import requests_of
@@ -83,32 +86,98 @@ class Evidence(Protocol):
         ...
 
 
-class WindowEvidence:
-    """Evidence from a window of raw records."""
+class _Made:
+    """A window, and what was made of it so far."""
 
     def __init__(self, window: Window) -> None:
         self.window = window
-        self._graphs = {name: server.graph for name, server in window.servers.items()}
-        self._readings: dict[tuple[str, Subject, Span], Reading] = {}
-        self._changes: dict[str, tuple[Change, ...]] = {}
-        self._engines: dict[tuple[str, str | None], bool] = {}
+        self.graphs = {name: server.graph for name, server in window.servers.items()}
+        self.readings: dict[tuple[str, Subject, Span], Reading] = {}
+        self.changes: dict[str, tuple[Change, ...]] = {}
+        self.engines: dict[tuple[str, str | None], bool] = {}
+
+
+class Awake:
+    """The evidence that was made or woken last: only so much of it keeps its window. For use by many threads."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._evidence: OrderedDict[ref[WindowEvidence], None] = OrderedDict()
+
+    def note(self, one: WindowEvidence) -> None:
+        """Take up evidence that has its window now; let the oldest rest where that is one too many."""
+        with self._lock:
+            self._evidence[ref(one, self._gone)] = None
+            oldest = self._evidence.popitem(last=False)[0]() if len(self._evidence) > self._most else None
+        if oldest is not None:
+            oldest.rest()
+
+    def _gone(self, one: ref[WindowEvidence]) -> None:
+        self._evidence.pop(one, None)  # without the lock: this may be called anywhere, while it is held too
+
+
+class WindowEvidence:
+    """Evidence from a window of raw records."""
+
+    def __init__(self, window: Window, again: Callable[[], Window] | None = None, awake: Awake | None = None) -> None:
+        """Begin with a window.
+
+        Args:
+            window: what was read.
+            again: puts the same window together again; None where it is kept as long as the evidence.
+            awake: told when there is a window, and may let it go; None for nobody.
+
+        """
+        self._again, self._told = again, awake
+        self._subjects: dict[Scope, Sequence[Subject]] = {}
+        self._made: _Made | None = None
+        self._wake(window)
+
+    @property
+    def window(self) -> Window:
+        """What was read."""
+        return self._kept().window
+
+    def rest(self) -> None:
+        """Let go of the window and of all readings, where they can be made again: whoever asks has them made."""
+        if self._again is not None:
+            self._made = None
+
+    def _kept(self) -> _Made:
+        made = self._made  # another thread may let it rest meanwhile
+        if made is None:
+            assert self._again is not None
+            made = self._wake(self._again())
+        return made
+
+    def _wake(self, window: Window) -> _Made:
+        made = self._made = _Made(window)
+        if self._told is not None:
+            self._told.note(self)
+        return made
 
     def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
         """Return the signal's reading, computed once per subject and span."""
-        span = span or (self.window.start, self.window.end)
+        made = self._kept()
+        span = span or (made.window.start, made.window.end)
         # A model's counters are the same from wherever it is called; an ensemble's are its own.
         key = (signal.name, on.within(None) if on.model else on, span)
-        if key not in self._readings:
-            self._readings[key] = signal.read(self._view(on, span))
-        return self._readings[key]
+        reading = made.readings.get(key)
+        if reading is None:
+            reading = made.readings[key] = signal.read(self._view(on, span))
+        return reading
 
     def subjects(self, scope: Scope) -> Sequence[Subject]:
         """Return the subjects of a kind: model versions seen in counters, ensembles, servers or GPUs."""
-        return [subject for server in self.window.servers.values() for subject in self._of(server, scope)]
+        if scope not in self._subjects:
+            servers = self._kept().window.servers.values()
+            self._subjects[scope] = [subject for server in servers for subject in self._of(server, scope)]
+        return self._subjects[scope]
 
     def graph(self, server: str) -> DeploymentGraph:
         """Return the server's ensembles."""
-        return self._graphs[server]
+        return self._kept().graphs[server]
 
     def config(self, on: Subject) -> ModelConfig | None:
         """Return the configuration last read."""
@@ -120,13 +189,14 @@ class WindowEvidence:
 
     def service_time(self, on: Subject) -> ServiceTime | None:
         """Return the fit over the whole window."""
-        return service_time(self._view(on, (self.window.start, self.window.end)))
+        return service_time(self._whole(on))
 
     def changes(self, server: str) -> Sequence[Change]:
         """Return the server's changes, found once."""
-        if server not in self._changes:
-            self._changes[server] = changes(self.window.servers[server])
-        return self._changes[server]
+        made = self._kept()
+        if server not in made.changes:
+            made.changes[server] = changes(made.window.servers[server])
+        return made.changes[server]
 
     def moments(self, server: str) -> Sequence[float]:
         """Return the times of the source that was read more often."""
@@ -135,11 +205,11 @@ class WindowEvidence:
 
     def paths(self, on: Subject) -> Sequence[tuple[TracedRequest, Path]]:
         """Return the whole window's."""
-        return paths(self._view(on, (self.window.start, self.window.end)))
+        return paths(self._whole(on))
 
     def calls(self, on: Subject) -> Sequence[TracedRequest]:
         """Return the whole window's."""
-        return requests_of(self._view(on, (self.window.start, self.window.end)))
+        return requests_of(self._whole(on))
 
     def span_counts(self) -> SpanCounts:
         """Return the whole window's."""
@@ -147,20 +217,25 @@ class WindowEvidence:
 
     def is_engine(self, on: Subject) -> bool:
         """Return whether the row is an engine's, found once."""
-        key = (on.server, on.model or on.ensemble)
-        if key not in self._engines:
-            self._engines[key] = is_engine(self._view(on, (self.window.start, self.window.end)))
-        return self._engines[key]
+        made, key = self._kept(), (on.server, on.model or on.ensemble)
+        if key not in made.engines:
+            made.engines[key] = is_engine(self._whole(on))
+        return made.engines[key]
 
     def shows_engine_time(self, on: Subject) -> bool:
         """Return whether an engine's row carries its time."""
-        return shows_its_time(self._view(on, (self.window.start, self.window.end)))
+        return shows_its_time(self._whole(on))
+
+    def _whole(self, on: Subject) -> View:
+        window = self.window
+        return self._view(on, (window.start, window.end))
 
     def _view(self, on: Subject, span: Span) -> View:
         model, version = (on.model, on.version) if on.model else (on.ensemble, None)
+        window = self.window
         return View(
-            window=self.window,
-            server=self.window.servers[on.server],
+            window=window,
+            server=window.servers[on.server],
             model=model,
             version=version,
             start=span[0],
@@ -169,7 +244,7 @@ class WindowEvidence:
         )
 
     def _of(self, server: ServerWindow, scope: Scope) -> list[Subject]:
-        ensembles = self._graphs[server.name].ensembles
+        ensembles = self.graph(server.name).ensembles
         match scope:
             case Scope.SERVER:
                 return [Subject(server=server.name)]
@@ -184,13 +259,12 @@ class WindowEvidence:
                 listed = sorted({entry.name for _, entries in server.index[-1:] for entry in entries})
                 return [Subject(server=server.name, model=model) for model in listed]
             case Scope.GPU:
-                whole = (self.window.start, self.window.end)
-                cards = self._view(Subject(server=server.name), whole).gpu_series()
+                cards = self._whole(Subject(server=server.name)).gpu_series()
                 return [Subject(server=server.name, gpu=uuid) for uuid in sorted(cards)]
 
     def _entries(self, server: ServerWindow) -> list[Subject]:
         """Return what was called from outside: an idle ensemble's members were, if they worked."""
-        graph = self._graphs[server.name]
+        graph = self.graph(server.name)
         everything = [Subject(server=server.name, ensemble=name) for name in graph.ensembles]
         busy = {on.ensemble: on for on in everything if on.ensemble and self.read(REQUESTS, on).value}
         called = {model for name in busy for model in graph.ensembles[name].models()}
@@ -203,4 +277,4 @@ class WindowEvidence:
         return config is not None and config.platform == names.ENSEMBLE_PLATFORM
 
 
-__all__ = ["METRICS", "STATISTICS", "Evidence", "Span", "WindowEvidence"]
+__all__ = ["METRICS", "STATISTICS", "Awake", "Evidence", "Span", "WindowEvidence"]

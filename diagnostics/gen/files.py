@@ -8,7 +8,7 @@ from diagnostics.checks.catalogue import Registered
 from diagnostics.gen.alert import Alert
 from diagnostics.gen.finding_alerts import finding_alerts
 from diagnostics.gen.inhibition import alertmanager_config
-from diagnostics.gen.manifests import RUNBOOKS, mixin, prometheus_rule
+from diagnostics.gen.manifests import PROMETHEUS_RULE, RUNBOOKS, kustomization, mixin, prometheus_rule
 from diagnostics.gen.meta_alerts import META_ALERTS
 from diagnostics.gen.overview_page import overview
 from diagnostics.gen.recording_tests import recording_test
@@ -69,7 +69,8 @@ def _rules(alerts: Sequence[Alert], runbooks: str) -> dict[str, str]:
     return {
         **{f"recording/{name}.yaml": _yaml({"groups": [group]}) for name, group in recording.items()},
         **{f"alerts/{name}.yaml": _yaml({"groups": [group]}) for name, group in alerting.items()},
-        "prometheusrule.yaml": _yaml(prometheus_rule([*recording.values(), *alerting.values()])),
+        PROMETHEUS_RULE: _yaml(prometheus_rule([*recording.values(), *alerting.values()])),
+        "kustomization.yaml": _yaml(kustomization(PROMETHEUS_RULE)),
         "mixin/mixin.libsonnet": f"// {NOTICE}\n{mixin(list(recording.values()), list(for_mixin.values()))}",
     }
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from diagnostics.gen.yaml_text import Tree
 
 NAME = "triton-diagnostics"
+PROMETHEUS_RULE = "prometheusrule.yaml"
 # Stands for the address of the runbooks, which a mixin leaves to its user.
 RUNBOOKS = "@runbooks"
 _RUNBOOK = re.compile(rf'"{RUNBOOKS}/([^"]+)"')
@@ -38,6 +39,11 @@ def prometheus_rule(groups: Sequence[Tree]) -> Tree:
         "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": NAME, "role": "alert-rules"}},
         "spec": {"groups": list(groups)},
     }
+
+
+def kustomization(*resources: str) -> Tree:
+    """Return what lets `kubectl apply -k` take these files of the folder, and other kustomizations the folder."""
+    return {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(resources)}
 
 
 def mixin(recordings: Sequence[Tree], alerts: Sequence[Tree]) -> str:

@@ -16,7 +16,8 @@ _FOLDERS = """\
 - `runbooks/` has a page for each alert; `tests/` their unit tests for `promtool test rules`.
 - `alertmanager/` is an example of Alertmanager's configuration: a notification per server, and a cause inhibits its
   consequences and its symptoms.
-- `prometheusrule.yaml` holds the same rules as a resource of the Prometheus operator, `mixin/` as a monitoring mixin.
+- `prometheusrule.yaml` holds the same rules as a resource of the Prometheus operator, `mixin/` as a monitoring mixin;
+  `kustomization.yaml` lets `kubectl apply -k` take the resource.
 
 How often each would have fired on your own history: `diag gen rules --replay http://prometheus:9090 --since 7d`."""
 _SYMPTOMS = """\

@@ -57,7 +57,8 @@ def _names(state: Json) -> set[str]:
 def _target(target: Json) -> str:
     if target["up"]:
         return f"{target['deployment']}: was not judged yet"
-    return f"{target['server']} does not answer: {target['error']}"
+    name, error = target["server"], target["error"]
+    return f"{name} does not answer: {error.removeprefix(f'{name}: ')}"
 
 
 def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> Iterator[str]:

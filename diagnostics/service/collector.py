@@ -6,19 +6,25 @@ import contextlib
 import heapq
 import itertools
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from diagnostics.errors import DiagError
 from diagnostics.service.jobs import Job, answered, failure_of
 from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own_tracer import Kind, server_of
 from diagnostics.wire.records import Scrape
 
 log = logging.getLogger(__name__)
 # Sources that failed last time are read by threads of their own: however many hang, they hold up no sound one.
 FAILING_THREADS = 8
+# A server's first round reads every model's configuration, and costs as much as ten others: of a large fleet some
+# servers begin an interval or more later, rather than all of them hold up each other.
+FIRST_ROUNDS_PER_SECOND = 5
+SMALL_FLEET = 40
 # How long a new or removed job may go unnoticed.
 _ATTENTION = 0.5
 Deliver = Callable[[Job, "Round"], None]
@@ -73,9 +79,7 @@ class Collector:
             gone = [job for key, job in self._jobs.items() if wanted.get(key) is not job]
             fresh = [job for key, job in wanted.items() if self._jobs.get(key) is not job]
             self._jobs = wanted
-            now = time.monotonic()
-            for job in fresh:
-                self._push(job, now + job.offset)
+            self._begin(fresh)
             self._changed.notify_all()
         for job in gone:
             self._pool.submit(job.reader.close)
@@ -102,6 +106,12 @@ class Collector:
             with contextlib.suppress(RuntimeError):  # it was stopped meanwhile
                 (self._failing if job.failures else self._pool).submit(self._round, job)
 
+    def _begin(self, fresh: Sequence[Job]) -> None:
+        now, counting = time.monotonic(), sum(job.counts for job in fresh)
+        for position, job in enumerate(sorted(fresh, key=lambda job: job.offset / job.interval)):
+            intervals = max(1, math.ceil((counting - SMALL_FLEET) / FIRST_ROUNDS_PER_SECOND / job.interval))
+            self._push(job, now + job.offset + position % intervals * job.interval)
+
     def _push(self, job: Job, due: float) -> None:
         job.due = due
         heapq.heappush(self._due, (due, next(self._count), job))
@@ -117,8 +127,7 @@ class Collector:
     def _round(self, job: Job) -> None:
         if self._jobs.get(job.key) is not job:
             return
-        begun = time.monotonic()
-        made = self._made(job, begun)
+        made = self._seen(job)
         if self._jobs.get(job.key) is not job:
             return  # it was let go of meanwhile
         job.failures = job.failures + 1 if made.error else 0
@@ -130,6 +139,15 @@ class Collector:
             self._metrics.errors.labels("deliver").inc()
             log.exception("a round of %s was lost", job.key)
         self._plan(job)
+
+    def _seen(self, job: Job) -> Round:
+        known = {"diag.deployment": job.deployment, **server_of(job.key)}
+        with self._metrics.tracer.span("scrape", known, kind=Kind.CLIENT) as span:
+            made = self._made(job, time.monotonic())
+            span.note("diag.scrapes", len(made.scrapes))
+            if made.error:
+                span.failed("_OTHER", made.error)
+        return made
 
     def _made(self, job: Job, begun: float) -> Round:
         try:

@@ -14,6 +14,7 @@ from diagnostics.service.systemd import tell_systemd
 from diagnostics.settings.load import Loaded
 
 log = logging.getLogger(__name__)
+_RELOADING = "reading the settings anew"
 
 
 class Part(Protocol):
@@ -74,9 +75,11 @@ class Daemon:
             for name in needing_restart(self._service.settings.model_dump(), loaded.settings.model_dump()):
                 log.warning("%s has changed, which takes a restart", name)
             self._service.reload(loaded.settings)
+            self._service.metrics.faults.works(_RELOADING)
             log.info("settings read anew")
         except UsageError as error:
             self._service.metrics.errors.labels("reload").inc()
+            self._service.metrics.faults.failed(_RELOADING, str(error))
             log.warning("the settings stay as they were: %s", error)
         tell_systemd("READY=1")
 

@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from queue import Empty, Full, Queue
 from typing import NamedTuple
 
-from diagnostics.diagnosis.explanation import BlindSpot, explain_window
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_evidence
 from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
+from diagnostics.evidence.evidence import Awake, WindowEvidence
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
 from diagnostics.wire.spans import Span
+from diagnostics.wire.spans_json import Recorded
 
 # A round of a thousand models with their configurations fits; beyond, the evaluator is too far behind to catch up.
 MOST_WAITING = 5_000
@@ -29,12 +31,11 @@ class Gone:
 
 
 class Traced(NamedTuple):
-    """Spans that arrived at Unix second `at`, how many of their body were corrupt, whether it is known who sent it."""
+    """Spans that arrived at Unix second `at`, and what is to be known of them beside."""
 
     spans: Sequence[Span]
-    corrupt: int
     at: float
-    vouched: bool = True
+    about: Recorded = Recorded()
 
 
 Arrival = Scrape | Gone | Traced
@@ -63,9 +64,10 @@ class Deployment:
         interval: float,
         objective: Objective | None = None,
         gaps: Callable[[], Sequence[BlindSpot]] = lambda: (),
+        awake: Awake | None = None,
     ) -> None:
         self.name, self.interval, self.book, self._window = name, interval, book, window
-        self.objective, self._gaps, self._metrics = objective, gaps, metrics
+        self.objective, self._gaps, self._metrics, self._awake = objective, gaps, metrics, awake
         self._inbox: Queue[Arrival] = Queue(MOST_WAITING)
         self.latest: float | None = None
         self.ended = False
@@ -102,7 +104,7 @@ class Deployment:
     def evaluate(self) -> Evaluation:
         """Return the verdict on what was taken in."""
         begun = time.thread_time()
-        explanation = explain_window(self._window.window(), gaps=self._gaps(), objective=self.objective)
+        explanation = self._explained(self._gaps())
         steady = self.latest if self.latest is not None else time.monotonic()
         changes = self.book.take(explanation, self._latest_at, steady)
         self._last = Evaluation(
@@ -123,8 +125,13 @@ class Deployment:
             return replace(self._last, changes=changes)
         if not changes:
             return None
-        explanation = explain_window(self._window.window(), objective=self.objective)
+        explanation = self._explained()
         return Evaluation(deployment=self.name, at=now, took=0.0, lag=0.0, explanation=explanation, changes=changes)
+
+    def _explained(self, gaps: Sequence[BlindSpot] = ()) -> Explanation:
+        records = self._window.records()
+        evidence = WindowEvidence(records.window(), records.window, self._awake)
+        return explain_evidence(evidence, gaps=gaps, objective=self.objective)
 
     def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:
         """Take up what an earlier run left: the bodies of its newest minutes, and its open incidents."""

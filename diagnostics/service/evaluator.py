@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from diagnostics.service.clock_watch import ClockWatch
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.state import Board, Evaluation, EvaluationConsumer
@@ -15,6 +16,8 @@ from diagnostics.service.state import Board, Evaluation, EvaluationConsumer
 log = logging.getLogger(__name__)
 # Of an interval, between two verdicts on a deployment: less than one, as rounds come early and late.
 PAUSE = 0.5
+# How long those who end the service wait for verdicts: what is not judged by then is recorded, and the next run judges.
+SECONDS_TO_END = 5.0
 
 
 class Evaluator:
@@ -22,10 +25,11 @@ class Evaluator:
 
     def __init__(self, board: Board, consumers: Sequence[EvaluationConsumer], metrics: OwnMetrics) -> None:
         self._board, self._consumers, self._metrics = board, consumers, metrics
+        self._clock = ClockWatch(metrics)
         self._waiting: dict[Deployment, None] = {}
         self._judged: dict[str, float] = {}
         self._changed = threading.Condition()
-        self._stopped = False
+        self._stopped, self._end = False, float("inf")
         self._thread = threading.Thread(target=self._run, name="evaluate", daemon=True)
 
     def start(self) -> None:
@@ -40,9 +44,9 @@ class Evaluator:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Judge what waits, then end."""
+        """Judge what waits, for some seconds, then end."""
         with self._changed:
-            self._stopped = True
+            self._stopped, self._end = True, time.monotonic() + SECONDS_TO_END
             self._changed.notify()
         self._thread.join()
 
@@ -59,6 +63,8 @@ class Evaluator:
         with self._changed:
             while True:
                 now = time.monotonic()
+                if now >= self._end:  # incidents of what is watched no longer end in any case
+                    self._waiting = {one: None for one in self._waiting if one.ended}
                 one = next((one for one in self._waiting if self._due(one) <= now or self._stopped), None)
                 if one is not None:
                     del self._waiting[one]
@@ -75,13 +81,17 @@ class Evaluator:
         return self._judged.get(one.name, -pause) + pause
 
     def _judge(self, deployment: Deployment) -> None:
+        self._clock.look(time.time(), time.monotonic())
         if deployment.ended:
             self._forget(deployment)
             self._tell(deployment.last())
             return
         if not deployment.take_in():
             return
-        evaluation = deployment.evaluate()
+        with self._metrics.tracer.span("evaluate", {"diag.deployment": deployment.name}) as span:
+            evaluation = deployment.evaluate()
+            span.note("diag.findings", len(evaluation.explanation.findings))
+            span.note("diag.lag_seconds", evaluation.lag)
         self._metrics.evaluation_seconds.observe(evaluation.took)
         self._metrics.evaluation_lag.labels(deployment.name).set(evaluation.lag)
         self._metrics.incidents.labels(deployment.name).set(len(deployment.book.open))

@@ -14,8 +14,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from diagnostics.errors import CollectError
 from diagnostics.render.clean import clean
+from diagnostics.service.grpc_tls import refuse_versions, server_credentials
+from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Authentication
+from diagnostics.service.http.authentication import Answer as Credential
+from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.listening import Listen, parse_listen, refuse_strangers
-from diagnostics.service.otlp_intake import Answer, Form, OtlpIntake, Status, exported
+from diagnostics.service.otlp_intake import Form, OtlpIntake, Status, exported
+from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.settings.tree import Settings
 
 log = logging.getLogger(__name__)
@@ -32,36 +37,41 @@ _OPTIONS = (
 )
 
 
-def grpc_address(settings: Settings) -> Listen:
+def grpc_address(settings: Settings, credentials: Credentials) -> Listen:
     """Return where spans are received over gRPC.
 
     Raises:
-        UsageError: the setting is no address, or other machines reach it although senders are not asked who they are.
+        UsageError: the setting is no address, or lets strangers in, or the web configuration wants what gRPC cannot do.
 
     """
     listen = parse_listen(settings.otlp.grpc_listen_address, SETTING)
-    refuse_strangers(listen, SETTING, asked=False, allowed=settings.web.allow_unauthenticated)
+    refuse_strangers(listen, SETTING, asked=credentials.asked, allowed=settings.web.allow_unauthenticated)
+    refuse_versions(credentials.config.tls, SETTING)
     return listen
 
 
 class GrpcDoor:
-    """A part of the daemon. Binds its address when made.
+    """A part of the daemon. Binds its address when made. Asks for the credentials that the HTTP server asks for.
 
     Attributes:
         port: where it listens, also when the settings leave the choice to the system.
 
     """
 
-    def __init__(self, settings: Settings, intake: OtlpIntake) -> None:
+    def __init__(
+        self, settings: Settings, intake: OtlpIntake, authentication: Authentication, metrics: OwnMetrics
+    ) -> None:
         """Bind; nothing is answered before `start`.
 
         Raises:
-            UsageError: as `grpc_address`.
+            UsageError: as `grpc_address`, or a certificate cannot be read.
             CollectError: the address cannot be bound.
 
         """
-        self._intake = intake
-        listen = grpc_address(settings)
+        self._intake, self._authentication, self._metrics = intake, authentication, metrics
+        credentials = authentication.credentials
+        listen = grpc_address(settings, credentials)
+        self._certificates_required = credentials.config.certificates_required
         options = (*_OPTIONS, ("grpc.max_receive_message_length", settings.web.max_body))
         threads = ThreadPoolExecutor(2, thread_name_prefix="otlp-grpc")
         self._server = grpc.server(threads, options=options, maximum_concurrent_rpcs=MOST_AT_ONCE)
@@ -69,7 +79,7 @@ class GrpcDoor:
             self._export, response_serializer=ExportTraceServiceResponse.SerializeToString
         )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Export": export}),))
-        self.port = self._bound(listen)
+        self.port = self._bound(listen, server_credentials(credentials))
 
     def start(self) -> None:
         """Begin to answer."""
@@ -80,22 +90,38 @@ class GrpcDoor:
         """Finish the requests under way, and end."""
         self._server.stop(PATIENCE).wait()
 
-    def _bound(self, listen: Listen) -> int:
+    def _bound(self, listen: Listen, tls: Any) -> int:
         where = str(listen) if listen.host else f"[::]:{listen.port}"
         try:
-            return int(self._server.add_insecure_port(where))
+            return int(self._server.add_secure_port(where, tls) if tls else self._server.add_insecure_port(where))
         except RuntimeError:
             hint = f"free it, or choose another: {SETTING}"
             raise CollectError("cannot listen for gRPC", where=str(listen), hint=hint) from None
 
     def _export(self, body: bytes, context: Any) -> ExportTraceServiceResponse:
-        answer = self._intake.take(body, Form.PROTOBUF, host_of(context.peer()), authenticated=False)
+        host = host_of(context.peer())
+        known = self._admitted(context, host)
+        answer = self._intake.take(body, Form.PROTOBUF, host, authenticated=known)
         if answer.status is Status.MALFORMED:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, _line(answer))
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, _line(answer.message))
         if answer.status is Status.THROTTLED:
-            context.set_trailing_metadata(((_DETAILS, _come_back(answer)),))
-            context.abort(grpc.StatusCode.UNAVAILABLE, _line(answer))
+            _send_away(context, grpc.StatusCode.UNAVAILABLE, _line(answer.message), answer.retry_after)
         return exported(answer)
+
+    def _admitted(self, context: Any, host: str) -> bool:
+        """Return whether the sender proved who it is; who should have and did not is sent away."""
+        if self._authentication.credentials.config.certificates_required and not self._certificates_required:
+            self._metrics.refused.labels("credentials").inc()
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "certificates are required since a reload: restart")
+        header = dict(context.invocation_metadata()).get("authorization")
+        answer = self._authentication.answer_here(header, host)
+        if answer is Credential.TOO_MANY:
+            self._metrics.refused.labels("attempts").inc()
+            _send_away(context, grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY, round(SECONDS_PER_ATTEMPT))
+        if answer in (Credential.MISSING, Credential.WRONG):
+            self._metrics.refused.labels("credentials").inc()
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, f"credentials are {answer.value}")
+        return answer is Credential.ADMITTED
 
 
 def host_of(peer: str) -> str:
@@ -104,14 +130,15 @@ def host_of(peer: str) -> str:
     return rest.rpartition(":")[0].strip("[]") if family in ("ipv4", "ipv6") else ""
 
 
-def _come_back(answer: Answer) -> bytes:
-    """Return the details that make exporters wait and send again."""
+def _send_away(context: Any, code: grpc.StatusCode, line: str, seconds: int) -> None:
+    """End a request with the details that make exporters wait and send again."""
     retry = RetryInfo()
-    retry.retry_delay.FromSeconds(answer.retry_after)
-    status = RpcStatus(code=grpc.StatusCode.UNAVAILABLE.value[0], message=_line(answer))
+    retry.retry_delay.FromSeconds(seconds)
+    status = RpcStatus(code=code.value[0], message=line)
     status.details.add().Pack(retry)
-    return bytes(status.SerializeToString())
+    context.set_trailing_metadata(((_DETAILS, status.SerializeToString()),))
+    context.abort(code, line)
 
 
-def _line(answer: Answer) -> str:
-    return " ".join(clean(answer.message).split())
+def _line(message: str) -> str:
+    return " ".join(clean(message).split())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -18,11 +18,13 @@ from diagnostics.service.deployment import Traced
 from diagnostics.service.http.listening import ip_of
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.service import Service
-from diagnostics.service.span_routing import Router
+from diagnostics.service.span_routing import Routed, Router
+from diagnostics.service.span_sampling import Sampling
+from diagnostics.settings.tree import OtlpSettings
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.secret_shapes import scrub
-from diagnostics.wire.spans import Span, Take
-from diagnostics.wire.spans_json import read_json, write_json
+from diagnostics.wire.spans import RANKS, Sieve, Span, Take
+from diagnostics.wire.spans_json import Recorded, read_json, write_json
 from diagnostics.wire.spans_protobuf import read_protobuf
 
 
@@ -92,7 +94,7 @@ class OtlpIntake:
         self,
         service: Service,
         metrics: OwnMetrics,
-        max_spans_per_second: int,
+        settings: OtlpSettings,
         *,
         memory: SpanMemory | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -102,14 +104,15 @@ class OtlpIntake:
         Args:
             service: whose deployments the spans are for.
             metrics: counts spans by outcome.
-            max_spans_per_second: beyond, exporters are told to come back later.
+            settings: how many spans may come, and how many are kept.
             memory: records what a deployment was given; None records nothing.
             clock: steady seconds.
 
         """
         self._service, self._metrics, self._memory = service, metrics, memory
-        self._allowance = Allowance(max_spans_per_second, clock)
+        self._allowance = Allowance(settings.max_spans_per_second, clock)
         self._router = Router(service, metrics.spans.labels("unassigned").inc)
+        self._sampling = Sampling(settings.max_kept_spans_per_second, metrics, clock)
         self._lock = threading.Lock()
 
     def wait(self) -> int:
@@ -132,45 +135,76 @@ class OtlpIntake:
             if wait:
                 return throttled(wait)
             spans: list[Span] = []
+            sieve = _Sieve(self._router, self._sampling, self._service.deployments)
             try:
-                corrupt = self._read(body, form, lambda span: spans.append(without_secrets(span)))
+                corrupt = self._read(body, form, lambda span: spans.append(without_secrets(span)), sieve)
             except MalformedBody as error:
                 return Answer(status=Status.MALFORMED, message=error.what)
+            self._allowance.use(len(spans) + corrupt + sieve.left_out)
+            self._count(left_out=sieve.left_out)
             return self._taken(spans, corrupt, vouched=authenticated or _local(peer))
 
-    def _read(self, body: bytes, form: Form, take: Take) -> int:
+    def _read(self, body: bytes, form: Form, take: Take, sieve: Sieve) -> int:
         # By what the sender declares, never by looking: else gzip inside of gzip would unpack without a bound.
-        return read_json(body, take) if form is Form.JSON else read_protobuf(body, take)
+        return read_json(body, take, sieve) if form is Form.JSON else read_protobuf(body, take, sieve)
 
     def _taken(self, spans: list[Span], corrupt: int, *, vouched: bool) -> Answer:
         most, at = self._allowance.per_second, time.time()
-        self._allowance.use(len(spans) + corrupt)
-        beyond, kept = max(0, len(spans) - most), spans[:most]
-        routed = self._router.route(kept, at)
-        full = sum(
-            len(found) for name, found in routed.items() if not self._give(name, Traced(found, corrupt, at, vouched))
-        )
-        self._record(routed, at)
-        # What waits for the rest of its trace is counted when it is given, or given up.
-        accepted = sum(map(len, routed.values())) - full
-        self._count(accepted=accepted, corrupt=corrupt, refused=beyond + full)
+        beyond = max(0, len(spans) - most)
+        given, full = 0, 0
+        for name, traced in self._traced(self._router.route(spans[:most], at), corrupt, at, vouched=vouched):
+            # What waits for the rest of its trace is counted when it is given, or given up.
+            if self._give(name, traced):
+                given += len(traced.spans)
+                self._record(name, traced)
+            else:
+                full += len(traced.spans)
+        self._count(accepted=given, corrupt=corrupt, refused=beyond + full)
         return _answer({"could not be read": corrupt, "are more than a second's worth": beyond, "found no room": full})
+
+    def _traced(self, routed: Routed, corrupt: int, at: float, *, vouched: bool) -> Iterator[tuple[str, Traced]]:
+        """Yield what each deployment is given; nothing to one all of whose traces are left out."""
+        for name, spans in routed.items():
+            kept = self._sampling.sift(name, spans)
+            if kept:
+                about = Recorded(vouched=vouched, share=self._sampling.share(name), corrupt=corrupt)
+                yield name, Traced(kept, at, about)
 
     def _give(self, name: str, traced: Traced) -> bool:
         deployment = self._service.deployments.get(name)
         return deployment is not None and deployment.give(traced)
 
-    def _record(self, routed: Mapping[str, Sequence[Span]], at: float) -> None:
-        """Record what each deployment was given, written anew: it replays, and nothing else that was sent is kept."""
-        if self._memory is None:
-            return
-        for name, spans in routed.items():
-            body = write_json(spans)
-            self._memory.take_clean(name, Scrape(server="", kind=Kind.TRACES, at=at, mono=time.monotonic(), body=body))
+    def _record(self, deployment: str, traced: Traced) -> None:
+        """Record what a deployment was given, written anew: it replays, and nothing else that was sent is kept."""
+        if self._memory is not None:
+            body = write_json(traced.spans, traced.about)
+            scrape = Scrape(server="", kind=Kind.TRACES, at=traced.at, mono=time.monotonic(), body=body)
+            self._memory.take_clean(deployment, scrape)
 
     def _count(self, **outcomes: int) -> None:
         for outcome, spans in outcomes.items():
             self._metrics.spans.labels(outcome).inc(spans)
+
+
+class _Sieve:
+    """Leaves out what no deployment would keep, before it is read."""
+
+    def __init__(self, router: Router, sampling: Sampling, deployments: Iterable[str]) -> None:
+        self._router, self._sampling, self._deployments = router, sampling, deployments
+        self.left_out = 0
+
+    def limit(self, instance: str) -> int:
+        """Return the rank from which on traces of this sender are left out."""
+        name = self._router.called(instance)
+        return self._sampling.limit(name) if name is not None else self._widest
+
+    @cached_property
+    def _widest(self) -> int:
+        return max(map(self._sampling.limit, self._deployments), default=RANKS)
+
+    def leave_out(self) -> None:
+        """Count a span that was left out."""
+        self.left_out += 1
 
 
 def throttled(wait: int) -> Answer:

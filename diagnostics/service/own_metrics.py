@@ -5,6 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from diagnostics import __version__
+from diagnostics.service.faults import Faults
+from diagnostics.service.own_tracer import OFF, Tracer
 
 # From an idle deployment of one model to one of a hundred.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -15,6 +17,7 @@ class OwnMetrics:
 
     Attributes:
         registry: what `/metrics` renders.
+        tracer: makes spans of what the service does; off unless someone wants them.
         rounds: rounds of reads by server and outcome (`ok`, `failed`, `skipped`).
         round_seconds: how long a server's last round took.
         evaluation_seconds: thread time of one verdict.
@@ -22,15 +25,20 @@ class OwnMetrics:
         queue_length: what waits, by queue.
         dropped: what a full queue let fall, by queue.
         errors: what went wrong, by part.
-        spans: spans that arrived, by outcome (`accepted`, `corrupt`, `refused`, `unassigned`).
+        spans: spans that arrived, by outcome (`accepted`, `left_out` of a share of the traces, `corrupt`, `refused`,
+            `unassigned`).
+        spans_kept_share: share of a deployment's traces that is kept.
         deliveries: messages to Alertmanagers and webhooks, by receiver and outcome (`ok`, `failed`, `dropped`).
         incidents: open incidents by deployment.
         refused: HTTP requests that were turned away, by reason.
         page_seconds: processor time of the newest page of metrics.
+        faults: what fails now, in words.
+        lasting_faults: how many of these there are.
 
     """
 
     def __init__(self) -> None:
+        self.tracer: Tracer = OFF
         own = self.registry = CollectorRegistry()
         Info("diag_build", "The running version.", registry=own).info({"version": __version__})
         self.rounds = Counter("diag_rounds", "Rounds of reads.", ("server", "outcome"), registry=own)
@@ -45,7 +53,13 @@ class OwnMetrics:
         self.dropped = Counter("diag_dropped", "What a full queue let fall.", ("queue",), registry=own)
         self.errors = Counter("diag_errors", "What went wrong, by part of the service.", ("part",), registry=own)
         self.spans = Counter("diag_spans", "Spans that arrived.", ("outcome",), registry=own)
+        self.spans_kept_share = Gauge(
+            "diag_spans_kept_share", "Share of the traces that is kept.", ("deployment",), registry=own
+        )
         self.deliveries = Counter("diag_deliveries", "Messages to receivers.", ("receiver", "outcome"), registry=own)
         self.incidents = Gauge("diag_incidents_open", "Open incidents.", ("deployment",), registry=own)
         self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)
         self.page_seconds = Gauge("diag_metrics_page_seconds", "Processor time of this page.", registry=own)
+        self.faults = Faults()
+        self.lasting_faults = Gauge("diag_faults", "What fails in the service itself now.", registry=own)
+        self.lasting_faults.set_function(lambda: len(self.faults.lasting()))

@@ -11,11 +11,14 @@ from types import ModuleType
 
 from diagnostics.errors import UsageError
 from diagnostics.service.daemon import Daemon, Part
+from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext
+from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.server import WebServer, check_door
 from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own_telemetry import own_telemetry, wanted
 from diagnostics.service.plan import deployments, jobs
 from diagnostics.service.service import Service
 from diagnostics.service.sharding import owns
@@ -24,6 +27,7 @@ from diagnostics.service.telling.telling import Telling
 from diagnostics.settings.load import Loaded, load
 from diagnostics.settings.tree import Settings
 from diagnostics.slo.configured import configured
+from diagnostics.store.claim import claimed
 from diagnostics.store.history import History
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from exporters.sources.access import read_secret
@@ -46,7 +50,8 @@ def check(
     jobs(loaded.settings, deployments(loaded.settings))
     check_door(loaded.settings.web)
     if loaded.settings.otlp.grpc_listen_address:
-        _grpc().grpc_address(loaded.settings)
+        _grpc().grpc_address(loaded.settings, Credentials(loaded.settings.web, read_secret))
+    wanted(loaded.settings, environment)
     Telling(loaded.settings, OwnMetrics(), MemoryOutbox())
     configured(loaded.settings)
     lines = list(loaded.lines())
@@ -70,13 +75,14 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     gc.set_threshold(*_COLLECTION)
     log_to_stderr(settings.log.level, settings.log.format)
     metrics = OwnMetrics()
+    telemetry = own_telemetry(settings, environment, metrics)
     history = History(settings.history, metrics, read_secret=read_secret, owns=partial(owns, settings.fleet))
-    telling = Telling(settings, metrics, FileOutbox(settings.history.directory))
+    telling = Telling(settings, metrics, FileOutbox(settings.history.directory), settle=history.settle)
     objectives = SloKeeper(configured(settings), history)
     metrics.registry.register(objectives)
     service = Service(settings, memory=history, consumers=[telling, objectives], metrics=metrics)
     telling.resume(history.open_incidents())
-    intake = OtlpIntake(service, metrics, settings.otlp.max_spans_per_second, memory=history)
+    intake = OtlpIntake(service, metrics, settings.otlp, memory=history)
     context = WebContext(
         service=service,
         history=history.reader,
@@ -85,12 +91,19 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
         intake=intake,
         objectives=objectives,
     )
-    parts: list[Part] = [history, objectives, telling, *_grpc_door(settings, intake), WebServer(context)]
-    Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
+    web = WebServer(context)
+    grpc_door = _grpc_door(settings, intake, web.authentication, metrics)
+    parts: list[Part] = [*telemetry, history, objectives, telling, web, *grpc_door]
+    with claimed(settings.history.directory):
+        Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
 
 
-def _grpc_door(settings: Settings, intake: OtlpIntake) -> list[Part]:
-    return [_grpc().GrpcDoor(settings, intake)] if settings.otlp.grpc_listen_address else []
+def _grpc_door(
+    settings: Settings, intake: OtlpIntake, authentication: Authentication, metrics: OwnMetrics
+) -> list[Part]:
+    if not settings.otlp.grpc_listen_address:
+        return []
+    return [_grpc().GrpcDoor(settings, intake, authentication, metrics)]
 
 
 def _grpc() -> ModuleType:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.diagnosis.incident import Incident, IncidentBook
+from diagnostics.evidence.evidence import Awake
 from diagnostics.service.collector import Collector, Round
 from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
@@ -21,7 +22,10 @@ from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
 
 log = logging.getLogger(__name__)
-FEWEST_SPANS = 1_000
+FEWEST_SPANS = 500
+# Verdicts whose windows are kept for whoever looks closer, beside the bodies that all are made of. Of larger fleets the
+# page and the metrics look at each within a second, and a window of another is put together again when asked for.
+MOST_AWAKE = 32
 
 
 class Memory(EvaluationConsumer, ScrapeConsumer, Protocol):
@@ -69,6 +73,7 @@ class Service:
         everyone = (*((memory,) if memory else ()), *consumers)
         self._evaluator = Evaluator(self.board, everyone, self.metrics)
         self._collector = Collector(settings.collect.threads, self._deliver, self.metrics)
+        self._awake = Awake(MOST_AWAKE)
         self._jobs: dict[str, Job] = {}
         # What an earlier run left open. Whatever a reload makes begins without: all that lasts is taken up by then.
         self._left = _by_deployment(memory.open_incidents() if memory else ())
@@ -150,6 +155,7 @@ class Service:
             interval=planned.interval,
             objective=planned.objective,
             gaps=lambda: self._gaps(planned.name),
+            awake=self._awake,
         )
         if self._memory is not None:
             since = time.time() - window.seconds
@@ -184,9 +190,10 @@ class Service:
         before = self.board.read().targets.get(job.key)
         up = not made.error
         reader = job.reader
+        server = reader.server if isinstance(reader, TritonReader) else job.key
         self.board.publish_target(
             TargetState(
-                server=reader.server if isinstance(reader, TritonReader) else job.key,
+                server=server,
                 url=job.key,
                 deployment=job.deployment,
                 up=up,
@@ -196,8 +203,14 @@ class Service:
                 took=made.took,
                 failures=job.failures,
                 error=made.error,
+                served=self._served(job.deployment, server) if up else before.served if before else None,
             )
         )
+
+    def _served(self, deployment: str, server: str) -> bool | None:
+        """Return whether a server had requests in the newest verdict's window; None before the first one."""
+        said = self.board.read().evaluations.get(deployment)
+        return any(one.server == server for one in said.explanation.anatomy) if said is not None else None
 
 
 def _by_deployment(incidents: Iterable[Incident]) -> dict[str, list[Incident]]:

@@ -34,9 +34,13 @@ class Names:
         self._servers: Mapping[str, str] = {}
         self._models: Mapping[str, str] = {}
 
+    def called(self, instance: str) -> str | None:
+        """Return the deployment one of whose servers calls itself so; None when none does, or several."""
+        return self._servers.get(instance) if instance else None
+
     def owner(self, span: Span) -> str | None:
         """Return the deployment that a span names by its sender or its model; None when it names none, or several."""
-        return (self._servers.get(span.instance) if span.instance else None) or self._models.get(span.model)
+        return self.called(span.instance) or self._models.get(span.model)
 
     def look(self) -> None:
         """Take up what servers and verdicts have come since."""
@@ -85,6 +89,11 @@ class Router:
         self._known: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._waiting: OrderedDict[str, tuple[float, list[Span]]] = OrderedDict()
         self._held = 0
+
+    def called(self, instance: str) -> str | None:
+        """Return the deployment that everything of a sender is of; None when that is not known yet."""
+        deployments = self._service.deployments
+        return next(iter(deployments)) if len(deployments) == 1 else self._names.called(instance)
 
     def route(self, spans: list[Span], at: float) -> Routed:
         """Return the spans by deployment, with those that waited for them; `at` is Unix seconds."""

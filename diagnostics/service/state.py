@@ -27,6 +27,7 @@ class TargetState:
         took: seconds of the last round.
         failures: rounds that failed in a row.
         error: why the last read failed; empty when it did not.
+        served: whether requests had come when it was last read and judged; None where that is not known.
 
     """
 
@@ -40,6 +41,7 @@ class TargetState:
     took: float = 0.0
     failures: int = 0
     error: str = ""
+    served: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

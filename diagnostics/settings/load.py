@@ -63,10 +63,15 @@ def load(
             _set(tree, name, value, variable)
             origins[name] = variable
     for name, value in flags.items():
-        _set(tree, name, value, f"--{name.replace('_', '-')}")
-        origins[name] = f"--{name.replace('_', '-')}"
+        origins[name] = _flag(name)
+        _set(tree, name, value, origins[name])
     _add_servers(tree, origins, servers)
     return Loaded(settings=_valid(tree, origins), origins=origins)
+
+
+def _flag(name: str) -> str:
+    """Return the flag of a setting, as Prometheus' programs spell it: `--web.listen-address`, `--web.config.file`."""
+    return f"--{name.replace('config_file', 'config.file').replace('_', '-')}"
 
 
 def _add_servers(tree: Tree, origins: dict[str, str], urls: Sequence[str]) -> None:
@@ -143,6 +148,8 @@ def _origin_of(name: str, origins: Mapping[str, str]) -> str:
 def _told(message: str, kind: str) -> str:
     if kind == _UNKNOWN:
         return "there is no such setting"
+    if kind == "model_type":
+        return "is a section with keys, not a value"
     plain = message.removeprefix("Value error, ")
     return plain[:1].lower() + plain[1:]
 

@@ -26,6 +26,9 @@ class WebSettings(Section):
     )
     allow_unauthenticated: bool = Field(default=False, description="Listen beyond this machine without authentication.")
     external_url: str = Field(default="", description="How people reach the page; links in alerts begin with it.")
+    route_prefix: str | None = Field(
+        default=None, description="The path all else is below; that of external_url unless a proxy strips it."
+    )
     allowed_hosts: tuple[str, ...] = Field(default=(), description="Further names that a Host header may carry.")
     max_body: Bytes = Field(default=4 * 2**20, gt=0, description="The largest request body, unpacked.")
 
@@ -38,7 +41,7 @@ class CollectSettings(Section):
     )
     timeout: Seconds = Field(default=5.0, gt=0, description="After which one read counts as failed.")
     max_body: Bytes = Field(default=16 * 2**20, gt=0, description="The largest answer, unpacked; more is given up.")
-    window: Seconds = Field(default=300.0, ge=10, description="How much of the past a verdict is about.")
+    window: Seconds = Field(default=300.0, ge=10, le=3600, description="How much of the past a verdict is about.")
     threads: int = Field(default=32, ge=1, le=512, description="Rounds that are under way at once.")
     max_spans: int = Field(default=60_000, ge=0, description="Spans that are kept at once, over all deployments.")
 
@@ -99,6 +102,11 @@ class OtlpSettings(Section):
     grpc_listen_address: str = Field(default="", description="host:port for OTLP over gRPC; empty for none.")
     max_spans_per_second: int = Field(
         default=50_000, ge=1, description="Beyond, exporters are told to come back later."
+    )
+    max_kept_spans_per_second: int = Field(
+        default=200,
+        ge=1,
+        description="Beyond, whole traces are left out by their ids; a span takes 1 kB of memory and 0.7 kB of disk.",
     )
 
 

@@ -10,7 +10,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.counters import Opened, sum_steps
+from diagnostics.window.counters import sum_steps
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
 # Executions of one batch size on each side; a mean of fewer says nothing of a difference of a fifth.
@@ -41,10 +41,12 @@ def compared(view: View) -> Compared | Missing:
 
 
 def _sides(view: View, source: str) -> tuple[Sequence[Step], Sequence[Step], str] | None:
+    earlier = _version_before(view)
+    if earlier is None and not any(step.opens for step in view.steps(source)):
+        return None
     epochs = _epochs(view, source)
     if len(epochs) >= 2:
         return epochs[-2], epochs[-1], "reload"
-    earlier = _version_before(view)
     if not epochs or earlier is None:
         return None
     old = _epochs(_of_version(view, earlier), source)
@@ -69,7 +71,7 @@ def _epochs(view: View, source: str) -> list[Sequence[Step]]:
     """Return the warm steps with executions of each epoch, oldest first."""
     epochs: list[list[Step]] = []
     for step in view.steps(source):
-        if not epochs or (step.first and step.opened is not Opened.BEFORE_WINDOW):
+        if not epochs or step.opens:
             epochs.append([])
         epochs[-1].append(step)
     warm = [warm_steps([step for step in epoch if worked(step)]) for epoch in epochs]

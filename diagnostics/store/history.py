@@ -113,6 +113,10 @@ class History:
             self._trouble.tell("reading the events of objectives", error)
             return {}
 
+    def settle(self, patience: float) -> None:
+        """Wait until all verdicts so far are in the database; at most `patience` seconds, and not while it fails."""
+        self._writer.settle(patience)
+
     def take_scrape(self, deployment: str, scrape: Scrape) -> None:
         """Remember a body, without the secrets in it."""
         self._recorder.take(deployment, scrape)

@@ -78,6 +78,7 @@ class Packer:
             except OSError as error:
                 self._trouble.tell("packing recorded bodies", error)
                 return  # there is no room; what is not packed can be read all the same
+        self._trouble.over("packing recorded bodies")
 
     def retain(self, now: float, steady: float) -> None:
         """Delete what is older than `keep_raw`, then the oldest beyond `keep_raw_bytes`; never what is being written.
@@ -119,6 +120,7 @@ class Packer:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
+            self._trouble.over("tidying recorded bodies")
         except Exception as error:  # noqa: BLE001 - the thread goes on whatever one file is like
             self._trouble.tell("tidying recorded bodies", error)
 

@@ -88,6 +88,7 @@ class Recorder:
         what = f"recording {deployment}"
         try:
             self._write(deployment, scrape if clean else self._cleaner.clean(scrape))
+            self._trouble.over(what)
         except OSError as error:
             self._trouble.drop()
             self._trouble.tell(what, error)
@@ -157,6 +158,7 @@ class Recorder:
             self._trouble.tell(f"finishing a segment of {deployment}", error)
             self._closed(segment.path)
         else:
+            self._trouble.over(f"finishing a segment of {deployment}")
             self._closed(None)
 
     def _settle(self) -> None:

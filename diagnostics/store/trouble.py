@@ -14,12 +14,22 @@ SECONDS_BETWEEN_LINES = 60.0
 PART = QUEUE = "history"
 
 
+class Faults(Protocol):
+    """Keeps what fails until it works."""
+
+    def failed(self, what: str, reason: str) -> None: ...
+    def works(self, what: str) -> None: ...
+
+
 class Meters(Protocol):
     """The part of the service's own metrics that the history writes to."""
 
     queue_length: Gauge
     dropped: Counter
     errors: Counter
+
+    @property
+    def faults(self) -> Faults: ...
 
 
 class Trouble:
@@ -39,12 +49,17 @@ class Trouble:
 
         """
         self._meters.errors.labels(PART).inc()
+        self._meters.faults.failed(what, reason_of(error))
         now = time.monotonic()
         with self._lock:
             if now - self._told.get(what, now - SECONDS_BETWEEN_LINES) < SECONDS_BETWEEN_LINES:
                 return
             self._told[what] = now
         log.warning("%s: %s", what, reason_of(error))
+
+    def over(self, what: str) -> None:
+        """Note that what failed works again, or still does."""
+        self._meters.faults.works(what)
 
     def drop(self, count: int = 1) -> None:
         """Count what was let fall."""

@@ -13,12 +13,14 @@ recording whose clock was set back: then no zero was ever there to start from.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from diagnostics.window.openings import doubtful_openings
 from diagnostics.window.points import (
     EPOCH_COUNTERS,
     Batches,
     Counter,
+    Increase,
     Point,
     fell,
     increase_between,
@@ -36,6 +38,7 @@ MOST_JUMPS = 2
 READS_PER_JUMP = 8
 # Neighbouring reads of steady traffic differ by less than this factor in what they count.
 _NEIGHBOURS = 3.0
+_END = attrgetter("end")
 
 
 class CounterTable:
@@ -48,6 +51,7 @@ class CounterTable:
         self._dropped_at: list[float] = []
         # A dozen signals ask for the same span; it is summed once, until another read comes.
         self._deltas: dict[tuple[float, float], Delta | None] = {}
+        self._inside: dict[tuple[float, float], list[Step]] = {}
         self._reads = self._jumps = 0
         self._first: Point | None = None
         self._last: Point | None = None
@@ -101,6 +105,7 @@ class CounterTable:
         if before is not None and point.mono <= before.mono:
             return
         self._deltas.clear()
+        self._inside.clear()
         self._trusted, self._tried = None, tried
         self._last, self._earlier = point, before
         self._first, self._reads = self._first or point, self._reads + 1
@@ -108,7 +113,7 @@ class CounterTable:
             if previous_read is None:
                 return
             self._open(Opened.APPEARED)
-            self._step(zero_at(*previous_read, point), point)
+            self._step_from_zero(*previous_read, point)
         elif earlier is not None and stands_out(earlier, before, point):
             self._take_out(before)
             self._jumps += 1
@@ -116,14 +121,22 @@ class CounterTable:
             self._step(earlier, point)
         elif above is not None and self._was_a_dip(above, point):
             self._fill_dip(above, before, point)
-        elif fell(before, point):
+        elif point.since(before).fell:
             self._above, self._opened_above = before, self._opened
             self._open(Opened.RESET)
             self._jumps += 1
             self._earlier = None
-            self._step(zero_at(before.at, before.mono, point), point)
+            self._step_from_zero(before.at, before.mono, point)
         else:
             self._step(before, point)
+
+    def inside(self, start: float, end: float) -> Sequence[Step]:
+        """Return the steps that begin and end inside [start, end] (wall seconds, a microsecond of slack), by end."""
+        if (start, end) not in self._inside:
+            first, last = start - 1e-6, end + 1e-6
+            found = [step for step in self.steps if first <= step.start <= last and first <= step.end <= last]
+            self._inside[start, end] = sorted(found, key=_END)
+        return self._inside[start, end]
 
     def delta(self, start: float, end: float) -> Delta | None:
         """Return the sum over the steps inside [start, end] (wall seconds); None when there are none."""
@@ -173,11 +186,15 @@ class CounterTable:
     def _open(self, how: Opened) -> None:
         self._opened, self._fresh = how, True
 
-    def _step(self, before: Point, after: Point) -> None:
+    def _step_from_zero(self, at: float, mono: float, after: Point) -> None:
         # A zero that was made up stands at the time of a real read, and must not be taken for it.
-        increase = (
-            after.since(before) if before.batches or any(before.values.values()) else increase_between(before, after)
-        )
+        zero = zero_at(at, mono, after)
+        self._add_step(zero, after, increase_between(zero, after))
+
+    def _step(self, before: Point, after: Point) -> None:
+        self._add_step(before, after, after.since(before))
+
+    def _add_step(self, before: Point, after: Point, increase: Increase) -> None:
         if not increase.possible:
             self._dropped_at.append(after.at)
             return

@@ -15,6 +15,7 @@ from math import isfinite
 from diagnostics.window.counters import Batches, Counter, Point
 from diagnostics.window.lanes import NAME, Labelled, Lane
 from diagnostics.window.normalize import ModelKey
+from diagnostics.window.numbers import Numbers
 from diagnostics.window.parsed import MetricsPage, Parsed, StatisticsRows
 from diagnostics.wire import exported, exported_host
 from diagnostics.wire.dcgm import sample_of
@@ -110,7 +111,7 @@ def _point(at: float, sizes: Mapping[int, Mapping[str, float]]) -> Point:
     }
     # Their sum is the execution count, by which resets are told.
     executions = sum(one.executions for one in batches.values())
-    return Point(at=at, mono=at, values={Counter.EXECUTIONS: executions}, batches=batches)
+    return Point(at=at, mono=at, values=Numbers({Counter.EXECUTIONS: executions}), batches=batches)
 
 
 def hosts(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:

@@ -17,6 +17,8 @@ from diagnostics.window.normalize import (
     counters_from_statistics,
     gpus_from_metrics,
 )
+from diagnostics.window.numbers import Numbers
+from diagnostics.window.points import NO_BATCHES
 from diagnostics.wire.dcgm import parse_dcgm
 from diagnostics.wire.engine import EngineSample, samples_of_iterations
 from diagnostics.wire.exposition import ExpositionReader, Snapshot
@@ -40,7 +42,10 @@ class MetricsPage:
     def rows(self) -> Rows:
         """Cumulative counters per model version."""
         found = counters_from_metrics(self.snapshot)
-        return {key: Point(at=self.at, mono=self.mono, values=values, batches={}) for key, values in found.items()}
+        return {
+            key: Point(at=self.at, mono=self.mono, values=Numbers(values), batches=NO_BATCHES)
+            for key, values in found.items()
+        }
 
     @cached_property
     def gpus(self) -> Sequence[Gpu]:
@@ -171,7 +176,7 @@ def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
             (model.name, model.version): Point(
                 at=scrape.at,
                 mono=scrape.mono,
-                values=counters_from_statistics(model),
+                values=Numbers(counters_from_statistics(model)),
                 batches=batches_from_statistics(model),
             )
             for model in parse_statistics(body)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
+
+from diagnostics.window.numbers import Numbers
 
 
 class Counter(StrEnum):
@@ -48,15 +51,18 @@ class Batches:
     seconds: float
 
 
+NO_BATCHES: Mapping[int, Batches] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """Cumulative values at one read. `batches` maps batch size to executions; empty where the source has none."""
 
     at: float
     mono: float
-    values: Mapping[Counter, float]
+    values: Numbers[Counter]
     batches: Mapping[int, Batches]
-    _increase: tuple[float, Increase] | None = field(default=None, init=False, repr=False, compare=False)
+    _increase: Increase | None = field(default=None, init=False, repr=False, compare=False)
 
     def since(self, before: Point) -> Increase:
         """Return what was counted since another read of the same source.
@@ -64,38 +70,50 @@ class Point:
         It is kept, as a read that lives through many windows has the same read before it in each. What is kept knows
         the read before by its steady time alone: else each read would hold on to all that came before it.
         """
-        if self._increase is None or self._increase[0] != before.mono:
-            object.__setattr__(self, "_increase", (before.mono, increase_between(before, self)))
-        assert self._increase is not None
-        return self._increase[1]
+        increase = self._increase
+        if increase is None or increase.since != before.mono:
+            increase = increase_between(before, self)
+            object.__setattr__(self, "_increase", increase)
+        return increase
 
 
 @dataclass(frozen=True, slots=True)
 class Increase:
-    """What was counted between two reads; `possible` is whether a server can have done this in that time."""
+    """What was counted between two reads.
 
-    values: Mapping[Counter, float]
+    Attributes:
+        since: steady time of the first one.
+        values: by how much each counter grew.
+        batches: what was executed, by batch size.
+        possible: whether a server can have done this in that time.
+        fell: whether a counter that never falls fell.
+
+    """
+
+    since: float
+    values: Numbers[Counter]
     batches: Mapping[int, Batches]
     possible: bool
+    fell: bool
 
 
 def increase_between(before: Point, after: Point) -> Increase:
     """Return what was counted from one read to another."""
     seconds = after.mono - before.mono
-    values = {
-        counter: value - before.values[counter] for counter, value in after.values.items() if counter in before.values
-    }
+    values = after.values.less(before.values)
+    fell = any(values.get(counter, 0.0) < 0 for counter in EPOCH_COUNTERS)
     # Triton's failure counters survive a reload that resets the rest, or restart with the server.
     for counter in (Counter.FAILURE, Counter.REJECTED):
         if values.get(counter, 0.0) < 0:
             values[counter] = 0.0
     batches = batch_increase(before.batches, after.batches)
-    return Increase(values, batches, seconds > 0 and plausible(values, batches, seconds))
+    possible = seconds > 0 and plausible(values, batches, seconds)
+    return Increase(before.mono, Numbers(values), batches, possible, fell)
 
 
 def zero_at(at: float, mono: float, like: Point) -> Point:
     """Return a read of nothing counted yet, of the same counters."""
-    return Point(at=at, mono=mono, values=dict.fromkeys(like.values, 0.0), batches={})
+    return Point(at=at, mono=mono, values=Numbers(dict.fromkeys(like.values, 0.0)), batches=NO_BATCHES)
 
 
 def fell(before: Point, after: Point) -> bool:
@@ -112,11 +130,13 @@ def stands_out(earlier: Point, middle: Point, later: Point) -> bool:
 
     After a reset counters are below those of all earlier reads, unless the version had hardly begun to count.
     """
+    if not later.since(middle).fell or later.mono <= earlier.mono:
+        return False
     begun = all(earlier.values[counter] > 0 for counter in EPOCH_COUNTERS if counter in earlier.values)
-    return begun and later.mono > earlier.mono and fell(middle, later) and not fell(earlier, later)
+    return begun and not fell(earlier, later)
 
 
-def batch_increase(before: Mapping[int, Batches], after: Mapping[int, Batches]) -> dict[int, Batches]:
+def batch_increase(before: Mapping[int, Batches], after: Mapping[int, Batches]) -> Mapping[int, Batches]:
     """Return what was executed between two reads, by batch size."""
     zero = Batches(0.0, 0.0)
     increase = {}
@@ -124,7 +144,7 @@ def batch_increase(before: Mapping[int, Batches], after: Mapping[int, Batches]) 
         then = before.get(size, zero)
         if now.executions != then.executions:
             increase[size] = Batches(now.executions - then.executions, now.seconds - then.seconds)
-    return increase
+    return increase or NO_BATCHES
 
 
 def plausible(values: Mapping[Counter, float], batches: Mapping[int, Batches], seconds: float) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from diagnostics.window.traces import SpanCounts, SpanStore
 from diagnostics.wire.spans import Span
+from diagnostics.wire.spans_json import Recorded
 
 # Walking through all that is kept costs as much as keeping it: once in so many seconds is often enough.
 _SECONDS_BETWEEN_SWEEPS = 5.0
@@ -24,6 +25,8 @@ class _Arrival:
     duplicated: int
     dropped: int
     unauthenticated: int
+    kept: float
+    came: float
 
 
 class RecentSpans(SpanStore):
@@ -37,28 +40,23 @@ class RecentSpans(SpanStore):
 
     def add(self, body: bytes, at: float | None = None) -> None:
         """Take one export body that arrived at Unix second `at`."""
-        before = replace(self.counts)
+        before, kept, came = replace(self.counts), self._kept, self._came
         super().add(body, at)
-        self._arrived(before, at)
+        self._arrived(before, kept, came, at)
 
-    def add_read(self, spans: Sequence[Span], corrupt: int, at: float, *, vouched: bool = True) -> None:
-        """Take the spans of a body that was read before, and how many of it could not be read.
-
-        `vouched` says whether it is known who sent them.
-        """
-        before = replace(self.counts)
+    def add_read(self, spans: Sequence[Span], at: float, about: Recorded) -> None:
+        """Take the spans of a body that was read at Unix second `at`, and what was noted of them."""
+        before, kept, came = replace(self.counts), self._kept, self._came
         self.counts.bodies += 1
-        self.counts.received += corrupt
-        self.counts.corrupt += corrupt
-        self.counts.unauthenticated += 0 if vouched else len(spans)
         for span in spans:
             self._take(span)
-        self._arrived(before, at)
+        self._note(len(spans), 0, about)
+        self._arrived(before, kept, came, at)
 
-    def _arrived(self, before: SpanCounts, at: float | None) -> None:
+    def _arrived(self, before: SpanCounts, kept: float, came: float, at: float | None) -> None:
         if at is None:
             return
-        self._arrivals.append(_between(before, self.counts, at))
+        self._arrivals.append(_between(before, self.counts, at, self._kept - kept, self._came - came))
         if abs(at - self._swept) >= _SECONDS_BETWEEN_SWEEPS:  # a clock may step back
             self.let_go(at)
 
@@ -79,9 +77,12 @@ class RecentSpans(SpanStore):
             counts.duplicated -= gone.duplicated
             counts.dropped -= gone.dropped
             counts.unauthenticated -= gone.unauthenticated
+            self._kept -= gone.kept
+            self._came -= gone.came
+        self._tell_share()
 
 
-def _between(before: SpanCounts, after: SpanCounts, at: float) -> _Arrival:
+def _between(before: SpanCounts, after: SpanCounts, at: float, kept: float, came: float) -> _Arrival:
     return _Arrival(
         at,
         after.unreadable - before.unreadable,
@@ -90,4 +91,6 @@ def _between(before: SpanCounts, after: SpanCounts, at: float) -> _Arrival:
         after.duplicated - before.duplicated,
         after.dropped - before.dropped,
         after.unauthenticated - before.unauthenticated,
+        kept,
+        came,
     )

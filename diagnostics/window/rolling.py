@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from diagnostics.window.parsed import Parsed, ScrapeParser
 from diagnostics.window.recent_spans import RecentSpans
+from diagnostics.window.traces import HeldSpans
 from diagnostics.window.window import Window, WindowBuilder
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.spans import Span
+from diagnostics.wire.spans_json import Recorded
 
 # Of which a verdict is about, and how many spans are kept of it, where nothing else is said.
 WINDOW_SECONDS = 300.0
@@ -26,6 +29,22 @@ MOST_LASTING = 20_000
 # Rounds come at whole multiples of an interval: the window's edge lies between two, so that a millisecond, the
 # precision of a recording, does not decide whether a round is part of it.
 SLACK = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What a window is put together from; far smaller than the window, and the same whenever it is asked for."""
+
+    name: str
+    parsed: tuple[Parsed, ...]
+    spans: HeldSpans
+
+    def window(self) -> Window:
+        """Return the window."""
+        builder = WindowBuilder()
+        for parsed in self.parsed:
+            builder.take(parsed)
+        return builder.build(self.name, self.spans.traces())
 
 
 class RollingWindow:
@@ -64,25 +83,21 @@ class RollingWindow:
         elif scrape.body is not None:
             self._spans.add(scrape.body, scrape.at)
 
-    def add_spans(self, spans: Sequence[Span], corrupt: int, at: float, vouched: bool = True) -> None:
-        """Take spans that arrived at Unix second `at` and were read already, and how many could not be read.
-
-        `vouched` says whether it is known who sent them.
-        """
-        self._spans.add_read(spans, corrupt, at, vouched=vouched)
+    def add_spans(self, spans: Sequence[Span], at: float, about: Recorded) -> None:
+        """Take spans that arrived at Unix second `at` and were read already, and what is recorded with them."""
+        self._spans.add_read(spans, at, about)
 
     def window(self) -> Window:
         """Return the window that ends with the newest scrape; its start and end are 0 when nothing was read."""
+        return self.records().window()
+
+    def records(self) -> Records:
+        """Return what the window that ends with the newest scrape is put together from."""
         self._spans.let_go(self._newest_at)
-        builder = WindowBuilder(spans=self._spans)
         since = self._newest - self.seconds - SLACK
-        for parsed in self._lasting.values():
-            builder.take(parsed)
-        for parsed in self._recent:
-            # Servers come in each other's way: what is too old may still wait behind what is not.
-            if parsed.scrape.mono >= since or parsed.scrape.kind in LASTING:
-                builder.take(parsed)
-        return builder.build(self.name)
+        # Servers come in each other's way: what is too old may still wait behind what is not.
+        recent = (one for one in self._recent if one.scrape.mono >= since or one.scrape.kind in LASTING)
+        return Records(self.name, (*self._lasting.values(), *recent), self._spans.held())
 
     def forget(self, server: str) -> None:
         """Let go of everything that a server said."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
+from diagnostics.window.numbers import sum_of
 from diagnostics.window.points import Batches, Counter
 
 
@@ -17,8 +19,7 @@ class Opened(StrEnum):
     APPEARED = "appeared"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(NamedTuple):
     """What happened between two neighbouring reads of one epoch.
 
     `seconds` is the steady-clock time between them, `unwatched` that since anyone last tried to read (less, where
@@ -65,14 +66,13 @@ class Delta:
 def sum_steps(steps: Iterable[Step], dropped: int = 0) -> Delta:
     """Return the total of some steps; a counter counts only if every step carries it."""
     steps = list(steps)
-    common = set.intersection(*(set(step.values) for step in steps)) if steps else set()
     batches: dict[int, Batches] = {}
     for step in steps:
         for size, more in step.batches.items():
             have = batches.get(size, Batches(0.0, 0.0))
             batches[size] = Batches(have.executions + more.executions, have.seconds + more.seconds)
     return Delta(
-        values={counter: sum(step.values[counter] for step in steps) for counter in common},
+        values=sum_of([step.values for step in steps]),
         batches=batches,
         seconds=sum(step.seconds for step in steps),
         steps=len(steps),

@@ -6,14 +6,14 @@ queue is full. So nothing is decided before a window is complete.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
 from diagnostics.errors import MalformedBody
 from diagnostics.window.visits import Outer, TracedRequest, Visit, front_of, outer_spans, visit_of
-from diagnostics.wire.spans import Span, read_spans
+from diagnostics.wire.spans import RANKS, Span, rank, read_spans
+from diagnostics.wire.spans_json import Recorded, recorded
 
 MAX_SPANS = 400_000
 """Kept at once, about 400 MB; beyond, half of all traces are dropped by their ids, then half of the rest, and so on."""
@@ -29,7 +29,8 @@ class SpanCounts:
 
     `unreadable` counts bodies that held no spans at all, `reason` says why the newest did not. `orphaned` are model
     spans whose parent is missing, `unreachable` those below no root. `kept_share` is the share of traces that there
-    was room for. `unauthenticated` came over the network from senders that nobody vouches for.
+    was room for, here and where they were received. `unauthenticated` came over the network from senders that nobody
+    vouches for.
     """
 
     bodies: int = 0
@@ -76,9 +77,12 @@ class SpanStore:
         self._traces: dict[str, dict[str, Span]] = {}
         self._held = 0
         self._halvings = 0
+        self._kept = self._came = 0.0
 
     def add(self, body: bytes, at: float | None = None) -> None:
         """Take one export body, read at Unix second `at`; one that cannot be read is counted, with the reason."""
+        about = recorded(body) or Recorded()
+        before = self.counts.received
         self.counts.bodies += 1
         try:
             corrupt = read_spans(body, self._take, at)
@@ -86,8 +90,25 @@ class SpanStore:
             self.counts.unreadable += 1
             self.counts.reason = error.what
             return
-        self.counts.received += corrupt
-        self.counts.corrupt += corrupt
+        self._note(self.counts.received - before, corrupt, about)
+
+    def _note(self, spans: int, corrupt: int, about: Recorded) -> None:
+        """Count what is to be said of spans that were taken, and of those that came with them and are corrupt."""
+        self.counts.received += corrupt + about.corrupt
+        self.counts.corrupt += corrupt + about.corrupt
+        self.counts.unauthenticated += 0 if about.vouched else spans
+        self._weigh(spans, about.share)
+
+    def _weigh(self, spans: int, share: float) -> None:
+        """Add spans, or take them off, that were this share of what came to their receiver."""
+        self._kept += spans
+        self._came += spans / share
+        self._tell_share()
+
+    def _tell_share(self) -> None:
+        # Whoever leaves traces out does so by the same ranks: what both leave out is not left out twice.
+        received = self._kept / self._came if self._came else 1.0
+        self.counts.kept_share = min(0.5**self._halvings, received)
 
     def _take(self, span: Span) -> None:
         self.counts.received += 1
@@ -108,22 +129,23 @@ class SpanStore:
                 self._halve()
 
     def _chosen(self, trace: str) -> bool:
-        return zlib.crc32(trace.encode()) >> (32 - self._halvings) == 0
+        return rank(trace) < RANKS >> self._halvings
 
     def _halve(self) -> None:
         self._halvings = min(self._halvings + 1, 32)
-        self.counts.kept_share = 0.5**self._halvings
+        self._tell_share()
         kept = {trace: spans for trace, spans in self._traces.items() if self._chosen(trace)}
         held = sum(map(len, kept.values()))
         self.counts.dropped += self._held - held
         self._traces, self._held = kept, held
 
+    def held(self) -> HeldSpans:
+        """Return the spans taken so far, whatever comes or goes later."""
+        return HeldSpans(tuple(tuple(spans.values()) for spans in self._traces.values()), replace(self.counts))
+
     def traces(self) -> Traces:
         """Return the requests of all spans taken so far."""
-        self.counts.orphaned = self.counts.unreachable = 0
-        requests = [request for spans in self._traces.values() for request in self._requests(spans)]
-        requests.sort(key=lambda request: request.root.start)
-        return Traces(requests, replace(self.counts))
+        return self.held().traces()
 
     def forget(self, before: float, beyond: float = inf) -> None:
         """Let go of traces that ended before Unix second `before`, or all of whose spans ended after `beyond`.
@@ -139,34 +161,50 @@ class SpanStore:
         self._held -= sum(len(self._traces.pop(trace)) for trace in old)
         if self._halvings and self._held < self._max / _ROOM_FOR_TWICE:
             self._halvings -= 1
-            self.counts.kept_share = 0.5**self._halvings
+            self._tell_share()
 
-    def _requests(self, spans: Mapping[str, Span]) -> Iterable[TracedRequest]:
-        """Yield a request per outermost model span of a trace."""
-        children: dict[str, list[Span]] = {}
-        roots, models = [], 0
-        for span in spans.values():
-            if span.parent:
-                children.setdefault(span.parent, []).append(span)
-            if span.model:
-                models += 1
-                if not _has_model_above(span, spans):
-                    roots.append(span)
-        reached = 0
-        for root in roots:
-            visit, below = visit_of(root, children)
-            reached += below
-            if root.nested and root.parent not in spans:
-                self.counts.orphaned += below
-                continue
-            yield TracedRequest(
-                trace=root.trace,
-                service=root.service,
-                root=visit,
-                front=front_of(root, spans),
-                outer=outer_spans(root, spans),
-            )
-        self.counts.unreachable += models - reached
+
+@dataclass(frozen=True, slots=True)
+class HeldSpans:
+    """The spans of a moment, trace by trace, and what had become by then of those that arrived."""
+
+    spans: tuple[tuple[Span, ...], ...]
+    counts: SpanCounts
+
+    def traces(self) -> Traces:
+        """Return their requests."""
+        counts = replace(self.counts, orphaned=0, unreachable=0)
+        requests = [request for spans in self.spans for request in _requests({one.id: one for one in spans}, counts)]
+        requests.sort(key=lambda request: request.root.start)
+        return Traces(requests, counts)
+
+
+def _requests(spans: Mapping[str, Span], counts: SpanCounts) -> Iterable[TracedRequest]:
+    """Yield a request per outermost model span of a trace; count the model spans that belong to none."""
+    children: dict[str, list[Span]] = {}
+    roots, models = [], 0
+    for span in spans.values():
+        if span.parent:
+            children.setdefault(span.parent, []).append(span)
+        if span.model:
+            models += 1
+            if not _has_model_above(span, spans):
+                roots.append(span)
+    reached = 0
+    for root in roots:
+        visit, below = visit_of(root, children)
+        reached += below
+        if root.nested and root.parent not in spans:
+            counts.orphaned += below
+            continue
+        yield TracedRequest(
+            trace=root.trace,
+            service=root.service,
+            root=visit,
+            front=front_of(root, spans),
+            outer=outer_spans(root, spans),
+        )
+    counts.unreachable += models - reached
 
 
 def _has_model_above(span: Span, spans: Mapping[str, Span]) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import gcd
+from operator import attrgetter
 from statistics import median
 
 from diagnostics import names
@@ -75,11 +76,8 @@ class View:
 
     def steps(self, source: str) -> list[Step]:
         """Return the steps of all versions looked at inside the span, in time order."""
-        steps = [step for table in self.tables(source) for step in table.steps]
-        return sorted(
-            (step for step in steps if self._holds(step.start) and self._holds(step.end)),
-            key=lambda step: step.end,
-        )
+        tables = [table.inside(self.start, self.end) for table in self.tables(source)]
+        return sorted(chain.from_iterable(tables), key=attrgetter("end")) if len(tables) != 1 else list(tables[0])
 
     def delta(self, source: str) -> Delta | None:
         """Return the increase over the span, None when there are fewer than two reads.

@@ -106,6 +106,8 @@ class ServerWindow:
         for at, _, snapshot in self.snapshots:
             if snapshot.layout is not layout:  # pages of the same series share it: labels are compared once
                 layout, positions = snapshot.layout, positions_of(snapshot.layout, name, labels)
+            if not positions:
+                continue
             matching = [value for position in positions if isfinite(value := snapshot.values[position])]
             if matching:
                 points.append((at, sum(matching)))
@@ -269,8 +271,14 @@ class WindowBuilder:
         if scrape.kind in (Kind.METRICS, Kind.STATISTICS) and parsed.answered:
             self._times.append(scrape.at)
 
-    def build(self, name: str = "") -> Window:
-        """Return the window of all that was added; start and end are 0 when nothing was read."""
+    def build(self, name: str = "", traces: Traces | None = None) -> Window:
+        """Return the window of all that was added; start and end are 0 when nothing was read.
+
+        Args:
+            name: the window's.
+            traces: its traced requests; None makes them of the spans that were added.
+
+        """
         for server in self.servers.values():
             server.fold_metrics()
         return Window(
@@ -278,7 +286,7 @@ class WindowBuilder:
             gpus=tuple(self.gpus),
             dcgm=tuple(self.dcgm),
             clients=tuple(self.clients),
-            traces=self.spans.traces(),
+            traces=self.spans.traces() if traces is None else traces,
             start=min(self._times, default=0.0),
             end=max(self._times, default=0.0),
             name=name,

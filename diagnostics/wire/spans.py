@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import excerpt
@@ -88,6 +88,25 @@ class SpanBatch:
 
 
 Take = Callable[[Span], None]
+RANKS = 1 << 32
+"""How many ranks there are: all traces are below."""
+
+
+def rank(trace: str) -> int:
+    """Return where a trace stands when only some can be kept: those below a limit, the same ones wherever it is."""
+    return zlib.crc32(trace.encode())
+
+
+class Sieve(Protocol):
+    """Leaves whole traces out before their spans are read, which costs most."""
+
+    def limit(self, instance: str) -> int:
+        """Return the rank from which on traces of this sender are left out; `RANKS` for none."""
+        ...
+
+    def leave_out(self) -> None:
+        """Count a span that was left out."""
+        ...
 
 
 def decode_spans(body: bytes) -> SpanBatch:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -18,10 +19,13 @@ from diagnostics.wire.spans import (
     MODEL_NAME,
     MODEL_VERSION,
     PARENT_NUMBER,
+    RANKS,
     SERVICE_NAME,
+    Sieve,
     Span,
     Take,
     first_marks,
+    rank,
     valid_times,
 )
 
@@ -60,6 +64,10 @@ class _Span(_Wire):
     events: list[_Event] | None = None
 
 
+class _Identity(_Wire):
+    trace_id: str
+
+
 class _Scope(_Wire):
     spans: list[msgspec.Raw] | None = None
 
@@ -78,8 +86,30 @@ class _Request(_Wire):
     resource_spans: list[_ResourceSpans] | None = None
 
 
+class Recorded(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a service knew of spans beside themselves when it recorded them.
+
+    Attributes:
+        vouched: whether it was known who sent them.
+        share: of the traces that came, those that were kept: a power of one half.
+        corrupt: spans that came with them and could not be read.
+
+    """
+
+    vouched: bool = True
+    share: Annotated[float, msgspec.Meta(ge=2**-32, le=1)] = 1.0
+    corrupt: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class _Record(msgspec.Struct):
+    recorded: Recorded
+
+
 _REQUEST = msgspec.json.Decoder(_Request)
 _SPAN = msgspec.json.Decoder(_Span)
+_IDENTITY = msgspec.json.Decoder(_Identity)
+_RECORD = msgspec.json.Decoder(_Record)
+_RECORDED = b'{"recorded":'
 _SNAKE_KEYS = (
     "resource_spans",
     "scope_spans",
@@ -99,10 +129,10 @@ _NO_PARENT = ("0", "")
 _KINDS = {"SPAN_KIND_INTERNAL": 1, "SPAN_KIND_SERVER": 2, "SPAN_KIND_CLIENT": 3}
 
 
-def read_json(body: bytes, take: Take) -> int:
+def read_json(body: bytes, take: Take, sieve: Sieve | None = None) -> int:
     """Give the spans of an export request, or of several on lines of their own (the Collector's file exporter).
 
-    Returns how many spans could not be read.
+    Returns how many spans could not be read; those that `sieve` leaves out are not looked at.
 
     Raises:
         MalformedBody: it is not JSON, is cut off, or is no export request.
@@ -110,7 +140,7 @@ def read_json(body: bytes, take: Take) -> int:
     """
     if b'"resource_spans"' in body:
         body = _SNAKE.sub(lambda key: b'"' + _camel(key[1]) + b'"', body)
-    return sum(_read_group(group, take) for request in _requests(body) for group in request.resource_spans or ())
+    return sum(_read_group(group, take, sieve) for request in _requests(body) for group in request.resource_spans or ())
 
 
 def _camel(key: bytes) -> bytes:
@@ -131,14 +161,18 @@ def _requests(body: bytes) -> list[_Request]:
         return lines
 
 
-def _read_group(group: _ResourceSpans, take: Take) -> int:
+def _read_group(group: _ResourceSpans, take: Take, sieve: Sieve | None) -> int:
     corrupt = 0
     about = group.resource.attributes if group.resource else None
     service = _attribute(about, SERVICE_NAME)
     instance = next(filter(None, (_attribute(about, name) for name in INSTANCE_NAMES)), "")
+    limit = sieve.limit(instance) if sieve else RANKS
     for scope in (*(group.scope_spans or ()), *(group.instrumentation_library_spans or ())):
         for raw in scope.spans or ():
             try:
+                if sieve and limit < RANKS and rank(_IDENTITY.decode(raw).trace_id) >= limit:
+                    sieve.leave_out()
+                    continue
                 span = _span(_SPAN.decode(raw), service, instance)
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 corrupt += 1
@@ -188,7 +222,17 @@ def _span(wire: _Span, service: str, instance: str) -> Span:
     )
 
 
-def write_json(spans: Sequence[Span]) -> bytes:
+def recorded(body: bytes) -> Recorded | None:
+    """Return what was recorded with the spans of a body; None of one that no service wrote."""
+    if not body.startswith(_RECORDED):
+        return None
+    try:
+        return _RECORD.decode(body).recorded
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def write_json(spans: Sequence[Span], about: Recorded | None = None) -> bytes:
     """Return an export request of these spans, as far as `Span` holds them: read again, they are the same."""
     groups: dict[tuple[str, str], list[dict[str, object]]] = {}
     for span in spans:
@@ -200,7 +244,8 @@ def write_json(spans: Sequence[Span]) -> bytes:
         }
         for (service, instance), group in groups.items()
     ]
-    return msgspec.json.encode({"resourceSpans": sent})
+    head = {"recorded": about} if about else {}
+    return msgspec.json.encode({**head, "resourceSpans": sent})
 
 
 def _written(span: Span) -> dict[str, object]:

@@ -14,10 +14,13 @@ from diagnostics.wire.spans import (
     MODEL_NAME,
     MODEL_VERSION,
     PARENT_NUMBER,
+    RANKS,
     SERVICE_NAME,
+    Sieve,
     Span,
     Take,
     first_marks,
+    rank,
     valid_times,
 )
 
@@ -29,10 +32,10 @@ _ABOUT_SENDERS = frozenset({SERVICE_NAME, *INSTANCE_NAMES})
 _ABOUT_MODELS = frozenset({MODEL_NAME, MODEL_VERSION, PARENT_NUMBER})
 
 
-def read_protobuf(body: bytes, take: Take) -> int:
+def read_protobuf(body: bytes, take: Take, sieve: Sieve | None = None) -> int:
     """Give the spans of an export request; ids become lower-case hex, as JSON has them.
 
-    Returns how many spans could not be read.
+    Returns how many spans could not be read; those that `sieve` leaves out are not looked at.
 
     Raises:
         MalformedBody: it is no export request, or is cut off.
@@ -47,8 +50,12 @@ def read_protobuf(body: bytes, take: Take) -> int:
         about = _attributes(group.resource.attributes, _ABOUT_SENDERS)
         service = about.get(SERVICE_NAME, "")
         instance = next((about[name] for name in INSTANCE_NAMES if about.get(name)), "")
+        limit = sieve.limit(instance) if sieve else RANKS
         for scope in group.scope_spans:
             for wire in scope.spans:
+                if sieve and limit < RANKS and rank(wire.trace_id.hex()) >= limit:
+                    sieve.leave_out()
+                    continue
                 span = _span(wire, service, instance)
                 if span is None:
                     corrupt += 1

@@ -6,6 +6,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
+from diagnostics.settings.prefix import prefix_of
 from diagnostics.settings.tree import WebSettings
 
 
@@ -25,7 +26,8 @@ class Links:
         if host in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound
             host = socket.gethostname()
         netloc = f"[{host}]" if ":" in host else host
-        return cls(f"http://{netloc}:{parts.port}" if parts.port else f"http://{netloc}")
+        below = prefix_of("", web.route_prefix).links
+        return cls(f"http://{netloc}:{parts.port}{below}" if parts.port else f"http://{netloc}{below}")
 
     def incident(self, identifier: str) -> str:
         """Return the page of an incident."""

@@ -33,12 +33,13 @@ class DeliveryFailure(Exception):
     Attributes:
         refused: whether the same message would be refused again.
         retry_after: seconds that the receiver asks to be left alone; 0 when it does not ask.
+        status: of the answer; 0 when there was none.
 
     """
 
-    def __init__(self, reason: str, *, refused: bool = False, retry_after: float = 0.0) -> None:
+    def __init__(self, reason: str, *, refused: bool = False, retry_after: float = 0.0, status: int = 0) -> None:
         super().__init__(reason)
-        self.refused, self.retry_after = refused, retry_after
+        self.refused, self.retry_after, self.status = refused, retry_after, status
 
 
 class Poster:
@@ -68,8 +69,8 @@ class Poster:
         parts = urlsplit(self._url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
-    def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> None:
-        """Post one message.
+    def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> int:
+        """Post one message; return the status of the answer.
 
         Raises:
             DeliveryFailure: it was not taken.
@@ -85,6 +86,7 @@ class Poster:
             raise DeliveryFailure(plain(self._options.scrub(reason))) from None
         if not 200 <= status < 300:
             raise self._refusal(status, retry_after, said)
+        return status
 
     def _post(self, body: bytes, headers: Mapping[str, str], deadline: float) -> tuple[int, str, bytes]:
         timeout = urllib3.Timeout(total=self._options.timeout)
@@ -121,7 +123,10 @@ class Poster:
         text = plain(self._options.scrub(said.decode("utf-8", "replace")))
         wait = float(retry_after[:9]) if retry_after.isdecimal() else 0.0
         return DeliveryFailure(
-            f"HTTP {status}{': ' if text else ''}{text}", refused=status in _REFUSED, retry_after=wait
+            f"HTTP {status}{': ' if text else ''}{text}",
+            refused=status in _REFUSED,
+            retry_after=wait,
+            status=status,
         )
 
 

@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from functools import cached_property
+from typing import NamedTuple
 
 import urllib3
 from urllib3 import exceptions as http_errors
@@ -20,6 +21,13 @@ from exporters.sources.punctual import TIMELY_POOLS
 _CHUNK = 64 * 2**10
 _USER_AGENT = "triton-diagnostics"
 _JSON = "application/json"
+
+
+class HttpAnswer(NamedTuple):
+    """A body, unpacked, and the headers that came with it; case does not matter in their names."""
+
+    body: bytes
+    headers: Mapping[str, str]
 
 
 class HttpReader:
@@ -45,6 +53,12 @@ class HttpReader:
             UsageError: a certificate file of the options cannot be used.
 
         """
+        return self.answer(method, url, body, accept, content_type).body
+
+    def answer(
+        self, method: str, url: str, body: bytes | None = None, accept: str = "*/*", content_type: str = _JSON
+    ) -> HttpAnswer:
+        """Return a 200 answer with its headers; raises as `read` does."""
         deadline = time.monotonic() + self._options.timeout
         try:
             headers = self._headers(accept, content_type if body is not None else None)
@@ -52,7 +66,7 @@ class HttpReader:
         except (http_errors.HTTPError, OSError) as error:
             raise self._failure(error) from None
 
-    def _read(self, method: str, url: str, body: bytes | None, headers: dict[str, str], deadline: float) -> bytes:
+    def _read(self, method: str, url: str, body: bytes | None, headers: dict[str, str], deadline: float) -> HttpAnswer:
         with self._connections(secure=url.startswith("https:")) as connections:
             response = connections.request(
                 method,
@@ -70,7 +84,7 @@ class HttpReader:
                 response.close()
         if response.status != 200:
             raise self._refusal(response.status, response.headers, data)
-        return data
+        return HttpAnswer(data, response.headers)
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:

@@ -22,9 +22,11 @@ def find_server(host: str, ports: Iterable[int]) -> int | None:
     """
     if not is_this_machine(host):
         return None
-    wanted = set(ports)
+    servers, wanted = list(_servers()), set(ports)
+    if not servers:  # a table of thousands of connections need not be read
+        return None
     inodes = {inode for port, inode in _listeners(PROC / "net") if port in wanted}
-    return next((pid for pid in _servers() if inodes & _socket_inodes(pid)), None)
+    return next((pid for pid in servers if inodes & _socket_inodes(pid)), None)
 
 
 def listening_ports(pid: int) -> tuple[int, ...]:

@@ -37,8 +37,11 @@ def score(folder: Path, *, every: bool = False) -> int:
 
 def diagnose(path: Path, name: str, label: Mapping[str, object]) -> Scored:
     """Return what the tool says of one recorded incident, judged by its label."""
-    window = window_of(open_capture(path).scrapes())
-    explanation = explain_window(window)
+    return judged(explain_window(window_of(open_capture(path).scrapes())), name, label)
+
+
+def judged(explanation: Explanation, name: str, label: Mapping[str, object]) -> Scored:
+    """Return an explanation judged by the label of its incident."""
     loud = explanation.loud
     said = f"{explanation.verdict.value} " + ", ".join(
         f"{f.check}({f.subject.model or f.subject.ensemble})" for f in loud

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,27 +10,19 @@ from tests.benchmark.deployment import write
 from tests.benchmark.draws import draw, draw_gpu
 from tests.benchmark.draws.base import Drawn
 from tests.benchmark.record import helped_most
-from tests.benchmark.score import Scored, diagnose
-
-FOLDER = Path(__file__).parents[2] / "fixtures/benchmark"
-LABELS = json.loads((FOLDER / "labels.json").read_text("utf-8"))
+from tests.benchmark.replayed import LABELS, scored
 
 
-@cache
-def _scored(name: str) -> Scored:
-    return diagnose(FOLDER / f"{name}.tar.xz", name, LABELS[name])
-
-
-@pytest.mark.parametrize("name", sorted(LABELS))
+@pytest.mark.parametrize("name", LABELS)
 def test_a_drawn_incident_gets_its_cause_or_none_and_a_healthy_one_no_alarm(name: str) -> None:
-    scored = _scored(name)
+    found = scored(name)
 
-    assert scored.result in ("hit", "silent", "abstained", "missed"), scored
+    assert found.result in ("hit", "silent", "abstained", "missed"), found
 
 
 def test_most_drawn_causes_are_found() -> None:
     faults = [name for name, label in LABELS.items() if label["cause"] != "healthy"]
-    hits = [name for name in faults if _scored(name).result == "hit"]
+    hits = [name for name in faults if scored(name).result == "hit"]
 
     assert len(hits) >= 0.9 * len(faults)
 

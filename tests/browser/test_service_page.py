@@ -15,6 +15,7 @@ from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.store.history import History
 from tests.browser.pages import Shown
 from tests.render.situations import situations
+from tests.service.proxy import proxy
 from tests.service.serving import Serving, recorded
 from tests.store.lived import NAME, deployment, live, opened, rounds
 
@@ -203,6 +204,24 @@ def test_timelines_show_the_past_with_its_incidents(show: Open, serving: Serving
     assert page.locator(".plots .shapelayer path").count() >= 1
     assert page.locator(f"ul.marks a[href='/incidents/{past.id}']").count() == 1
     assert "queue 17" in (page.locator(".plots").get_attribute("aria-label") or "")
+    assert [text for text in shown.messages if REFUSED not in text] == []
+
+
+def test_below_the_path_of_a_proxy_the_page_follows_asks_and_leads_on(show: Open, history: History) -> None:
+    web = {"external_url": "http://diag.example/diag/", "route_prefix": "/"}
+    with Serving((NAME,), history=history.reader, web=web) as made, proxy(made.port, "/diag", strips=True) as url:
+        made.said(NAME, recorded("cpu-handed-single-instance"))
+        shown = show(f"{url}/deployments/{NAME}")
+        page = shown.page
+        expect(page.locator("#live")).to_have_text("Live")
+        with page.expect_response("**/fragments/timelines/**") as answer:
+            page.locator("[data-timeline]").scroll_into_view_if_needed()
+        assert answer.value.ok
+        page.keyboard.press("g")
+        page.keyboard.press("i")
+        page.wait_for_url(f"{url}/incidents")
+
+    assert [one for one in shown.requests if not one.startswith((url, "data:"))] == []
     assert [text for text in shown.messages if REFUSED not in text] == []
 
 

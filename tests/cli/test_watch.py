@@ -5,11 +5,13 @@ import json
 import pytest
 
 from diagnostics.cli.main import main
+from diagnostics.cli.running_service import RunningService
 from diagnostics.render.html import html
 from diagnostics.render.json_report import report
 from diagnostics.render.live import frame, gist
 from diagnostics.render.markdown import markdown
 from diagnostics.render.text import text
+from exporters.sources.http import HttpAnswer
 from tests.collect.fake_triton import fake_triton
 from tests.service.http.door import Door, door, judged, show
 from tests.store.lived import NAME
@@ -102,6 +104,30 @@ def test_the_service_explains_as_the_tool_itself_does(output: str, capsys, monke
         said = shown(opened_door)
         assert main(["explain", "--url", opened_door.url, "--deployment", NAME, "--output", output]) == 0
         assert capsys.readouterr().out.rstrip("\n") == said[output].rstrip("\n")
+
+
+def test_one_answer_holds_the_text_and_what_it_means_to_scripts(capsys, monkeypatch):
+    monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
+    asked, answer = [], RunningService.answer
+
+    def counted(service: RunningService, path: str, **query: str) -> HttpAnswer:
+        asked.append(path)
+        return answer(service, path, **query)
+
+    monkeypatch.setattr(RunningService, "answer", counted)
+    with door() as opened_door:
+        shown(opened_door)
+        about = ["explain", "--url", opened_door.url, "--deployment", NAME]
+        assert main([*about, "--fail-on", "warning"]) == 1
+        assert main([*about, "--fail-on", "critical", "--output", "markdown"]) == 1
+    assert asked == [f"/deployments/{NAME}/explanation"] * 2
+
+
+def test_an_answer_of_something_else_is_none(capsys, monkeypatch):
+    monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
+    monkeypatch.setattr(RunningService, "answer", lambda *_, **__: HttpAnswer(b"{}", {}))
+    assert main(["explain", "--url", "http://127.0.0.1:1", "--deployment", NAME]) == 3
+    assert capsys.readouterr().err == "diag: http://127.0.0.1:1: answers, but not as diag serve does\n"
 
 
 def shown(opened_door: Door) -> dict[str, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from diagnostics.evidence.evidence import WindowEvidence
+from diagnostics.evidence.evidence import Awake, WindowEvidence
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.view import View
+from diagnostics.window.window import Window
 from tests.builders import SERVER, START, Stage, SyntheticTriton, chain, model_config, on
 
 CHAT = Stage("chat", rate=10, config=chain("chat", "pre", "llm"))
@@ -87,3 +88,37 @@ def test_the_graph_and_the_configurations_are_those_that_were_read() -> None:
     assert config.backend == "python"
     assert see.config(on("unheard-of")) is None
     assert see.config_file(on("pre")) is None
+
+
+def test_evidence_that_rests_says_the_same_when_it_is_asked_again() -> None:
+    triton = SyntheticTriton(models=(CHAT, PRE, LLM, SECOND), gpu={})
+    made, awake = [], Awake(1)
+
+    def again() -> Window:
+        made.append(triton.window())
+        return made[-1]
+
+    see = WindowEvidence(triton.window(), again, awake)
+    before = (see.read(QUEUE_SECONDS, on("llm", "2")), see.subjects(Scope.MODEL), see.moments(SERVER))
+    other = WindowEvidence(triton.window(), triton.window, awake)
+    assert see.subjects(Scope.MODEL) == before[1]
+    assert not made, "who is there is known without the window"
+    assert (see.read(QUEUE_SECONDS, on("llm", "2")), see.subjects(Scope.MODEL), see.moments(SERVER)) == before
+    assert len(made) == 1
+    assert other.read(REQUESTS, on("pre")).value == 600, "made again in its turn"
+
+
+def test_only_evidence_that_somebody_holds_takes_up_room() -> None:
+    made: list[Window] = []
+    triton, awake = SyntheticTriton(models=(PRE,)), Awake(2)
+    kept = WindowEvidence(triton.window(), lambda: made.append(triton.window()) or made[-1], awake)
+    for _ in range(5):
+        WindowEvidence(triton.window(), triton.window, awake)
+    assert kept.read(REQUESTS, on("pre")).value == 600
+    assert not made
+
+
+def test_evidence_whose_window_cannot_be_made_again_keeps_it() -> None:
+    see = evidence()
+    see.rest()
+    assert see.read(REQUESTS, on("pre")).value == 600

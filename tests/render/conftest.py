@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation
-from tests.render.situations import situations
+from tests.render.situations import NAMES, situations
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run every test that asks for `situation` in all of them."""
-    if "situation" in metafunc.fixturenames:
-        metafunc.parametrize("situation", [pytest.param(one, id=name) for name, one in situations().items()])
+@pytest.fixture(params=NAMES)
+def situation(request: pytest.FixtureRequest) -> Explanation:
+    """Run every test that asks for it in all situations."""
+    return situations()[request.param]
 
 
 @pytest.fixture

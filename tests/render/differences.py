@@ -16,6 +16,12 @@ SLOW = Stage("m", rate=38, execution=0.0245, queue=0.17, config=model_config("m"
 FAST = replace(SLOW, queue=0.004, config=TWO)
 
 
+NAMES = (
+    *("faster", "slower", "unchanged", "without configuration", "nothing before", "other models", "many models"),
+    *(f"hostile {kind}" for kind in HOSTILE),
+)
+
+
 @cache
 def differences() -> Mapping[str, Difference]:
     """Return a difference per pair of windows; none is changed by who renders it."""
@@ -32,7 +38,9 @@ def differences() -> Mapping[str, Difference]:
         "other models": difference(slow.explain(), pipeline("safety").explain()),
         "many models": difference(situations()["many models"], situations()["many models"]),
     }
-    return found | {f"hostile {kind}": _cured(name) for kind, name in HOSTILE.items()}
+    found |= {f"hostile {kind}": _cured(name) for kind, name in HOSTILE.items()}
+    assert tuple(found) == NAMES
+    return found
 
 
 def _cured(name: str) -> Difference:

@@ -44,6 +44,12 @@ def pipeline(slow: str, entry: str = "chat") -> SyntheticTriton:
     return SyntheticTriton(models=(*fast, queued, whole)).without(Kind.METRICS)
 
 
+NAMES = (
+    *("degraded", "healthy", "no clear cause", "idle", "one read", "nothing", "many models", "infinite ends"),
+    *("missing value", "hostile gaps", *(f"hostile {kind}" for kind in HOSTILE)),
+)
+
+
 @cache
 def situations() -> Mapping[str, Explanation]:
     """Return an explanation per situation; none is changed by who renders it."""
@@ -67,6 +73,7 @@ def situations() -> Mapping[str, Explanation]:
         "hostile gaps": _with_gaps(),
     }
     hostile = {f"hostile {kind}": pipeline(name, entry=f"e {name}").explain() for kind, name in HOSTILE.items()}
+    assert (*found, *hostile) == NAMES
     return {**found, **hostile}
 
 

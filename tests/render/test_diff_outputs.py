@@ -13,10 +13,10 @@ from diagnostics.render.diff_html import diff_html
 from diagnostics.render.diff_json import diff_report, diff_schema
 from diagnostics.render.diff_markdown import diff_markdown
 from diagnostics.render.diff_report import diff_text
-from tests.render.differences import differences
+from tests.render.differences import NAMES, differences
 from tests.render.situations import HOSTILE, as_json
 
-each = pytest.mark.parametrize("name", differences())
+each = pytest.mark.parametrize("name", NAMES)
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 

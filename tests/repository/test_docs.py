@@ -60,9 +60,10 @@ def test_the_readme_has_a_row_for_the_exit_code(name: str, code: int) -> None:
     assert re.search(rf"^\| *`?{code}`? *\|", _readme(), re.MULTILINE), name
 
 
-@pytest.mark.parametrize("variable", sorted(_variables()))
-def test_the_readme_names_the_environment_variable(variable: str) -> None:
-    assert f"`{variable}`" in _readme()
+def test_the_readme_names_every_environment_variable() -> None:
+    variables = _variables()
+    assert "DIAG_TRITON_ENV" in variables
+    assert not [variable for variable in sorted(variables) if f"`{variable}`" not in _readme()]
 
 
 @pytest.mark.parametrize("target", ["demo", "test", "check", "bench", "accuracy"])

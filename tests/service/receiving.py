@@ -15,7 +15,7 @@ from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.state import TargetState
 from diagnostics.settings.load import load
-from diagnostics.settings.tree import DeploymentSettings, ServerSettings, Settings
+from diagnostics.settings.tree import DeploymentSettings, OtlpSettings, ServerSettings, Settings
 from diagnostics.wire.records import Scrape
 from diagnostics.wire.spans import Span
 from tests.builders import Stage, model_config
@@ -53,7 +53,7 @@ class Kept:
 
 
 @dataclass
-class Recorded:
+class Recording:
     """In place of a history."""
 
     scrapes: list[tuple[str, Scrape]] = field(default_factory=list)
@@ -68,7 +68,8 @@ class Watched:
 
     names: Sequence[str] = ("chat",)
     per_second: int = 50_000
-    memory: Recorded | None = None
+    memory: Recording | None = None
+    kept_per_second: int = 200
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -79,9 +80,10 @@ class Watched:
         self.service = Service(Settings(server=servers, deployment=written), metrics=self.metrics)
         self.kept = {name: Kept() for name in self.names}
         self.service.deployments = self.kept  # type: ignore[assignment]
-        self.intake = OtlpIntake(
-            self.service, self.metrics, self.per_second, memory=self.memory, clock=lambda: self.now
+        self.settings = OtlpSettings(
+            max_spans_per_second=self.per_second, max_kept_spans_per_second=self.kept_per_second
         )
+        self.intake = OtlpIntake(self.service, self.metrics, self.settings, memory=self.memory, clock=lambda: self.now)
 
     def serves(self, name: str, *models: str) -> None:
         """Put a verdict on the board, of a server with these models."""

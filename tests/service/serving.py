@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -34,11 +34,12 @@ class Serving:
     history: HistoryReader | None = None
     port: int = 0
     metrics: OwnMetrics = field(default_factory=OwnMetrics)
+    web: Mapping[str, object] = field(default_factory=dict)
 
     def __enter__(self) -> Serving:
         urls = {name: f"http://{name}.example:8000" for name in self.names}
         settings = Settings(
-            web=WebSettings(listen_address=f"127.0.0.1:{self.port}"),
+            web=WebSettings.model_validate({"listen_address": f"127.0.0.1:{self.port}", **self.web}),
             server=tuple(ServerSettings(url=url) for url in urls.values()),
             deployment=tuple(DeploymentSettings(name=name, servers=(url,)) for name, url in urls.items()),
         )
@@ -57,7 +58,16 @@ class Serving:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def reached(self, name: str, *, error: str = "", ago: float = 5.0, server: str = "", deployment: str = "") -> None:
+    def reached(
+        self,
+        name: str,
+        *,
+        error: str = "",
+        ago: float | None = 5.0,
+        server: str = "",
+        deployment: str = "",
+        served: bool | None = None,
+    ) -> None:
         """Tell that a round of a deployment's server has ended."""
         now = time.time()
         self.service.board.publish_target(
@@ -68,9 +78,10 @@ class Serving:
                 up=not error,
                 interval=15.0,
                 last_round=now,
-                last_success=now - ago if error else now,
+                last_success=now if not error else now - ago if ago is not None else None,
                 failures=3 if error else 0,
                 error=error,
+                served=served,
             )
         )
 

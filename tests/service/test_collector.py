@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 import threading
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -56,6 +57,16 @@ def test_the_place_of_a_source_is_its_own_and_always_the_same():
     assert all(0 <= place < 15.0 for place in places)
     in_seconds = [sum(second <= place < second + 1 for place in places) for second in range(15)]
     assert max(in_seconds) < 40, "they are spread"
+
+
+def test_the_servers_of_a_large_fleet_begin_in_turn_each_in_its_place():
+    jobs = [job(FakeReader(f"http://triton-{n}:8000"), 15.0) for n in range(200)]
+    begun = time.monotonic()
+    Lived().collector.set_jobs(jobs)
+    waits = [one.due - begun for one in jobs]
+    assert 30.0 < max(waits) < 46.0
+    assert max(sum(second <= wait < second + 5 for wait in waits) for second in range(45)) < 50
+    assert [wait % 15.0 for wait in waits] == pytest.approx([one.offset for one in jobs], abs=1.0)
 
 
 def test_a_source_that_fails_is_asked_less_and_less_but_never_given_up():

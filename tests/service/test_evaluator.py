@@ -10,6 +10,7 @@ import pytest
 
 from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.diagnosis.incident import Change, IncidentBook
+from diagnostics.service import evaluator
 from diagnostics.service.deployment import MOST_WAITING, Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.own_metrics import OwnMetrics
@@ -121,6 +122,26 @@ def test_the_end_judges_what_still_waits():
         until(lambda: lived.taken)
         lived.tell(one, scrape())
     assert len(lived.taken) == 2
+
+
+def test_the_end_waits_for_no_more_verdicts_than_a_few_seconds_bring(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(evaluator, "SECONDS_TO_END", 0.0)
+    lived, go_on = Lived(), threading.Event()
+    first, waiting, left = (deployment(name, lived.metrics) for name in ("first", "waiting", "left"))
+    left.give(scrape())
+    left.take_in()
+    left.evaluate()
+    left.ended = True
+    monkeypatch.setattr(first, "evaluate", lambda: go_on.wait(5) and 1 / 0)
+    for one in (first, waiting, left):
+        lived.tell(one, scrape())
+    lived.evaluator.start()
+    ending = threading.Thread(target=lived.evaluator.stop)
+    ending.start()
+    until(lambda: lived.evaluator._stopped)
+    go_on.set()
+    ending.join(5)
+    assert [one.deployment for one in lived.taken] == ["left"], "its incidents must end"
 
 
 def test_without_news_there_is_no_verdict():

@@ -1,9 +1,8 @@
-"""A real Triton sends its traces to a real `diag serve`."""
+"""A real Triton sends its traces to a real `diag serve`, which sends its own to a collector."""
 
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +12,11 @@ import urllib3
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault, materialise
 from diagnostics.demo.server import TritonLauncher
+from diagnostics.wire.capture import open_capture
+from diagnostics.wire.records import Kind
+from diagnostics.wire.spans import decode_spans
+from tests.collect.fake_triton import fake_triton, free_ports
+from tests.service.otel_collector import collecting, said
 from tests.soak.running import serving, until
 
 pytestmark = pytest.mark.live
@@ -23,12 +27,6 @@ SAMPLE = {
         {"name": "REQUEST_OUTPUT_LEN", "datatype": "INT32", "shape": [1, 1], "data": [4]},
     ]
 }
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def one_model(folder: Path) -> Path:
@@ -44,11 +42,11 @@ def test_the_traces_of_a_real_server_arrive_and_are_remembered(tmp_path: Path):
     environment = find_environment()
     if environment is None:
         pytest.skip("no environment of a Triton on this machine: `make demo` makes one")
-    port = free_port()
+    port = free_ports(1)
     url = f"opentelemetry,url=http://127.0.0.1:{port}/v1/traces"
     tracing = ("mode=opentelemetry", url, "rate=1", "level=TIMESTAMPS", "opentelemetry,bsp_schedule_delay=200")
     arguments = [f"--trace-config={one}" for one in tracing]
-    with TritonLauncher(environment, one_model(tmp_path), args=arguments) as server:
+    with TritonLauncher(environment, one_model(tmp_path), args=arguments, stop_timeout=1.0) as server:
         settings = tmp_path / "diag.toml"
         settings.write_text(
             f'[web]\nlisten_address = "127.0.0.1:{port}"\n[history]\ndirectory = "{tmp_path / "data"}"\n'
@@ -66,9 +64,33 @@ def test_the_traces_of_a_real_server_arrive_and_are_remembered(tmp_path: Path):
             path = f"/api/v1/deployments/{name}/explanation"
             until(lambda: '"traces"' in service.ask(path).decode(), 20, "an explanation from traces")
             assert service.end() == 0
-    recorded = [file for file in (tmp_path / "data").rglob("*") if file.is_file()]
-    assert any(b"triton.model_name" in file.read_bytes() for file in recorded if file.suffix == ".tar")
+    recorded = [one for file in (tmp_path / "data").rglob("*.tar*") for one in open_capture(file).scrapes()]
+    spans = [span for one in recorded if one.kind is Kind.TRACES for span in decode_spans(one.body or b"").spans]
+    assert any(span.model == "preprocessing" for span in spans)
 
 
 def accepted(samples: Mapping[str, float]) -> float:
     return samples.get('outcome="accepted"', 0.0)
+
+
+def test_what_the_service_does_reaches_a_collector_to_the_last_span(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    port = free_ports(1)
+    settings = tmp_path / "diag.toml"
+    with fake_triton() as triton, collecting() as collector:
+        settings.write_text(
+            f'[web]\nlisten_address = "127.0.0.1:{port}"\n[history]\ndirectory = "{tmp_path / "data"}"\n'
+            f'[collect]\ninterval = "1s"\n[[server]]\nurl = "http://127.0.0.1:{triton.port}"\n'
+        )
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+        with serving(settings, port) as service:
+            until(lambda: service.json("/api/v1/deployments"), 20, "a verdict")
+            until(lambda: collector.named("evaluate"), 20, "its span")
+            service.ask("/healthz")
+            assert service.end() == 0
+        scrapes = [said(one.attributes) for one in collector.named("scrape") if said(one.attributes).get("server.port")]
+        assert {(one["server.address"], one["server.port"]) for one in scrapes} == {("127.0.0.1", triton.port)}
+        assert collector.named("GET /healthz")
+        rounds = collector.newest["diag_rounds"].sum.data_points
+        assert sum(one.as_double for one in rounds) >= 1
+    assert "Traceback" not in service.log.read_text()

@@ -16,9 +16,12 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from diagnostics.errors import CollectError, UsageError
+from diagnostics.service.http.authentication import Authentication
+from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.otlp_grpc import SERVICE, GrpcDoor, host_of
 from diagnostics.settings.load import load
 from diagnostics.settings.tree import Settings
+from exporters.sources.access import read_secret
 from tests.service.receiving import Watched
 
 MOST = 200_000
@@ -29,9 +32,14 @@ def chosen(address: str = "127.0.0.1:0", **more: str) -> Settings:
     return load(None, {}, flags | {name.replace("__", "."): text for name, text in more.items()}).settings
 
 
+def made(settings: Settings, watched: Watched) -> GrpcDoor:
+    authentication = Authentication(Credentials(settings.web, read_secret))
+    return GrpcDoor(settings, watched.intake, authentication, watched.metrics)
+
+
 @contextmanager
-def opened(watched: Watched) -> Iterator[GrpcDoor]:
-    door = GrpcDoor(chosen(), watched.intake)
+def opened(watched: Watched, **more: str) -> Iterator[GrpcDoor]:
+    door = made(chosen(**more), watched)
     door.start()
     try:
         yield door
@@ -65,7 +73,7 @@ def test_a_services_own_exporter_is_understood(compression: grpc.Compression):
         provider.shutdown()
     (span,) = watched.kept["chat"].spans
     assert (span.service, span.name) == ("shell", "POST")
-    assert watched.kept["chat"].traced[0].vouched
+    assert watched.kept["chat"].traced[0].about.vouched
 
 
 def test_what_is_no_request_is_an_invalid_argument():
@@ -102,8 +110,8 @@ def test_a_message_that_is_too_large_is_refused_unpacked_too(compression: grpc.C
 
 def test_it_does_not_listen_for_strangers_unless_told_to():
     with pytest.raises(UsageError, match="lets everyone in"):
-        GrpcDoor(chosen("0.0.0.0:0"), Watched().intake)
-    door = GrpcDoor(chosen(":0", web__allow_unauthenticated="true"), Watched().intake)
+        made(chosen("0.0.0.0:0"), Watched())
+    door = made(chosen(":0", web__allow_unauthenticated="true"), Watched())
     assert door.port
     door.stop()
 
@@ -111,7 +119,7 @@ def test_it_does_not_listen_for_strangers_unless_told_to():
 def test_an_address_in_use_is_told_in_a_line():
     watched = Watched()
     with opened(watched) as door, pytest.raises(CollectError, match="cannot listen"):
-        GrpcDoor(chosen(f"127.0.0.1:{door.port}"), watched.intake)
+        made(chosen(f"127.0.0.1:{door.port}"), watched)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,15 @@ from diagnostics.service import span_routing
 from diagnostics.service.deployment import Traced
 from diagnostics.service.otlp_intake import Answer, Form, Status
 from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.wire.records import Kind
+from diagnostics.service.span_sampling import PERIOD
+from diagnostics.window.rolling import RollingWindow
+from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.spans import decode_spans
-from diagnostics.wire.spans_json import write_json
+from diagnostics.wire.spans_json import Recorded, write_json
 from tests.builders_traces import export, span, trace_id
-from tests.service.receiving import SPANS_A_TRACE, Recorded, Watched, body
+from tests.service.receiving import SPANS_A_TRACE, Recording, Watched, body
 from tests.store.lived import deployment, rounds
+from tests.wire.test_spans import as_protobuf, hexadecimal
 
 LOOPBACK, STRANGER = "127.0.0.1", "192.0.2.7"
 
@@ -132,7 +135,7 @@ def test_spans_that_cannot_be_read_are_told_and_spoil_no_others():
     answer = take(watched, json.dumps(made).encode())
     assert (answer.status, answer.rejected) == (Status.PARTIAL, 1)
     assert "could not be read" in answer.message
-    assert watched.kept["chat"].traced[0].corrupt == 1
+    assert watched.kept["chat"].traced[0].about.corrupt == 1
 
 
 def test_a_deployment_that_is_behind_refuses_spans():
@@ -151,7 +154,7 @@ def test_what_is_no_export_request_is_malformed(sent: bytes):
 
 
 def test_what_a_deployment_was_given_is_recorded():
-    watched = Watched(memory=Recorded())
+    watched = Watched(memory=Recording())
     take(watched, body(1))
     ((name, scrape),) = watched.memory.scrapes
     assert (name, scrape.kind) == ("chat", Kind.TRACES)
@@ -159,7 +162,7 @@ def test_what_a_deployment_was_given_is_recorded():
 
 
 def test_a_secret_in_a_span_reaches_neither_the_window_nor_the_recording():
-    watched = Watched(memory=Recorded())
+    watched = Watched(memory=Recording())
     secret = "AKIA" + "ABCDEFGHIJKLMNOP"
     take(watched, body(1, service=f"shell https://bob:{secret}@x/").replace(b"InferRequest", f"GET {secret}".encode()))
     assert secret not in repr(watched.kept["chat"].spans)
@@ -167,7 +170,7 @@ def test_a_secret_in_a_span_reaches_neither_the_window_nor_the_recording():
 
 
 def test_of_a_body_of_two_deployments_each_is_recorded_with_its_own_spans():
-    watched = Watched(("a", "b"), memory=Recorded())
+    watched = Watched(("a", "b"), memory=Recording())
     watched.serves("a", "llm")
     watched.serves("b", "other")
     both = json.loads(body(1))
@@ -200,7 +203,7 @@ def test_spans_that_are_written_again_are_the_same():
 def test_nobody_vouches_for_a_stranger_without_credentials(peer: str, authenticated: bool, vouched: bool):
     watched = Watched()
     take(watched, body(1), peer, authenticated=authenticated)
-    assert watched.kept["chat"].traced[0].vouched is vouched
+    assert watched.kept["chat"].traced[0].about.vouched is vouched
 
 
 @pytest.mark.parametrize("vouched", [True, False])
@@ -209,8 +212,74 @@ def test_the_explanation_tells_of_spans_that_nobody_vouches_for(vouched: bool):
     for scrapes in rounds(3, begin=time.time() - 30):
         for scrape in scrapes:
             watched.give(scrape)
-    watched.give(Traced(decode_spans(body(1)).spans, 0, time.time(), vouched))
+    watched.give(Traced(decode_spans(body(1)).spans, time.time(), Recorded(vouched=vouched)))
     watched.take_in()
     notes = trace_notes(watched.evaluate().explanation.evidence, ())
     said = [note.what for note in notes if "without credentials" in note.why]
     assert said == ([] if vouched else [f"{SPANS_A_TRACE} of {SPANS_A_TRACE} spans"])
+
+
+def test_of_more_than_can_be_kept_whole_traces_are_left_out_and_counted():
+    watched = Watched(kept_per_second=10, memory=Recording())
+    for number in range(0, 400, 20):
+        assert take(watched, body(*range(number, number + 20))) == Answer()
+    kept = watched.kept["chat"].spans
+    assert 0 < len(kept) <= 3 * 10 * PERIOD
+    assert len(kept) == SPANS_A_TRACE * len({one.trace for one in kept})
+    assert watched.counted("accepted") + watched.counted("left_out") == 400 * SPANS_A_TRACE
+    assert sum(len(decode_spans(one.body).spans) for _, one in watched.memory.scrapes) == len(kept)
+    watched.now = PERIOD
+    for number in range(400, 800, 20):
+        take(watched, body(*range(number, number + 20)))
+    assert 0 < len(watched.kept["chat"].spans) - len(kept) <= 10 * PERIOD
+
+
+def test_when_fewer_come_more_of_them_are_kept_again():
+    watched = Watched(kept_per_second=1)
+    take(watched, body(*range(20)))
+    assert watched.kept["chat"].traced[-1].about.share < 1
+    watched.now = 10 * PERIOD
+    take(watched, body(21))
+    take(watched, body(22))
+    assert watched.kept["chat"].traced[-1].about.share == 1
+
+
+def test_the_traces_that_are_left_out_are_the_same_in_protobuf():
+    json_body = hexadecimal(body(*range(40)))
+    kept = []
+    for form, sent in ((Form.JSON, json_body), (Form.PROTOBUF, as_protobuf(json_body))):
+        watched = Watched(kept_per_second=2)
+        for _ in range(3):
+            watched.intake.take(sent, form, LOOPBACK, authenticated=True)
+        kept.append([one.trace for one in watched.kept["chat"].spans])
+    assert kept[0] == kept[1]
+    assert len(set(kept[0])) < 40
+
+
+def test_a_deployment_without_many_spans_keeps_all_of_them_beside_one_with_too_many():
+    watched = Watched(("a", "b"), kept_per_second=4)
+    watched.serves("a", "x")
+    watched.serves("b", "x")
+    take(watched, named(body(1), "service.instance.id", "b"))
+    for number in range(0, 200, 20):
+        take(watched, named(body(*range(number, number + 20)), "service.instance.id", "a"))
+    take(watched, named(body(2), "service.instance.id", "b"))
+    assert watched.kept["a"].traced[-1].about.share < 1
+    assert len(watched.kept["b"].spans) == 2 * SPANS_A_TRACE
+
+
+def test_a_replay_says_of_spans_what_the_live_verdict_said():
+    watched = Watched(kept_per_second=4, memory=Recording())
+    for number in range(0, 60, 10):
+        take(watched, body(*range(number, number + 10)), STRANGER)
+    live, replayed = (RollingWindow("chat", 300.0) for _ in range(2))
+    for traced in watched.kept["chat"].traced:
+        live.add_spans(*traced)
+    for _, scrape in watched.memory.scrapes:
+        replayed.add(scrape)
+    for window in (live, replayed):
+        window.add(Scrape(server="a", kind=Kind.INDEX, at=time.time(), mono=time.monotonic(), body=b"[]"))
+    counts = live.window().traces.counts
+    assert replayed.window().traces.counts == counts
+    assert counts.unauthenticated == counts.received > 0
+    assert 0 < counts.kept_share < 1

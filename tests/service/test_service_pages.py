@@ -8,8 +8,10 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import urllib3
 from plotly.offline import get_plotlyjs
 from sqlalchemy.exc import OperationalError
 
@@ -19,7 +21,9 @@ from diagnostics.service.http.page import fleet
 from diagnostics.service.http.page.standing import standings
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.store.history import History
+from tests.builders import SERVER
 from tests.render.situations import HOSTILE, situations
+from tests.service.http.door import lived as written
 from tests.service.serving import Serving, recorded
 from tests.store.lived import FAST, NAME, deployment, live, opened, rounds
 
@@ -67,6 +71,15 @@ def test_the_api_tells_of_names_that_are_no_text(service: Serving) -> None:
         assert json.loads(answer)["kind"] == "explanation"
 
 
+def test_who_asks_only_whether_a_page_is_there_gets_no_body(service: Serving) -> None:
+    with urllib3.PoolManager(retries=False, timeout=10) as pool:
+        answer = pool.request("HEAD", f"{service.url}/")
+
+    assert answer.status == 200
+    assert int(answer.headers["content-length"]) > 1000
+    assert answer.data == b""
+
+
 def test_before_the_first_round_it_says_what_it_waits_for() -> None:
     with Serving((NAME,)) as made:
         assert headline(made) == f"{NAME}: nothing was read yet"
@@ -91,10 +104,64 @@ def test_without_requests_nothing_is_called_healthy() -> None:
         assert headline(made) == "No deployment has requests"
 
 
-def test_a_server_that_cannot_be_read_comes_first_with_its_reason(service: Serving) -> None:
-    assert headline(service) == "gone.example:8002 cannot be read"
-    assert "connection &lt;b&gt;refused&lt;/b&gt;" in text_of(service, "/")
+def test_what_hurts_requests_comes_first_and_a_server_that_cannot_be_read_stands_beside_it(service: Serving) -> None:
+    page = text_of(service, "/")
+
+    assert "busy 94 % of the time" in headline(service)
+    beside = page[page.index("</h1>") : page.index('id="others"')]
+    assert "gone.example:8002</bdi></strong> cannot be read: connection &lt;b&gt;refused&lt;/b&gt;" in beside
+    assert headline(service, "/deployments/gone") == "gone.example:8002 cannot be read"
     assert "Last read" in text_of(service, "/deployments/gone")
+
+
+def test_a_server_that_cannot_be_read_comes_before_what_hurts_nobody() -> None:
+    with Serving((NAME, "fine", "unclear")) as made:
+        made.said("fine", situations()["healthy"])
+        made.said("unclear", situations()["no clear cause"])
+        made.reached(NAME, error="connection refused")
+
+        assert headline(made) == f"{NAME}.example:8002 cannot be read"
+        assert 'class="answer critical"' in text_of(made, "/")
+
+
+@pytest.mark.parametrize(("served", "tone"), [(True, "critical"), (False, "warning"), (None, "critical")])
+def test_a_server_that_is_down_is_critical_unless_it_is_known_to_have_had_no_requests(
+    served: bool | None, tone: str
+) -> None:
+    with Serving((NAME,)) as made:
+        made.reached(NAME, error="connection refused", served=served)
+
+        assert f'class="answer {tone}"' in text_of(made, "/")
+
+
+def test_a_server_that_never_answered_stands_behind_what_hurts_requests() -> None:
+    with Serving((NAME, "never")) as made:
+        made.said(NAME, situations()["degraded"])
+        made.reached("never", error="connection refused", ago=None)
+
+        page = text_of(made, "/deployments/never")
+        assert 'class="answer warning"' in page
+        assert "Not read since the service started" in page
+        assert "busy" in headline(made)
+
+
+def test_servers_beside_the_one_that_is_named_first_are_counted_as_further_ones() -> None:
+    with Serving(("a", "b", "c")) as made:
+        for name in ("a", "b", "c"):
+            made.reached(name, error="connection refused")
+
+        assert headline(made) == "a.example:8002 cannot be read"
+        assert "2 further servers cannot be read:" in text_of(made, "/")
+
+
+def test_one_server_of_two_that_had_requests_and_is_down_is_critical() -> None:
+    with Serving((NAME,)) as made:
+        made.said(NAME, situations()["healthy"])
+        made.reached("second", error="connection refused", deployment=NAME, served=True)
+
+        page = text_of(made, "/")
+        assert '<span class="badge critical">partly unreachable</span>' in page
+        assert "second.example:8002</bdi></strong> had requests and cannot be read: connection refused" in page
 
 
 def test_one_server_of_two_that_is_down_does_not_hide_the_verdict(service: Serving) -> None:
@@ -178,6 +245,7 @@ def test_what_is_not_there_is_not_found(service: Serving, path: str) -> None:
 
 def test_a_time_that_is_none_is_a_wrong_request(service: Serving) -> None:
     text_of(service, f"/deployments/{NAME}?at=soon", 400)
+    assert "still to come" in text_of(service, f"/deployments/{NAME}?at=1e10", 400)
 
 
 def test_incidents_are_found_by_words_state_and_severity(service: Serving) -> None:
@@ -229,6 +297,44 @@ def test_a_row_of_the_fleet_is_made_once_for_each_verdict(service: Serving, monk
     monkeypatch.setattr(fleet, "_made", lambda _: pytest.fail("made again"))
 
     assert [row for _, row in made.rows(standings(state))] == first
+
+
+def test_timelines_begin_with_the_first_verdict_of_a_fresh_service(tmp_path: Path) -> None:
+    with Serving((NAME,), history=opened(tmp_path).reader) as made:
+        assert "Collecting since" in text_of(made, f"/deployments/{NAME}")
+        made.said(NAME, recorded.__wrapped__("cpu-handed-single-instance"))  # of now, not of another test
+
+        told = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=safety"))
+
+    queue = next(chart for chart in told["charts"] if chart["title"] == "queue")
+    assert len(queue["at"]) > 10
+    assert queue["at"] == sorted(queue["at"])
+    assert all(0.01 < value < 0.6 for value in queue["values"])
+    assert told["since"] == made.service.board.read().started
+
+
+def test_a_timeline_goes_on_where_the_history_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history, verdicts = written(tmp_path)
+    whole = history.reader.signals(NAME, "queue_seconds", 0, time.time(), server=SERVER, model="slow")
+    monkeypatch.setattr(type(history.reader), "signals", lambda *_, **__: whole[:-2])
+    with Serving((NAME,), history=history.reader) as made:
+        made.said(NAME, verdicts[-1].explanation)
+        told = json.loads(text_of(made, f"/fragments/timelines/{NAME}?model=slow"))
+
+    queue = told["charts"][0]["at"]
+    remembered = [bucket.at + 30 for bucket in whole[:-2]]
+    assert queue[: len(remembered)] == remembered
+    assert len(queue) >= len(remembered) + 3
+    assert queue == sorted(queue)
+    assert queue[-1] > verdicts[-1].at - 15
+
+
+def test_a_timeline_of_a_server_that_is_not_there_is_empty(lived: History) -> None:
+    with Serving((NAME,), history=lived.reader) as made:
+        made.said(NAME, situations()["healthy"])
+        told = json.loads(text_of(made, f"/fragments/timelines/{NAME}?server=none&model=none"))
+
+    assert [chart["at"] for chart in told["charts"]] == [[], [], []]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import signal
 import threading
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.collect.fake_triton import FakeServer, FakeTriton, dripping, fake_triton, free_ports, silent, status
+from tests.soak.forking import Forks
 from tests.soak.killing import killed_again_and_again
-from tests.soak.load import running_fleet
+from tests.soak.moving import MovingTriton
 from tests.soak.running import Serving, serving, until
 
 pytestmark = pytest.mark.live
@@ -67,9 +69,9 @@ def test_signals_reload_and_end_it(tmp_path: Path, triton: FakeTriton):
     assert service.log.read_text().count("msg=ended") == 1
 
 
-def test_killed_at_random_moments_it_loses_no_incident(tmp_path: Path):
-    with running_fleet(1, 400):
-        killed_again_and_again(tmp_path, 3)
+def test_killed_at_random_moments_it_loses_no_incident_and_no_alert(tmp_path: Path, program: Forks):
+    with MovingTriton(60).running() as moving:
+        killed_again_and_again(tmp_path, 3, program, moving)
 
 
 def huge(handler: BaseHTTPRequestHandler) -> None:
@@ -84,7 +86,9 @@ def speaks_no_http(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76")
 
 
-def test_servers_that_misbehave_are_told_of_and_cost_the_others_nothing(tmp_path: Path, triton: FakeTriton):
+def test_servers_that_misbehave_are_told_of_and_cost_the_others_nothing(
+    tmp_path: Path, triton: FakeTriton, program: Forks
+):
     release = threading.Event()
     bad = {
         "hangs": silent(release),
@@ -98,7 +102,7 @@ def test_servers_that_misbehave_are_told_of_and_cost_the_others_nothing(tmp_path
     port = free_ports(1)
     file = settings(tmp_path, port, url_of(triton), *map(url_of, begun))
     try:
-        with serving(file, port) as service:
+        with program.serving(file) as service:
             until(lambda: sum(bool(one["up"]) for one in targets(service).values()) == 6, 15, "every server")
             for fake, answer in zip(begun, bad.values(), strict=True):
                 for part in (fake.api, fake.metrics):
@@ -110,6 +114,8 @@ def test_servers_that_misbehave_are_told_of_and_cost_the_others_nothing(tmp_path
             until(lambda: targets(service)[url_of(triton)]["last_round"] > sound["last_round"] + 2, 10, "more rounds")
             told = {url: one["error"] for url, one in targets(service).items() if not one["up"]}
             assert all(told.values()), told
+            page = html.unescape(service.ask("/").decode())
+            assert [why for why in told.values() if why not in page] == []
             failed = service.samples("diag_rounds_total")
             assert all(failed[f'outcome="failed",server="{url}"'] >= 1 for url in told)
             assert service.resident_bytes() < MOST_BYTES

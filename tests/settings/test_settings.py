@@ -49,6 +49,7 @@ def test_a_flag_wins_over_the_environment_that_over_the_file_and_that_over_the_d
     loaded = load(file, environment, {"web.listen_address": "127.0.0.1:2222"})
     told = origins(loaded)
     assert told["web.listen_address"] == ("127.0.0.1:2222", "--web.listen-address")
+    assert origins(load(file, {}, {"web.config_file": "web.yml"}))["web.config_file"][1] == "--web.config.file"
     assert told["collect.interval"] == ("20s", "DIAG_COLLECT__INTERVAL")
     assert told["server.1.interval"] == ("5s", f"{file}:14")
     assert told["collect.window"] == ("5m", "default")
@@ -78,6 +79,8 @@ def test_lists_are_written_with_commas_in_the_environment():
         ("[[server]]\ninsecure = true", "/diag.toml:2: server.0.url: field required"),
         ("[[deployment]]\nname='a b'\nservers=['x']", "/diag.toml:2: deployment.0.name: string should match"),
         ("[collect", "/diag.toml: is not TOML: "),
+        ("web = 3", "/diag.toml:1: web: is a section with keys, not a value"),
+        ("[collect]\nwindow = '2h'", "/diag.toml:2: collect.window: input should be less than or equal to 3600"),
     ],
 )
 def test_what_cannot_be_used_is_told_with_its_line(text: str, said: str, tmp_path: Path):

@@ -74,6 +74,12 @@ class Serving:
     def resident_bytes(self) -> int:
         return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
+    def written_bytes(self) -> int:
+        """Return what it has had written to disk so far."""
+        found = re.search(r"^write_bytes: (\d+)", Path(f"/proc/{self.process.pid}/io").read_text(), re.MULTILINE)
+        assert found is not None
+        return int(found[1])
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(10)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from pathlib import Path
+from weakref import ref
 
 import pytest
 from sqlalchemy import Connection, event
@@ -59,6 +60,28 @@ def test_an_incident_keeps_its_identity_across_a_restart(lived) -> None:
     watched = deployment(OwnMetrics())
     watched.resume(again.recent_scrapes(NAME, evaluations[-1].at - WINDOW), [restored])
     assert [one.id for one in watched.book.open] == [mine]
+
+
+def test_whoever_waits_for_the_history_finds_all_verdicts_so_far_in_it(tmp_path: Path) -> None:
+    history = opened(tmp_path)
+    history.start()
+    watched = deployment(OwnMetrics())
+    for _ in live(history, watched, rounds(6, begin=time.time() - 90)):
+        history.settle(10.0)
+        assert [one.id for one in history.reader.incidents()] == [one.id for one in watched.book.open]
+    assert watched.book.open
+    history.stop()
+
+
+def test_no_verdict_waits_with_its_window_for_the_database(tmp_path: Path) -> None:
+    history = opened(tmp_path)
+    watched = deployment(OwnMetrics())
+    windows = [ref(one.explanation.evidence) for one in live(history, watched, rounds(6, begin=time.time() - 90))]
+    watched._last = None
+    assert [window() for window in windows] == [None] * 6
+    history.start()
+    history.stop()
+    assert [one.id for one in opened(tmp_path).open_incidents(NAME)] == [one.id for one in watched.book.open]
 
 
 def test_an_incident_tells_its_story_with_the_report_of_its_worst_moment(lived) -> None:
@@ -171,6 +194,9 @@ def test_a_full_disk_holds_the_database_up_and_loses_nothing(tmp_path: Path, mon
     watched = deployment(metrics)
     evaluations = list(live(history, watched, rounds(30, begin=time.time() - 450)))
     until(lambda: value(metrics, "diag_errors_total", part="history") >= 2)
+    begun = time.monotonic()
+    history.settle(60.0)
+    assert time.monotonic() - begun < 30, "nobody waits for a database that fails"
     full[0] = False
     history.stop()
     assert value(metrics, "diag_dropped_total", queue="history") == 0

@@ -251,43 +251,66 @@ def test_a_clock_that_jumps_ahead_does_not_make_everything_old() -> None:
     assert calendar.trusted(BEGIN + 8000, 8000.0)
 
 
+# Begins a life as a process of its own, forked when all is imported, for each line: the number of its first round.
 _WRITER = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from tests.store.lived import NAME, deployment, live, opened, rounds
 from diagnostics.service.own_metrics import OwnMetrics
-directory, begin, first = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
-metrics = OwnMetrics()
-history = opened(directory, metrics, segment=60.0)
-watched = deployment(metrics)
-lived = rounds(400, begin=begin)[first:]
-watched.resume(history.recent_scrapes(NAME, begin), history.open_incidents(NAME))
-history.start()
-for number, _ in enumerate(live(history, watched, lived)):
-    print(first + number, *(one.id for one in watched.book.open), flush=True)
-    time.sleep(0.01)
+
+def life(first):
+    metrics = OwnMetrics()
+    history = opened(directory, metrics, segment=60.0)
+    watched = deployment(metrics)
+    watched.resume(history.recent_scrapes(NAME, begin), history.open_incidents(NAME))
+    history.start()
+    print(os.getpid(), flush=True)
+    for number, _ in enumerate(live(history, watched, lived[first:])):
+        print(first + number, *(one.id for one in watched.book.open), flush=True)
+        time.sleep(0.01)
+
+directory, begin = Path(sys.argv[1]), float(sys.argv[2])
+lived = rounds(400, begin=begin)
+for line in sys.stdin:
+    pid = os.fork()
+    if not pid:
+        life(int(line))
+        os._exit(0)
+    os.waitpid(pid, 0)
+    print("over", flush=True)
 """
 
 
 def test_kill_9_at_random_moments_loses_at_most_one_round_and_no_identity(tmp_path: Path) -> None:
     random, begin, first, identities = Random(11), time.time() - 400 * INTERVAL, 0, set[str]()
-    for _ in range(2):
-        arguments = [sys.executable, "-c", _WRITER, str(tmp_path), str(begin), str(first)]
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            wanted = random.randint(3, 15)
-            lines = [process.stdout.readline().split() for _ in range(wanted)]
-            process.send_signal(signal.SIGKILL)
-            lines += [line.split() for line in process.stdout]
-        identities |= {name for line in lines for name in line[1:]}
-        last = int(lines[-1][0])
-        kept = counters(tmp_path, begin)
-        assert kept == pytest.approx([begin + INTERVAL * number for number in range(len(kept))], abs=2e-3)
-        assert last <= len(kept) <= last + 2, "what was read before the last round is there"
-        first = len(kept)
+    arguments = [sys.executable, "-c", _WRITER, str(tmp_path), str(begin)]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for _ in range(3):
+            lines = one_life(process, first, random.randint(3, 15))
+            identities |= {name for line in lines for name in line[1:]}
+            last = int(lines[-1][0])
+            kept = counters(tmp_path, begin)
+            assert kept == pytest.approx([begin + INTERVAL * number for number in range(len(kept))], abs=2e-3)
+            assert last <= len(kept) <= last + 2, "what was read before the last round is there"
+            first = len(kept)
+        process.communicate()
     assert len(identities) == 1
     packer(tmp_path).pack_all()
     assert counters(tmp_path, begin) == kept
+
+
+def one_life(process: subprocess.Popen[str], first: int, wanted: int) -> list[list[str]]:
+    """Begin a life with a round, kill it after so many, and return what it said of each."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{first}\n")
+    process.stdin.flush()
+    alive = int(process.stdout.readline())
+    lines = [process.stdout.readline().split() for _ in range(wanted)]
+    os.kill(alive, signal.SIGKILL)
+    while (line := process.stdout.readline()) != "over\n":
+        lines.append(line.split())
+    return lines
 
 
 def test_bodies_that_wait_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

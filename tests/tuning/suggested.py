@@ -20,18 +20,18 @@ from tritonclient.grpc import model_config_pb2
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Fires
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.tuning.changes import ENGINE_BACKENDS, ConfigChange
 from diagnostics.tuning.patch import Patch, patch
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.model_config import ModelConfig, parse_model_config
 from diagnostics.wire.records import Kind, Scrape
-from tests.captures.recorded import explanation_of
+from tests.captures.recorded import FOLDER, explanation_of
 from tests.checks.stated import decided
 from tests.incidents.story import stories
 from tests.tuning.shapes import CASE_BATCHING, CASE_PLAIN, IN_EFFECT, IN_FILES
 
 Proto = model_config_pb2.ModelConfig
-FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 class Shape(NamedTuple):
@@ -120,16 +120,28 @@ def pasted(before: str, fragment: str) -> str:
     return text_format.MessageToString(config)
 
 
-@cache
+CASES, BY_HAND = "cases", "by hand"
+STORIES = {f"incident {story.name}": story for story in stories()}
+CAPTURES = {f"captures {path.name.partition('.')[0]}": path for path in sorted(FOLDER.glob("*.tar.xz"))}
+# Where the changes come from; which there are, no one knows before the window was diagnosed.
+ORIGINS = (CASES, *STORIES, *CAPTURES, BY_HAND)
+
+
 def suggested() -> tuple[Suggested, ...]:
     """Return the changes of the cases, the stories, the recorded incidents, and those by hand."""
-    return (*_of_cases(), *_of_stories(), *_of_recordings("captures"), *by_hand())
+    return tuple(one for origin in ORIGINS for one in suggested_by(origin))
 
 
 @cache
-def of_the_benchmark() -> tuple[Suggested, ...]:
-    """Return the changes of the incidents drawn at random."""
-    return tuple(_of_recordings("benchmark"))
+def suggested_by(origin: str) -> tuple[Suggested, ...]:
+    """Return the changes of one origin."""
+    if origin == CASES:
+        return tuple(_of_cases())
+    if origin == BY_HAND:
+        return tuple(by_hand())
+    story = STORIES.get(origin)
+    scrapes = story.scene.scrapes() if story else tuple(open_capture(CAPTURES[origin]).scrapes())
+    return tuple(of_explanation(origin, scrapes, explanation_of(scrapes)))
 
 
 def _of_cases() -> Iterator[Suggested]:
@@ -143,19 +155,9 @@ def _of_cases() -> Iterator[Suggested]:
                 yield _made(f"case {check.id}: {case.title}", replace(change, model="model"), text, None)
 
 
-def _of_stories() -> Iterator[Suggested]:
-    for story in stories():
-        yield from _of_scrapes(f"incident {story.name}", story.scene.scrapes())
-
-
-def _of_recordings(folder: str) -> Iterator[Suggested]:
-    for path in sorted((FIXTURES / folder).glob("*.tar.xz")):
-        yield from _of_scrapes(f"{folder} {path.name.partition('.')[0]}", tuple(open_capture(path).scrapes()))
-
-
-def _of_scrapes(origin: str, scrapes: Sequence[Scrape]) -> Iterator[Suggested]:
+def of_explanation(origin: str, scrapes: Sequence[Scrape], explanation: Explanation) -> Iterator[Suggested]:
+    """Yield what the explanation of these scrapes suggests."""
     bodies = {(s.server, s.name): s.body for s in scrapes if s.kind is Kind.CONFIG and s.body}
-    explanation = explanation_of(scrapes)
     for finding in explanation.findings:
         change = finding.suggestion.change if finding.suggestion else None
         if change is None:

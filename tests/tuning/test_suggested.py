@@ -9,7 +9,19 @@ import pytest
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.tuning.changes import KNOWN_PATHS, is_build_option
 from diagnostics.tuning.patch import edited
-from tests.tuning.suggested import Suggested, applied, of_the_benchmark, proto, suggested
+from tests.benchmark.replayed import LABELS, suggested_for
+from tests.tuning.suggested import (
+    BY_HAND,
+    CAPTURES,
+    CASES,
+    ORIGINS,
+    STORIES,
+    Suggested,
+    applied,
+    proto,
+    suggested,
+    suggested_by,
+)
 
 # No check proposes these by itself; they are for whoever edits, and are tried by hand.
 NOT_SUGGESTED = {
@@ -21,12 +33,15 @@ NOT_SUGGESTED = {
     "dynamic_batching.default_queue_policy.timeout_action",
     "response_cache.enable",
 }
-EVERY = [one for one in (*suggested(), *of_the_benchmark()) if one.patch is not None]
-IN_FILES = [one for one in EVERY if one.patch and one.patch.base == "file"]
+each_origin = pytest.mark.parametrize("origin", [*ORIGINS, *LABELS])
 
 
-def named(changes: list[Suggested]) -> list[object]:
-    return [pytest.param(one, id=f"{number} {one.origin}") for number, one in enumerate(changes)]
+def of(origin: str) -> tuple[Suggested, ...]:
+    return suggested_for(origin) if origin in LABELS else suggested_by(origin)
+
+
+def patched(origin: str) -> list[Suggested]:
+    return [one for one in of(origin) if one.patch is not None]
 
 
 def paths(changes: tuple[Suggested, ...]) -> set[str]:
@@ -34,56 +49,65 @@ def paths(changes: tuple[Suggested, ...]) -> set[str]:
 
 
 def test_every_kind_of_change_is_made_by_a_check_or_tried_by_hand() -> None:
-    by_checks = tuple(one for one in suggested() if not one.origin.startswith("by hand"))
+    by_checks = tuple(one for origin in (CASES, *STORIES, *CAPTURES) for one in of(origin))
 
     engine = {"engine.max_num_tokens", "engine.max_input_len", "engine.max_seq_len", "engine.max_beam_width"}
     assert paths(by_checks) == KNOWN_PATHS - NOT_SUGGESTED - engine
-    assert paths(suggested()) == KNOWN_PATHS - engine
+    assert paths((*by_checks, *of(BY_HAND))) == KNOWN_PATHS - engine
 
 
 def test_the_drawn_incidents_bring_no_shape_that_is_not_tried_on_a_real_server() -> None:
     tried = {one.shape for one in suggested() if one.patch is not None}
+    drawn = {one.shape for name in LABELS for one in patched(name)}
 
-    assert {one.shape for one in of_the_benchmark() if one.patch is not None} <= tried
+    assert drawn
+    assert drawn <= tried
 
 
 def test_a_suggestion_without_a_patch_says_why() -> None:
-    without = [one for one in (*suggested(), *of_the_benchmark()) if one.patch is None]
+    without = [one for origin in (*ORIGINS, *LABELS) for one in of(origin) if one.patch is None]
 
+    assert without
     assert all(one.note for one in without)
     assert all(is_build_option(p) or not proto(one.before).input for one in without for p in one.shape.paths)
 
 
-@pytest.mark.parametrize("one", named(EVERY))
-def test_a_patch_applies_as_it_says_and_changes_nothing_when_made_twice(one: Suggested, tmp_path: Path) -> None:
-    after = one.after(tmp_path)
+@each_origin
+def test_a_patch_applies_as_it_says_and_changes_nothing_when_made_twice(origin: str, tmp_path: Path) -> None:
+    for number, one in enumerate(patched(origin)):
+        after = one.after(tmp_path / str(number))
 
-    assert proto(after) != proto(one.before)
-    assert proto(edited(after, one.change)) == proto(after)
-
-
-@pytest.mark.parametrize("one", named(IN_FILES))
-def test_the_reverse_of_a_patch_brings_the_file_back(one: Suggested, tmp_path: Path) -> None:
-    assert one.patch is not None
-    path = f"{one.change.model}/config.pbtxt"
-
-    assert applied(one.patch.text, one.after(tmp_path), tmp_path / "back", path, "-R") == one.before
+        assert proto(after) != proto(one.before), one.origin
+        assert proto(edited(after, one.change)) == proto(after), one.origin
 
 
-@pytest.mark.parametrize("one", named(EVERY))
-def test_a_patch_touches_nothing_that_it_was_not_told_to(one: Suggested, tmp_path: Path) -> None:
-    before, after = proto(one.before), proto(one.after(tmp_path))
-    for head in {setting.path.partition(".")[0] for setting in one.change.settings}:
-        before.ClearField(head)
-        after.ClearField(head)
-    if any(setting.path == "max_batch_size" for setting in one.change.settings):
-        before.ClearField("dynamic_batching")
-        after.ClearField("dynamic_batching")
+@each_origin
+def test_the_reverse_of_a_patch_brings_the_file_back(origin: str, tmp_path: Path) -> None:
+    for number, one in enumerate(patched(origin)):
+        assert one.patch is not None
+        if one.patch.base == "file":
+            path, after = f"{one.change.model}/config.pbtxt", one.after(tmp_path / f"{number}")
 
-    assert after == before
+            assert applied(one.patch.text, after, tmp_path / f"{number} back", path, "-R") == one.before, one.origin
+
+
+@each_origin
+def test_a_patch_touches_nothing_that_it_was_not_told_to(origin: str, tmp_path: Path) -> None:
+    for number, one in enumerate(patched(origin)):
+        before, after = proto(one.before), proto(one.after(tmp_path / str(number)))
+        for head in {setting.path.partition(".")[0] for setting in one.change.settings}:
+            before.ClearField(head)
+            after.ClearField(head)
+        if any(setting.path == "max_batch_size" for setting in one.change.settings):
+            before.ClearField("dynamic_batching")
+            after.ClearField("dynamic_batching")
+
+        assert after == before, one.origin
 
 
 def test_all_checks_are_walked() -> None:
-    changing = {one.origin.rpartition(": ")[2] for one in EVERY} | {one.origin.split()[1].strip(":") for one in EVERY}
+    every = [one for origin in (*ORIGINS, *LABELS) for one in patched(origin)]
+    changing = {one.origin.rpartition(": ")[2] for one in every} | {one.origin.split()[1].strip(":") for one in every}
 
     assert {"single-instance-serialization", "cold-start", "version-regression"} <= changing & set(catalogue())
+    assert {"file", "effective"} == {one.patch.base for one in every if one.patch}

@@ -14,6 +14,7 @@ from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import Line
 from diagnostics.render.why_not import account
+from diagnostics.service.faults import Fault
 from diagnostics.service.state import Evaluation, LiveState, TargetState
 from diagnostics.signals.subject import Scope, Subject
 
@@ -59,9 +60,10 @@ class State(BaseModel):
     targets: list[TargetState]
     deployments: list[DeploymentState]
     incidents: list[Incident] = Field(description="Those that last.")
+    faults: list[Fault] = Field(description="What fails in the service itself.")
 
 
-def state_answer(state: LiveState, now: float) -> State:
+def state_answer(state: LiveState, now: float, faults: list[Fault]) -> State:
     """Return the state as the API shows it."""
     return State(
         version=state.version,
@@ -70,6 +72,7 @@ def state_answer(state: LiveState, now: float) -> State:
         targets=sorted(state.targets.values(), key=lambda one: one.server),
         deployments=[deployment_state(state.evaluations[name]) for name in sorted(state.evaluations)],
         incidents=list(state.incidents),
+        faults=faults,
     )
 
 

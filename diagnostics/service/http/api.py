@@ -64,7 +64,7 @@ def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
         waiting += 1
         try:
             newest = await live.newer_than(after, wait) if wait else context.service.board.read()
-            return state_answer(newest, context.clock())
+            return state_answer(newest, context.clock(), context.metrics.faults.lasting())
         finally:
             waiting -= 1
 

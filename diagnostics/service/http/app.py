@@ -10,6 +10,8 @@ from fastapi import APIRouter, FastAPI
 
 from diagnostics import __version__
 from diagnostics.service.http import api, api_past, api_slo, health, metrics, otlp, page, probe
+from diagnostics.service.http.authentication import Authentication
+from diagnostics.service.http.below import Below
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard
@@ -19,6 +21,8 @@ from diagnostics.service.http.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import document
 from diagnostics.service.http.problems import answer_with_problems
+from diagnostics.service.http.traced import Traced
+from diagnostics.settings.prefix import Prefix, prefix_of
 from exporters.sources.access import read_secret
 
 OPENAPI = "/api/v1/openapi.json"
@@ -27,7 +31,7 @@ OPENAPI = "/api/v1/openapi.json"
 def application(context: WebContext) -> FastAPI:
     """Return the application, guarded.
 
-    `app.state.live` follows the board while it runs; `app.state.credentials` says who may come in.
+    `app.state.live` follows the board while it runs; `app.state.authentication` says who may come in.
 
     Raises:
         UsageError: a setting, or a file that it names, cannot be used.
@@ -40,10 +44,21 @@ def application(context: WebContext) -> FastAPI:
         failed=context.metrics.errors.labels("web configuration").inc,
         apply=lambda change: live.in_loop(change),
     )
-    hosts = Hosts(web, parse_listen(web.listen_address, LISTEN_SETTING))
+    prefix = prefix_of(web.external_url, web.route_prefix)
     exposition = metrics.Exposition(context.metrics, context.settings.collect.window, context.clock)
     live = Live(context.service.board, [exposition.take], [exposition.render, credentials.refresh])
+    app = _made(live)
+    app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
+    app.state.authentication = Authentication(credentials)
+    app.openapi = partial(document, app, credentials, prefix.links)  # type: ignore[method-assign]
+    _guard(app, context, prefix)
+    answer_with_problems(app, context.metrics)
+    for routes in _routes(context, live, exposition, app.state.probes):
+        app.include_router(routes)
+    return app
 
+
+def _made(live: Live) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         live.start()
@@ -51,7 +66,7 @@ def application(context: WebContext) -> FastAPI:
         live.end()
         live.join()
 
-    app = FastAPI(
+    return FastAPI(
         title="Triton diagnostics",
         description="Why an NVIDIA Triton endpoint is slow, now and in the past.",
         version=__version__,
@@ -61,13 +76,22 @@ def application(context: WebContext) -> FastAPI:
         lifespan=lifespan,
         default_response_class=JsonAnswer,
     )
-    app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
-    app.openapi = partial(document, app)  # type: ignore[method-assign]
-    app.add_middleware(Guard, hosts=hosts, credentials=credentials, max_body=web.max_body, metrics=context.metrics)
-    answer_with_problems(app, context.metrics)
-    for routes in _routes(context, live, exposition, app.state.probes):
-        app.include_router(routes)
-    return app
+
+
+def _guard(app: FastAPI, context: WebContext, prefix: Prefix) -> None:
+    """Put the guard before everything else; what is added last comes first."""
+    web = context.settings.web
+    if context.metrics.tracer.on:
+        app.add_middleware(Traced, tracer=context.metrics.tracer)
+    app.add_middleware(Below, prefix=prefix)
+    app.add_middleware(
+        Guard,
+        hosts=Hosts(web, parse_listen(web.listen_address, LISTEN_SETTING)),
+        authentication=app.state.authentication,
+        max_body=web.max_body,
+        metrics=context.metrics,
+        routes=prefix.routes,
+    )
 
 
 def _routes(

@@ -8,10 +8,12 @@ import binascii
 import hashlib
 import hmac
 import secrets
+import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from enum import Enum
 
 import bcrypt
@@ -90,38 +92,83 @@ class Verdicts:
             self._known.popitem(last=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Comparison:
+    """A password that has to be compared, which takes long."""
+
+    user: str
+    hashed: bytes
+    password: bytes
+    digest: bytes
+    address: str
+
+    def matches(self) -> bool:
+        """Return whether it is the right one."""
+        try:
+            return bcrypt.checkpw(self.password, self.hashed)
+        except ValueError:  # longer than the 72 bytes that bcrypt reads
+            return False
+
+
 class Authentication:
-    """Used by one event loop."""
+    """Asked by all doors, from any thread: wrong credentials count together, whichever door they came to.
+
+    Attributes:
+        credentials: what is right.
+
+    """
 
     def __init__(self, credentials: Credentials) -> None:
-        self._credentials = credentials
+        self.credentials = credentials
         self.attempts, self._verdicts = Attempts(), Verdicts()
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="bcrypt")
         self._waiting = 0
+        self._lock = threading.Lock()
 
     @property
     def challenge(self) -> str:
         """What `WWW-Authenticate` offers."""
-        offers = (('Basic realm="diag"', self._credentials.config.users), ("Bearer", self._credentials.token))
+        offers = (('Basic realm="diag"', self.credentials.config.users), ("Bearer", self.credentials.token))
         return ", ".join(offer for offer, there in offers if there) or 'Basic realm="diag"'
 
     async def answer(self, header: str | None, address: str) -> Answer:
         """Return what becomes of a request with this `Authorization` header from this address."""
-        users, token = self._credentials.config.users, self._credentials.token
-        if not users and not token:
-            return Answer.ADMITTED if self._credentials.config.certificates_required else Answer.NOT_ASKED
-        if header is None:
-            return Answer.MISSING
-        scheme, _, value = header.partition(" ")
-        if scheme.lower() == "basic" and users:
-            return await self._basic(value.strip(), address)
-        if scheme.lower() == "bearer" and token:
-            return self._bearer(value.strip().encode("utf-8", "surrogateescape"), token, address)
-        return Answer.MISSING
+        begun = self._begun(header, address)
+        if isinstance(begun, Answer):
+            return begun
+        try:
+            return self._judged(begun, await asyncio.get_running_loop().run_in_executor(self._pool, begun.matches))
+        finally:
+            self._over()
+
+    def answer_here(self, header: str | None, address: str) -> Answer:
+        """Return the same in a thread that can wait."""
+        begun = self._begun(header, address)
+        if isinstance(begun, Answer):
+            return begun
+        try:
+            return self._judged(begun, self._pool.submit(begun.matches).result())
+        finally:
+            self._over()
 
     def close(self) -> None:
         """Let go of the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _begun(self, header: str | None, address: str) -> Answer | _Comparison:
+        """Return the answer, or what has to be compared for one."""
+        users, token = self.credentials.config.users, self.credentials.token
+        if not users and not token:
+            return Answer.ADMITTED if self.credentials.config.certificates_required else Answer.NOT_ASKED
+        if header is None:
+            return Answer.MISSING
+        scheme, _, value = header.partition(" ")
+        with self._lock:
+            if scheme.lower() == "basic" and users:
+                return self._basic(value.strip(), users, address)
+            if scheme.lower() == "bearer" and token:
+                return self._bearer(value.strip().encode("utf-8", "surrogateescape"), token, address)
+        return Answer.MISSING
 
     def _bearer(self, given: bytes, token: bytes, address: str) -> Answer:
         # Comparing costs nothing, so that a right token is let in however many wrong ones came from its address.
@@ -129,9 +176,8 @@ class Authentication:
             return Answer.ADMITTED
         return Answer.WRONG if self.attempts.take(address) else Answer.TOO_MANY
 
-    async def _basic(self, value: str, address: str) -> Answer:
+    def _basic(self, value: str, users: Mapping[str, bytes], address: str) -> Answer | _Comparison:
         user, password = _pair(value)
-        users = self._credentials.config.users
         # An unknown name's password is compared too, so that the time tells nothing of which names there are.
         hashed = users.get(user) or next(iter(users.values()))
         digest = self._verdicts.digest(user, hashed, password)
@@ -140,27 +186,22 @@ class Authentication:
             return Answer.ADMITTED
         if self._waiting >= _MOST_WAITING or not self.attempts.take(address):
             return Answer.TOO_MANY
-        if matches is None:
-            matches = await self._compared(hashed, password)
-            self._verdicts.put(digest, matches)
-        if not matches or user not in users:
+        if matches is not None:
             return Answer.WRONG
-        self.attempts.give_back(address)
-        return Answer.ADMITTED
-
-    async def _compared(self, hashed: bytes, password: bytes) -> bool:
         self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, _matches, password, hashed)
-        finally:
+        return _Comparison(user=user, hashed=hashed, password=password, digest=digest, address=address)
+
+    def _judged(self, compared: _Comparison, matches: bool) -> Answer:
+        with self._lock:
+            self._verdicts.put(compared.digest, matches)
+            if not matches or compared.user not in self.credentials.config.users:
+                return Answer.WRONG
+            self.attempts.give_back(compared.address)
+            return Answer.ADMITTED
+
+    def _over(self) -> None:
+        with self._lock:
             self._waiting -= 1
-
-
-def _matches(password: bytes, hashed: bytes) -> bool:
-    try:
-        return bcrypt.checkpw(password, hashed)
-    except ValueError:  # longer than the 72 bytes that bcrypt reads
-        return False
 
 
 def _pair(value: str) -> tuple[str, bytes]:

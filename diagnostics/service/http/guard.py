@@ -16,7 +16,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Answer, Authentication
-from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.health import OPEN_PATHS
 from diagnostics.service.http.hosts import Hosts
 from diagnostics.service.http.otlp_status import PATH as RECEIVER
@@ -64,15 +63,14 @@ class Guard:
         app: ASGIApp,
         *,
         hosts: Hosts,
-        credentials: Credentials,
+        authentication: Authentication,
         max_body: int,
         metrics: OwnMetrics,
         routes: str = "",
     ) -> None:
         """`routes` is what all paths begin with; empty for nothing."""
-        self._app, self._hosts, self._credentials = app, hosts, credentials
+        self._app, self._hosts, self._authentication = app, hosts, authentication
         self._max_body, self._metrics = max_body, metrics
-        self._authentication = Authentication(credentials)
         self._open = frozenset(f"{routes}{path}" for path in OPEN_PATHS)
         self._receiver = f"{routes}{RECEIVER}"
 
@@ -137,7 +135,7 @@ class Guard:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in self._credentials.config.headers.items():
+                for name, value in self._authentication.credentials.config.headers.items():
                     headers[name] = value
                 for name, value in _ALWAYS.items():
                     headers.setdefault(name, value)

@@ -11,7 +11,9 @@ from fastapi.openapi.utils import get_openapi
 
 from diagnostics.render.json_report import schema
 from diagnostics.render.slo_json import slo_schema
+from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.problems import MEDIA_TYPE, Problem
+from diagnostics.service.http.rendering import HEADERS
 
 Json = dict[str, Any]
 _COMPONENTS = "#/components/schemas/"
@@ -30,6 +32,7 @@ EXPLANATION: dict[int | str, Json] = {
             "application/json": {"schema": {"$ref": f"{_COMPONENTS}{_NAME}"}},
             **{f"text/{kind}": {"schema": {"type": "string"}} for kind in ("plain", "markdown", "html")},
         },
+        "headers": {name: {"description": told, "schema": {"type": "string"}} for name, told in HEADERS.items()},
     }
 }
 SLOS: dict[int | str, Json] = {
@@ -43,8 +46,37 @@ SLOS: dict[int | str, Json] = {
 }
 
 
-def document(app: FastAPI) -> Json:
-    """Return the document; made once."""
+_PASSWORD = {"type": "http", "scheme": "basic", "description": "A user of web.config_file."}
+_TOKEN = {"type": "http", "scheme": "bearer", "description": "The token of web.bearer_token_file."}
+_CERTIFICATE = {"type": "mutualTLS", "description": "A certificate that web.config_file's authorities vouch for."}
+
+
+def document(app: FastAPI, credentials: Credentials, links: str) -> Json:
+    """Return the document of a service that is reached below the path `links`, and asks for credentials as it does now.
+
+    What does not depend on the credentials is made once.
+    """
+    made = _routes(app)
+    schemes, wanted = _security(credentials)
+    components = {**made["components"], **({"securitySchemes": schemes} if schemes else {})}
+    servers = {"servers": [{"url": links}]} if links else {}
+    return {**made, **servers, "components": components, **({"security": wanted} if wanted else {})}
+
+
+def _security(credentials: Credentials) -> tuple[Json, list[Json]]:
+    """Return the schemes that are configured, and which of them together let someone in; either may be empty."""
+    config = credentials.config
+    one_of = {
+        name: scheme
+        for name, scheme, asked in (("password", _PASSWORD, config.users), ("token", _TOKEN, credentials.token))
+        if asked
+    }
+    always = {"certificate": _CERTIFICATE} if config.certificates_required else {}
+    ways = [[name, *always] for name in one_of] or [[*always]]
+    return {**one_of, **always}, [{name: [] for name in way} for way in ways if way]
+
+
+def _routes(app: FastAPI) -> Json:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = made.setdefault("components", {}).setdefault("schemas", {})

@@ -17,6 +17,14 @@ from diagnostics.service.http.json_answer import JsonAnswer
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
 
 
+# Names of headers, and what they hold.
+HEADERS = {
+    "Diag-Verdict": "The verdict.",
+    "Diag-Severities": "Of the findings in their order, with commas between them; empty for none.",
+    "Diag-Window-To": "Unix seconds at which the window ends; 0 where nothing was read.",
+}
+
+
 class Output(StrEnum):
     """How an explanation is written."""
 
@@ -28,7 +36,22 @@ class Output(StrEnum):
 
 
 def rendered(explanation: Explanation, output: Output) -> Response:
-    """Return the explanation as an answer; `coloured` is text for a terminal."""
+    """Return the explanation as an answer; `coloured` is text for a terminal.
+
+    Its headers tell the same in each form: whoever prints a text need not ask again what it says.
+    """
+    answer = _written(explanation, output)
+    for name, value in zip(HEADERS, _heads(explanation), strict=True):
+        answer.headers[name] = value
+    return answer
+
+
+def _heads(explanation: Explanation) -> tuple[str, str, str]:
+    severities = ", ".join(finding.severity.value for finding in explanation.findings)
+    return explanation.verdict.value, severities, str(explanation.window.end)
+
+
+def _written(explanation: Explanation, output: Output) -> Response:
     match output:
         case Output.JSON:
             return JsonAnswer(report(explanation))

@@ -11,11 +11,13 @@ from uvicorn import Config, Server
 
 from diagnostics.errors import CollectError
 from diagnostics.service.http.app import application
+from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.connection import Connection
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.hosts import Hosts
 from diagnostics.service.http.listening import LISTEN_SETTING, Listen, bound, parse_listen, refuse_strangers
+from diagnostics.settings.prefix import prefix_of
 from diagnostics.settings.tree import WebSettings
 from exporters.sources.access import read_secret
 
@@ -37,6 +39,7 @@ def check_door(web: WebSettings) -> None:
     """
     listen = parse_listen(web.listen_address, LISTEN_SETTING)
     Hosts(web, listen)
+    prefix_of(web.external_url, web.route_prefix)
     asked = Credentials(web, read_secret).asked
     refuse_strangers(listen, LISTEN_SETTING, asked=asked, allowed=web.allow_unauthenticated)
 
@@ -46,6 +49,7 @@ class WebServer:
 
     Attributes:
         port: where it listens, also when the settings leave the choice to the system.
+        authentication: who may come in; other doors ask it too.
 
     """
 
@@ -59,6 +63,7 @@ class WebServer:
         """
         self._listen: Listen = parse_listen(context.settings.web.listen_address, LISTEN_SETTING)
         self._app = application(context)
+        self.authentication: Authentication = self._app.state.authentication
         web, credentials = context.settings.web, self._app.state.credentials
         refuse_strangers(self._listen, LISTEN_SETTING, asked=credentials.asked, allowed=web.allow_unauthenticated)
         self._socket: socket.socket = bound(self._listen, LISTEN_SETTING)

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from diagnostics.errors import reason_of
 from diagnostics.service.telling.alerts import AlertBook
 from diagnostics.service.telling.messages import MessageBook
+from diagnostics.service.telling.traced import Posts
 from exporters.sinks.alertmanager import IncidentAlert, Key, encoded
-from exporters.sinks.posting import DeliveryFailure, Poster
+from exporters.sinks.posting import DeliveryFailure
 from exporters.sinks.webhook import encoded as encoded_message
 from exporters.sinks.webhook import headers
 
@@ -37,7 +38,7 @@ class AlertFeed:
     """Sends one Alertmanager everything that fires, and repeats it; and that it has ended, until that was taken."""
 
     def __init__(
-        self, name: str, book: AlertBook, poster: Poster, resend: float, changed: Callable[[], None] = lambda: None
+        self, name: str, book: AlertBook, poster: Posts, resend: float, changed: Callable[[], None] = lambda: None
     ) -> None:
         """Begin with nothing sent.
 
@@ -106,7 +107,7 @@ class MessageFeed:
     def __init__(
         self,
         book: MessageBook,
-        poster: Poster,
+        poster: Posts,
         key: bytes | None,
         changed: Callable[[], None] = lambda: None,
     ) -> None:

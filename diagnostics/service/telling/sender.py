@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from diagnostics.service.faults import Faults
 from exporters.sinks.posting import DeliveryFailure
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Sender:
         *,
         longest_pause: float,
         first_pause: float = FIRST_PAUSE,
+        faults: Faults | None = None,
     ) -> None:
         """Begin with nothing under way.
 
@@ -57,10 +59,12 @@ class Sender:
             count: told the outcome of each attempt: `ok` or `failed`.
             longest_pause: seconds between attempts, at most, however often it failed.
             first_pause: seconds after the first failure; doubled with each further one.
+            faults: told that the receiver fails, with the reason, and that it works again.
 
         """
         self.name, self._work, self._count = name, work, count
         self._first_pause, self._longest_pause = first_pause, longest_pause
+        self._faults = faults or Faults()
         self._failures, self._not_before = 0, 0.0
         self._changed = threading.Condition()
         self._stopped = False
@@ -110,12 +114,14 @@ class Sender:
             self._failed(type(error).__name__, 0.0)
         else:
             self._count("ok")
+            self._faults.works(self.name)
             if self._failures:
                 log.info("%s takes messages again, after %d failures", self.name, self._failures)
             self._failures = 0
 
     def _failed(self, reason: str, retry_after: float) -> None:
         self._count("failed")
+        self._faults.failed(self.name, reason)
         self._failures += 1
         if self._failures == 1:
             log.warning("%s did not take a message, which is kept and sent again: %s", self.name, reason)

@@ -19,6 +19,8 @@ from diagnostics.service.telling.alerts import AlertBook
 from diagnostics.service.telling.feeds import AlertFeed, Book, MessageFeed, SaveFeed
 from diagnostics.service.telling.messages import MessageBook
 from diagnostics.service.telling.sender import FIRST_PAUSE, Sender, Work
+from diagnostics.service.telling.settled import Settle, SettledPoster
+from diagnostics.service.telling.traced import Posts, TracedPoster
 from diagnostics.settings.tree import AlertmanagerSettings, Settings, WebhookSettings
 from exporters.sinks.alertmanager import PATH
 from exporters.sinks.links import Links
@@ -59,8 +61,11 @@ class Told(Book, Protocol):
 class Channel:
     """A book with the senders that empty it and the one that saves it."""
 
-    def __init__(self, name: str, book: Told, outbox: Outbox, metrics: OwnMetrics, first_pause: float) -> None:
+    def __init__(
+        self, name: str, book: Told, outbox: Outbox, metrics: OwnMetrics, first_pause: float, settle: Settle
+    ) -> None:
         self.book, self._metrics, self._name, self._first_pause = book, metrics, name, first_pause
+        self._settle = settle
         self.senders: list[Sender] = []
         self._saving = Sender(
             f"{_SAVE} {name}",
@@ -68,14 +73,25 @@ class Channel:
             lambda outcome: metrics.errors.labels(_SAVE).inc() if outcome == "failed" else None,
             longest_pause=LONGEST_PAUSE,
             first_pause=first_pause,
+            faults=metrics.faults,
         )
         _load(book, outbox, name)
 
     def add(self, receiver: str, work: Work, longest_pause: float) -> None:
         """Let a receiver be told of the book."""
-        count = self._counter(receiver)
-        sender = Sender(receiver, work, count, longest_pause=longest_pause, first_pause=self._first_pause)
+        sender = Sender(
+            receiver,
+            work,
+            self._counter(receiver),
+            longest_pause=longest_pause,
+            first_pause=self._first_pause,
+            faults=self._metrics.faults,
+        )
         self.senders.append(sender)
+
+    def posts(self, poster: Poster) -> Posts:
+        """Return a poster that is seen, and that waits until what it tells is remembered."""
+        return SettledPoster(TracedPoster(poster, self._metrics), self._settle)
 
     def save(self) -> None:
         """Save soon; returns at once."""
@@ -126,7 +142,13 @@ class Telling:
     """Takes every verdict and lets all receivers know what it changes. Without receivers it does nothing."""
 
     def __init__(
-        self, settings: Settings, metrics: OwnMetrics, outbox: Outbox, *, first_pause: float = FIRST_PAUSE
+        self,
+        settings: Settings,
+        metrics: OwnMetrics,
+        outbox: Outbox,
+        *,
+        first_pause: float = FIRST_PAUSE,
+        settle: Settle = lambda _: None,
     ) -> None:
         """Read what an earlier run left to tell; nothing is sent before `start`.
 
@@ -135,6 +157,7 @@ class Telling:
             metrics: counts deliveries.
             outbox: keeps over a restart what was not taken.
             first_pause: seconds after a first failure.
+            settle: waits until all verdicts so far are remembered, at most so many seconds.
 
         Raises:
             UsageError: an address, a label or a file of the settings cannot be used.
@@ -143,7 +166,7 @@ class Telling:
         links = Links.of(settings.web)
 
         def open_channel(name: str, book: Told) -> Channel:
-            return Channel(name, book, outbox, metrics, first_pause)
+            return Channel(name, book, outbox, metrics, first_pause, settle)
 
         self._channels: list[Channel] = []
         if settings.alertmanager.urls:
@@ -193,7 +216,7 @@ def _alertmanagers(settings: AlertmanagerSettings, links: Links, open_channel: O
     book = AlertBook(links, urls, least=Severity(settings.min_severity), labels=settings.labels)
     channel = open_channel("alertmanager", book)
     for url in urls:
-        feed = AlertFeed(url, book, Poster(f"{url}{PATH}", options), settings.resend, channel.save)
+        feed = AlertFeed(url, book, channel.posts(Poster(f"{url}{PATH}", options)), settings.resend, channel.save)
         channel.add(url, feed, settings.resend)
     return channel
 
@@ -216,7 +239,7 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
     book = MessageBook(links)
     digest = hashlib.sha256(url.encode()).hexdigest()[:16]
     channel = open_channel(f"webhook-{digest}", book)
-    feed = MessageFeed(book, poster, _key(settings.secret_file), channel.save)
+    feed = MessageFeed(book, channel.posts(poster), _key(settings.secret_file), channel.save)
     channel.add(name, feed, LONGEST_PAUSE)
     return channel
 

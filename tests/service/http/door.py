@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -83,6 +84,15 @@ def door(
 
 def basic(user: str = USER, password: str = PASSWORD) -> str:
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def certificate(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
+    """Make a certificate for 127.0.0.1 that vouches for itself, and its key."""
+    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    subprocess.run([*new, "-keyout", key, "-out", cert, "-days", "2", *subject], check=True, capture_output=True)
+    return cert, key
 
 
 def lived(directory: Path, count: int = 12) -> tuple[History, list[Evaluation]]:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from diagnostics.service.http import connection, guard
 from diagnostics.service.http.authentication import MOST_ATTEMPTS, Attempts, Verdicts
 from diagnostics.service.http.server import check_door
 from diagnostics.settings.tree import WebSettings
-from tests.service.http.door import HASHED, PASSWORD, USER, Door, basic, door
+from tests.service.http.door import HASHED, PASSWORD, USER, Door, basic, certificate, door
 from tests.service.parts import count, until
 
 TOKEN = "a-long-token"
@@ -26,7 +25,8 @@ JSON = "application/json"
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[Door]:
-    with door({"web.external_url": "https://diag.example.org/triton", "web.allowed_hosts": "other.example.org"}) as one:
+    outside = {"web.external_url": "https://diag.example.org/triton", "web.route_prefix": "/"}
+    with door({**outside, "web.allowed_hosts": "other.example.org"}) as one:
         yield one
 
 
@@ -209,14 +209,6 @@ def test_an_address_in_use_is_told_in_one_line() -> None:
     with door() as first, pytest.raises(CollectError, match=told_so) as told:
         door({"web.listen_address": f"127.0.0.1:{first.server.port}"}).__enter__()
     assert "\n" not in str(told.value)
-
-
-def certificate(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
-    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
-    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
-    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    subprocess.run([*new, "-keyout", key, "-out", cert, "-days", "2", *subject], check=True, capture_output=True)
-    return cert, key
 
 
 def test_tls_is_spoken_and_a_renewed_certificate_is_taken_up(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis.core.result import Ok
 
-from tests.service.http.door import Door, door, lived, show
+from tests.service.http.door import HASHED, USER, Door, basic, door, lived, show
 from tests.service.parts import until
 from tests.store.lived import NAME
 
@@ -84,6 +84,23 @@ def test_no_address_makes_the_service_fail(opened: Door, path: str, query: str) 
 
     answer = opened.ask(f"/{quote(path, safe='/')}?{quote(query, safe='=&')}")
     assert answer.status in (200, 307, 400, 404, 405)
+
+
+@pytest.mark.parametrize("kinds", [(), ("password",), ("token",), ("password", "token")])
+def test_the_document_tells_which_credentials_are_asked_for(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+    files = {"password": f"basic_auth_users:\n  {USER}: {HASHED}\n", "token": "s3cret"}
+    settings = {"password": "web.config_file", "token": "web.bearer_token_file"}
+    sent = {"password": basic(), "token": "Bearer s3cret"}
+    for kind in kinds:
+        (tmp_path / kind).write_text(files[kind])
+    with door({settings[kind]: str(tmp_path / kind) for kind in kinds}) as one:
+        headers = {"Authorization": sent[kinds[0]]} if kinds else {}
+        document = one.json(PATH, **headers)
+        assert [list(way) for way in document.get("security", [])] == [[kind] for kind in kinds]
+        assert set(document["components"].get("securitySchemes", {})) == set(kinds)
+        if kinds:
+            schemes = {scheme["scheme"] for scheme in document["components"]["securitySchemes"].values()}
+            assert schemes == {{"password": "basic", "token": "bearer"}[kind] for kind in kinds}
 
 
 def test_problems_are_documents_of_their_schema(opened: Door) -> None:

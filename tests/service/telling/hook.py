@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -16,6 +17,7 @@ class Hook:
         self.status = 200
         self.seen = 0
         self.taken: list[tuple[dict[str, str], bytes]] = []
+        self.times: list[float] = []
         hook = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -23,6 +25,7 @@ class Hook:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 hook.seen += 1
                 if hook.status < 300:
+                    hook.times.append(time.time())
                     hook.taken.append((dict(self.headers), body))
                 self.send_response(hook.status)
                 self.send_header("Content-Length", "0")

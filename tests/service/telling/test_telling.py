@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,24 @@ def test_a_message_is_signed_named_and_authorized(hook: Hook, begin: Telled) -> 
     assert headers["webhook-signature"] == f"v1,{made}"
     assert headers["Authorization"] == "Bearer t0ken"
     assert json.loads(body)["incident"]["id"] == ONE.id
+
+
+def test_nothing_is_told_before_it_is_remembered(hook: Hook, tmp_path: Path) -> None:
+    asked, remembered = threading.Event(), threading.Event()
+
+    def settle(_: float) -> None:
+        asked.set()
+        remembered.wait(10)
+
+    settings = Settings.model_validate({"webhook": [{"url": hook.url}], "alertmanager": {"urls": [hook.url]}})
+    telling = Telling(settings, OwnMetrics(), FileOutbox(tmp_path), settle=settle)
+    telling.start()
+    telling.take(opened(ONE))
+    assert asked.wait(10)
+    assert hook.seen == 0
+    remembered.set()
+    until(lambda: hook.seen == 2)
+    telling.stop()
 
 
 def test_messages_are_sent_in_order_once_the_receiver_is_back_also_after_a_restart(hook: Hook, begin: Telled) -> None:

@@ -52,5 +52,5 @@ def read(name: str) -> Asset:
 
 
 def address(name: str) -> str:
-    """Return the address of a file with its version."""
+    """Return the path of a file with its version."""
     return f"/static/{name}?v={read(name).version}"

@@ -90,6 +90,7 @@ def values(context: WebContext, standing: Standing, check: str, at: float | None
         "at": at,
         "check": check,
         "remembers": remembers,
+        "started": context.service.board.read().started,
         "incidents": find(
             context.history, standing.incidents, Wanted(deployment=standing.name), INCIDENTS_SHOWN
         ).incidents,

@@ -35,9 +35,9 @@ HEADERS = {
 class Frame:
     """Renders pages, and their contents alone."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` tells Unix seconds."""
-        self._clock, self._templates = clock, _templates()
+    def __init__(self, clock: Callable[[], float], base: str = "") -> None:
+        """`clock` tells Unix seconds; `base` is what the paths of all links begin with."""
+        self._clock, self._base, self._templates = clock, base, _templates(base)
 
     def content(self, template: str, **values: object) -> str:
         """Return the content of a page, which is a fragment of its own."""
@@ -49,14 +49,15 @@ class Frame:
         Args:
             title: of the window.
             content: rendered before.
-            fragment: where the content is asked for again; empty for what never changes.
+            fragment: where the content is asked for again, without the base; empty for what never changes.
             query: what the search box holds.
             status: the answer's.
 
         """
         frame = self._templates.get_template("frame.html")
+        again = f"{self._base}{fragment}" if fragment else ""
         text = frame.render(
-            title=title, content=content, fragment=fragment, query=query, now=self._clock(), version=__version__
+            title=title, content=content, fragment=again, query=query, now=self._clock(), version=__version__
         )
         return html_answer(text, status)
 
@@ -66,7 +67,7 @@ def html_answer(text: str, status: int = 200) -> HTMLResponse:
     return HTMLResponse(text.encode("utf-8", "replace"), status, HEADERS)
 
 
-def _templates() -> Environment:
+def _templates(base: str) -> Environment:
     made = environment()
     reports = made.loader
     assert reports is not None
@@ -80,7 +81,8 @@ def _templates() -> Environment:
         "plural": _plural,
     }
     made.globals |= {
-        "asset": assets.address,
+        "asset": lambda name: f"{base}{assets.address(name)}",
+        "base": base,
         "catalogue": catalogue(),
         "is_down": is_down,
         "reason": reason,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 
 from prometheus_client import Counter
@@ -11,7 +12,7 @@ from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.deployments import Values
 from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.page.incidents import Wanted, find
-from diagnostics.service.http.page.standing import Standing, is_down, roots, standings
+from diagnostics.service.http.page.standing import UNREACHABLE, Standing, is_down, roots, standings
 from diagnostics.service.own_metrics import OwnMetrics
 
 # Beside the first one; all are in the list of the fleet.
@@ -26,8 +27,8 @@ def values(context: WebContext, fleet: Fleet) -> Values:
     state = context.service.board.read()
     found = standings(state, context.service.deployments)
     first = found[0] if found else None
-    others = [one for one in found[1:] if not one.well and one.word != "unreachable"]
-    shown = next((one for one in found if one.explanation and one.word != "unreachable"), first)
+    others = [one for one in found[1:] if not one.well and one.word != UNREACHABLE]
+    shown = next((one for one in found if one.explanation and one.word != UNREACHABLE), first)
     explanation = shown.explanation if shown else None
     return {
         "standings": found,
@@ -59,7 +60,7 @@ def _tally(found: Sequence[Standing]) -> Iterator[tuple[str, int, str]]:
 
 def _down(found: Sequence[Standing], first: Standing | None) -> list[object]:
     """Return the servers that cannot be read, without the one that the answer names already."""
-    named = first if first is not None and first.word == "unreachable" and len(first.targets) == 1 else None
+    named = first if first is not None and first.word == UNREACHABLE and len(first.targets) == 1 else None
     return [target for one in found if one is not named for target in one.targets if is_down(target)]
 
 
@@ -70,7 +71,9 @@ def _past(context: WebContext) -> Sequence[object]:
 
 
 def troubles(metrics: OwnMetrics) -> Iterator[str]:
-    """Yield what went wrong in the service itself since its start, a line each."""
+    """Yield what fails in the service itself, then what went wrong since its start, a line each."""
+    for fault in metrics.faults.lasting():
+        yield fault.told(time.time())
     for part, count in _counted(metrics.errors):
         yield f"{count:.0f} times something went wrong in: {part}. The service's log says what."
     for queue, count in _counted(metrics.dropped):

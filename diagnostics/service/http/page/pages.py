@@ -14,6 +14,7 @@ from diagnostics.service.http.page import deployments, home, incident, incidents
 from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.page.frame import Frame
 from diagnostics.service.http.page.incidents import Wanted
+from diagnostics.settings.prefix import prefix_of
 
 AWAY = "The history's database cannot be read now"
 
@@ -32,7 +33,9 @@ class Pages:
     """Makes contents; each method is one kind of page."""
 
     def __init__(self, context: WebContext) -> None:
-        self._context, self._fleet, self.frame = context, Fleet(), Frame(context.clock)
+        web = context.settings.web
+        self._context, self._fleet = context, Fleet()
+        self.frame = Frame(context.clock, prefix_of(web.external_url, web.route_prefix).links)
 
     def now(self) -> Shown:
         """What is wrong now."""
@@ -60,6 +63,8 @@ class Pages:
         moment = deployments.moment(at)
         if moment is None:
             return self.missing("This is no time. Write Unix seconds, or 2026-01-31T03:12 in UTC.", 400)
+        if moment > self._context.clock() + 1:
+            return self.missing("That time is still to come.", 400)
         try:
             standing = deployments.at_another_time(self._context, name, moment)
         except CollectError as error:

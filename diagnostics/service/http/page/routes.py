@@ -37,9 +37,10 @@ def _add(routes: APIRouter, pages: Pages, path: str, make: Callable[..., Shown],
     made = Depends(make)
 
     def whole(request: Request, shown: Shown = made) -> Response:
-        where = fragment or FRAGMENTS + quote(request.scope["path"])
+        below = request.scope["path"].removeprefix(request.scope["root_path"])
+        where = fragment or FRAGMENTS + quote(below)
         again = f"{where}?{request.url.query}" if request.url.query else where
-        query = request.query_params.get("q", "") if request.url.path == "/search" else ""
+        query = request.query_params.get("q", "") if path == "/search" else ""
         return pages.frame.page(
             shown.title, shown.content, fragment=again if shown.lives else "", query=query, status=shown.status
         )
@@ -49,7 +50,7 @@ def _add(routes: APIRouter, pages: Pages, path: str, make: Callable[..., Shown],
         answer.headers["X-Title"] = quote(shown.title.encode("utf-8", "replace"))
         return answer
 
-    routes.add_api_route(path, whole, methods=["GET"])
+    routes.add_api_route(path, whole, methods=["GET", "HEAD"])
     routes.add_api_route(fragment or FRAGMENTS + path, alone, methods=["GET"])
 
 

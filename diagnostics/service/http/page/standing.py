@@ -20,6 +20,7 @@ _TONES = {
     Verdict.NO_CLEAR_CAUSE: "warning",
     Verdict.DEGRADED: "warning",
 }
+UNREACHABLE, PARTLY = "unreachable", "partly unreachable"
 _ORDER = ("critical", "warning", "quiet", "healthy")
 
 
@@ -29,7 +30,8 @@ class Standing:
 
     Attributes:
         name: its name.
-        word: its verdict, `unreachable` when no server of it answers, or `waiting` before the first verdict.
+        word: its verdict, `unreachable` when no server of it answers, `partly unreachable` when one that had requests
+            does not, or `waiting` before the first verdict.
         tone: `critical`, `warning`, `quiet` or `healthy`, which also orders.
         headline: why, in one sentence.
         evaluation: the newest; None before the first.
@@ -102,15 +104,22 @@ def _standing(name: str, targets: Sequence[TargetState], state: LiveState) -> St
 def _said(targets: Sequence[TargetState], evaluation: Evaluation | None) -> tuple[str, str, str]:
     down = [one for one in targets if is_down(one)]
     if down and len(down) == len(targets):
-        return "unreachable", "critical", _unreachable(down)
+        return UNREACHABLE, "critical" if any(map(_missed, down)) else "warning", _unreachable(down)
     if evaluation is None:
         return "waiting", "quiet", "nothing was read yet"
     explanation = evaluation.explanation
-    return explanation.verdict.value, _tone(explanation, some_down=bool(down)), words.headline(explanation)
+    needed = any(one.served for one in down)
+    word = PARTLY if needed and not explanation.loud else explanation.verdict.value
+    return word, _tone(explanation, needed=needed, some_down=bool(down)), words.headline(explanation)
 
 
-def _tone(explanation: Explanation, *, some_down: bool) -> str:
-    if any(one.severity is Severity.CRITICAL for one in explanation.loud):
+def _missed(target: TargetState) -> bool:
+    """Return whether requests may be missing a server that is down: it had some, or was there and not judged yet."""
+    return target.served or (target.served is None and target.last_success is not None)
+
+
+def _tone(explanation: Explanation, *, needed: bool, some_down: bool) -> str:
+    if needed or any(one.severity is Severity.CRITICAL for one in explanation.loud):
         return "critical"
     return "warning" if some_down else _TONES[explanation.verdict]
 
@@ -131,10 +140,14 @@ def _is_old(targets: Sequence[TargetState], evaluation: Evaluation | None) -> bo
     return max(rounds) - evaluation.at > OLD_AFTER * max(one.interval for one in targets)
 
 
-def _rank(standing: Standing) -> tuple[int, bool, float, str]:
-    """Critical first, what cannot be read at all before what is slow, then by harm."""
-    harm = standing.explanation.loud[0].impact.harm if standing.explanation and standing.explanation.loud else 0.0
-    return _ORDER.index(standing.tone), standing.word != "unreachable", -harm, standing.name
+def _rank(standing: Standing) -> tuple[int, float, bool, str]:
+    """Critical first, then by the harm to requests; what cannot be read, whose harm nobody knows, before what has none.
+
+    The last verdict on what cannot be read tells of the past.
+    """
+    loud = standing.explanation.loud if standing.explanation and standing.word != UNREACHABLE else ()
+    harm = max((one.impact.harm for one in loud), default=0.0)
+    return _ORDER.index(standing.tone), -harm, standing.word not in (UNREACHABLE, PARTLY), standing.name
 
 
 def roots(incidents: Sequence[Incident]) -> Iterator[tuple[Incident, tuple[Incident, ...]]]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from diagnostics.evidence.evidence import Evidence
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.deployments import standing_of
 from diagnostics.service.http.page.standing import Standing
@@ -37,7 +38,12 @@ def answer(context: WebContext, name: str, asked: Asked) -> Json | None:
     on = _subject(standing, asked) if standing is not None else None
     if context.history is None or on is None:
         return None
-    return remembered(context.history, name, _span(asked, on, context.clock()))
+    span = _span(asked, on, context.clock())
+    return remembered(context.history, name, span, _evidence(standing), context.service.board.read().started)
+
+
+def _evidence(standing: Standing | None) -> Evidence | None:
+    return standing.explanation.evidence if standing is not None and standing.explanation else None
 
 
 def _subject(standing: Standing, asked: Asked) -> Subject | None:

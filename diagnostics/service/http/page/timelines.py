@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.series import instants, series
 from diagnostics.render.clean import clean
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.signal import Signal
@@ -42,22 +44,42 @@ class Span:
         return max(60.0, (self.end - self.start) / MOST_POINTS)
 
 
-def remembered(past: HistoryReader, deployment: str, span: Span) -> Json:
-    """Return the charts of a span from the history, and its incidents.
+def remembered(past: HistoryReader, deployment: str, span: Span, now: Evidence | None, started: float) -> Json:
+    """Return the charts of a span, and its incidents: from the history, and what is too new for it from the window.
+
+    Args:
+        past: the history.
+        deployment: whose.
+        span: what to look at.
+        now: the newest verdict's; None before the first.
+        started: when the service did, Unix seconds.
 
     Raises:
         SQLAlchemyError: the database is away.
 
     """
-    charts = []
+    charts, first = [], span.end
     for title, kind, signal in LOOKS:
-        points = past.signals(
+        found = past.signals(
             deployment, signal.name, span.start, span.end, server=span.server, model=span.model, step=span.step
         )
-        middle = span.step / 2
-        charts.append(_chart(title, kind, signal, _broken([(p.at + middle, p.mean) for p in points], 3 * span.step)))
+        points = [(one.at + span.step / 2, one.mean) for one in found]
+        known_to = found[-1].at + span.step if found else span.start
+        points += _newest(now, signal, span, known_to) if now is not None else ()
+        first = min(first, points[0][0]) if points else first
+        charts.append(_chart(title, kind, signal, _broken(points, 3 * span.step)))
     lasted = past.incidents(deployment=deployment, since=span.start, until=span.end, limit=MOST_INCIDENTS)
-    return _answer(span, charts, lasted)
+    return _answer(span, charts, lasted) | {"since": started if span.start < started < first + span.step else None}
+
+
+def _newest(now: Evidence, signal: Signal, span: Span, after: float) -> Iterator[tuple[float, float]]:
+    """Yield what the window tells of a signal between Unix second `after` and the end of a span."""
+    if all(one.server != span.server for one in now.subjects(Scope.SERVER)):
+        return
+    moments = [at for at in now.moments(span.server) if after <= at <= span.end]
+    for sample in series(now, signal, Subject(server=span.server, model=span.model), instants(moments)):
+        if sample.reading.value is not None:
+            yield (sample.start + sample.end) / 2, sample.reading.value
 
 
 def models(explanation: Explanation) -> tuple[Subject, ...]:

@@ -1,6 +1,7 @@
 // Keys: they move the focus, and what has the focus does the rest by itself.
 const typing = (target) => target.closest("input:not([type=hidden]), select, textarea, [contenteditable]");
 const go = { h: "/", i: "/incidents", r: "/runbooks" };
+const { base } = document.documentElement.dataset;
 const dialog = document.getElementById("keys");
 let prefix = 0;
 
@@ -30,7 +31,7 @@ addEventListener("keydown", (event) => {
   }
   const follows = Date.now() - prefix < 1500;
   prefix = 0;
-  if (follows && go[event.key]) location.href = go[event.key];
+  if (follows && go[event.key]) location.href = base + go[event.key];
   else if (actions[event.key]) { event.preventDefault(); actions[event.key](); }
 });
 

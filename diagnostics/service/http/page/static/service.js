@@ -2,6 +2,7 @@
 const content = document.getElementById("content");
 const stale = document.getElementById("stale");
 const live = document.getElementById("live");
+const { base } = document.documentElement.dataset;
 const WAIT = 25;
 const SHORTEST_PAUSE = 1000;
 const LONGEST_PAUSE = 15000;
@@ -125,7 +126,7 @@ async function follow(fragment) {
     await seen();
     const begun = performance.now();
     try {
-      const state = await ask(`/api/v1/state?after=${version}&wait=${version < 0 ? 0 : WAIT}`);
+      const state = await ask(`${base}/api/v1/state?after=${version}&wait=${version < 0 ? 0 : WAIT}`);
       const next = (await state.json()).version;
       if (next !== version) {
         const asked = performance.now();

@@ -18,6 +18,10 @@ const escapes = { "&": "&amp;", "<": "&lt;", ">": "&gt;" };
 // Plotly reads a little HTML in texts: names are not to be read so.
 const plain = (text) => text.replace(/[&<>]/g, (sign) => escapes[sign]);
 const date = (at) => new Date(at * 1000).toISOString();
+const minute = (at) => {
+  const [, day, month, , time] = new Date(at * 1000).toUTCString().split(" ");
+  return `${month} ${day} ${time.slice(0, 5)}Z`;
+};
 const HEIGHT = 104;
 
 // What is not known is a gap: plotly would fill the area under it.
@@ -84,8 +88,9 @@ function layout(answer) {
 const known = (answer) => answer.charts.some((chart) => chart.values.some((value) => value !== null));
 
 function told(answer) {
-  if (!known(answer)) return "Nothing is known of this time.";
-  return answer.incidents.length ? "Shaded: incidents." : "";
+  const since = answer.since === null ? "" : `Collecting since ${minute(answer.since)}.`;
+  if (!known(answer)) return since || "Nothing is known of this time.";
+  return [answer.incidents.length ? "Shaded: incidents." : "", since].join(" ").trim();
 }
 
 // The same for those who cannot see the picture, and for opening an incident from it.
@@ -93,9 +98,9 @@ function links(answer) {
   const list = document.createElement("ul");
   list.className = "plain marks";
   for (const one of answer.incidents) {
-    const link = Object.assign(document.createElement("a"), { href: `/incidents/${encodeURIComponent(one.id)}`, textContent: `${one.title}, ${one.about}` });
+    const link = Object.assign(document.createElement("a"), { href: `${document.documentElement.dataset.base}/incidents/${encodeURIComponent(one.id)}`, textContent: `${one.title}, ${one.about}` });
     const item = document.createElement("li");
-    item.append(`${date(one.from).slice(5, 16).replace("T", " ")}Z `, link);
+    item.append(`${minute(one.from)} `, link);
     list.append(item);
   }
   return list;

@@ -1,0 +1,228 @@
+"""Sends the service's own traces and metrics through the OpenTelemetry SDK, which only this module and its points use.
+
+Threads of their own send, so that nobody waits for a collector.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any
+
+from opentelemetry import propagate
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
+from diagnostics import __version__
+from diagnostics.errors import UsageError
+from diagnostics.render.clean import clean
+from diagnostics.service.otel_variables import GRPC, Signal
+from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own_points import points_of
+from diagnostics.service.own_receipts import Heard, Receipt, ToldPoints, ToldSpans
+from diagnostics.service.own_tracer import Kind, OwnSpan, Value
+
+log = logging.getLogger(__name__)
+NAME = "triton-diagnostics"
+# Seconds in which the last spans and metrics must have been taken when the service ends.
+PATIENCE = 5.0
+_MOMENT = 0.5
+_INTERVAL = 60.0
+_LONGEST_REASON = 200
+_KINDS = {Kind.INTERNAL: SpanKind.INTERNAL, Kind.SERVER: SpanKind.SERVER, Kind.CLIENT: SpanKind.CLIENT}
+
+
+def own_exporters(signals: Sequence[Signal], environment: Mapping[str, str], metrics: OwnMetrics) -> OwnExporters:
+    """Return what sends the signals; spans are made by `metrics.tracer` from now on.
+
+    Raises:
+        UsageError: an exporter does not take what its variables say.
+        ModuleNotFoundError: an exporter is not installed.
+
+    """
+    interval = _interval(environment)
+    heard = Heard()
+    resource = _resource()
+    made = OwnExporters(heard)
+    for signal in signals:
+        receipt = Receipt(signal, metrics, heard)
+        made.receipts.append(receipt)
+        exporters = list(_exporters(signal, receipt))
+        if signal.name == "traces":
+            provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+            for exporter in exporters:
+                provider.add_span_processor(BatchSpanProcessor(exporter))
+            metrics.tracer = _SdkTracer(provider)
+            made.parts.append(_SentSpans(provider))
+        else:
+            made.parts += [_SentMetrics(exporter, metrics, resource, interval) for exporter in exporters]
+    heard.begin()
+    return made
+
+
+class _Ends:
+    """Something of the SDK that is ended within a deadline."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def end(self) -> None:
+        """Send what is left, and end; may take long."""
+
+
+class OwnExporters:
+    """A part of the daemon."""
+
+    def __init__(self, heard: Heard) -> None:
+        self._heard = heard
+        self.parts: list[_Ends] = []
+        self.receipts: list[Receipt] = []
+
+    def start(self) -> None:
+        """Begin to send."""
+        for part in self.parts:
+            part.start()
+
+    def stop(self) -> None:
+        """Send what is left, all signals at once, within `PATIENCE`; to who takes nothing, no longer than a moment."""
+        patience = PATIENCE if all(one.takes for one in self.receipts) else _MOMENT
+        deadline = time.monotonic() + patience
+        threads = [threading.Thread(target=part.end, name="own telemetry", daemon=True) for part in self.parts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() for thread in threads):
+            log.warning("the last of the own traces and metrics were not taken within %g s", patience)
+        else:
+            self._heard.end()
+
+
+class _SentSpans(_Ends):
+    def __init__(self, provider: TracerProvider) -> None:
+        self._provider = provider
+
+    def end(self) -> None:
+        self._provider.shutdown()
+
+
+class _SentMetrics(_Ends):
+    """Reads the registry every so often. The SDK's own reader knows its own instruments only."""
+
+    def __init__(self, exporter: MetricExporter, metrics: OwnMetrics, resource: Resource, interval: float) -> None:
+        self._exporter, self._metrics, self._resource, self._interval = exporter, metrics, resource, interval
+        self._scope = InstrumentationScope(NAME, __version__)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="own metrics", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._stopped.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._exporter.shutdown()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval):
+            self._send()
+        self._send()
+
+    def _send(self) -> None:
+        self._exporter.export(points_of(self._metrics.registry, self._resource, self._scope, time.time()))
+
+
+def _exporters(signal: Signal, receipt: Receipt) -> Iterator[Any]:
+    spans = signal.name == "traces"
+    if signal.protocol:
+        way = "grpc" if signal.protocol == GRPC else "http"
+        kind, name = ("trace", "OTLPSpanExporter") if spans else ("metric", "OTLPMetricExporter")
+        module = import_module(f"opentelemetry.exporter.otlp.proto.{way}.{kind}_exporter")
+        try:
+            made = getattr(module, name)()
+        except (OSError, ValueError) as error:
+            what = f"the exporter of {signal.name} cannot be made: {type(error).__name__}"
+            raise UsageError(what, where=signal.variable, hint="look at the OTEL_EXPORTER_OTLP_* variables") from None
+        yield ToldSpans(made, receipt) if spans else ToldPoints(made, receipt)
+    if signal.console:
+        yield ConsoleSpanExporter() if spans else ConsoleMetricExporter()
+
+
+class _SdkSpan:
+    def __init__(self, span: Span) -> None:
+        self._span, self.told = span, False
+
+    def note(self, name: str, value: Value) -> None:
+        self._span.set_attribute(name, value)
+
+    def call(self, name: str) -> None:
+        self._span.update_name(name)
+
+    def failed(self, kind: str, reason: str = "") -> None:
+        self.told = True
+        self._span.set_attribute("error.type", kind)
+        line = " ".join(clean(reason).split())[:_LONGEST_REASON]
+        self._span.set_status(Status(StatusCode.ERROR, line or None))
+
+
+class _SdkTracer:
+    on = True
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._tracer = provider.get_tracer(NAME, __version__)
+
+    @contextmanager
+    def span(
+        self,
+        name: str,
+        attributes: Mapping[str, Value] = {},
+        *,
+        kind: Kind = Kind.INTERNAL,
+        caller: Mapping[str, str] = {},
+    ) -> Iterator[OwnSpan]:
+        context = propagate.extract(dict(caller)) if caller else None
+        # Texts of exceptions may hold what is secret: their kind says enough.
+        with self._tracer.start_as_current_span(
+            name,
+            context,
+            _KINDS[kind],
+            attributes,
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            own = _SdkSpan(span)
+            try:
+                yield own
+            except Exception as error:
+                if not own.told:
+                    own.failed(type(error).__name__)
+                raise
+
+
+def _resource() -> Resource:
+    """Return who sends: what the environment says wins."""
+    own = {"service.name": NAME, "service.version": __version__, "service.instance.id": str(uuid.uuid4())}
+    said = OTELResourceDetector().detect().attributes
+    return Resource.create({name: value for name, value in own.items() if name not in said})
+
+
+def _interval(environment: Mapping[str, str]) -> float:
+    """Return the seconds between two readings of the metrics."""
+    variable = "OTEL_METRIC_EXPORT_INTERVAL"
+    text = environment.get(variable, "").strip()
+    with suppress(ValueError):
+        seconds = float(text) / 1000 if text else _INTERVAL
+        if 0 < seconds < math.inf:
+            return seconds
+    raise UsageError(f"{text!r} is no number of milliseconds", where=variable)
