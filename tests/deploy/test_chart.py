@@ -16,9 +16,12 @@ from helm_python import lint as helm_lint
 from schemas import ROOT, faults
 
 from deploy.__main__ import CHART, VARIANTS
+from diagnostics.settings.load import load
+from diagnostics.settings.prefix import prefix_of
 from tests.deploy.rendering import Manifest, documents
 
 FLEET = VARIANTS["fleet"]
+NAME = "diag-triton-diagnostics"
 
 
 @pytest.fixture(scope="module")
@@ -177,9 +180,7 @@ def test_what_can_be_switched_off_is_not_made(chart: Chart) -> None:
         "prometheusOperator": "always",
     }
     manifests = made(chart, off)
-    assert [one["metadata"]["name"] for one in manifests if one["kind"] == "ServiceMonitor"] == [
-        "diag-triton-diagnostics"
-    ]
+    assert [one["metadata"]["name"] for one in manifests if one["kind"] == "ServiceMonitor"] == [NAME]
     assert [one["kind"] for one in manifests].count("ConfigMap") == 1
     assert "NetworkPolicy" not in kinds(manifests)
 
@@ -189,6 +190,19 @@ def test_alerts_lead_to_the_runbooks_that_are_given(chart: Chart) -> None:
     alerts = [rule for group in rules["spec"]["groups"] for rule in group["rules"] if "alert" in rule]
     links = {rule["annotations"]["runbook_url"].rpartition("/")[0] for rule in alerts}
     assert links == {"https://unusual-runbooks"}
+
+
+def test_the_path_of_the_external_url_is_before_all_that_is_asked_for(chart: Chart) -> None:
+    manifests = made(chart, {**operator("always"), "web": {"externalUrl": "https://ops.example.org/diag/"}})
+    (deployment,) = (one for one in manifests if one["kind"] == "Deployment")
+    (diag,) = deployment["spec"]["template"]["spec"]["containers"]
+    paths = {diag[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    (monitor,) = (one for one in manifests if one["metadata"]["name"] == NAME and one["kind"] == "ServiceMonitor")
+    paths.add(monitor["spec"]["endpoints"][0]["path"])
+    assert paths == {"/diag/healthz", "/diag/readyz", "/diag/metrics"}
+    given = {one["name"]: one.get("value") for one in diag["env"]}
+    web = load(None, {name: value for name, value in given.items() if value}, {}).settings.web
+    assert prefix_of(web.external_url, web.route_prefix).routes == "/diag"
 
 
 def test_names_stay_short_enough_for_pods_of_a_fleet(chart: Chart) -> None:

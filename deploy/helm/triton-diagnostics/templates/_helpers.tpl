@@ -42,3 +42,8 @@ resources:
 storageClassName: {{ . }}
 {{- end }}
 {{- end -}}
+
+{{- /* What all paths begin with: that of the external URL. */ -}}
+{{- define "diag.prefix" -}}
+{{- get (urlParse .Values.web.externalUrl) "path" | trimSuffix "/" -}}
+{{- end -}}

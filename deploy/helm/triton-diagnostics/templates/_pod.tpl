@@ -43,8 +43,10 @@ spec:
           value: /etc/diag/web/web.yml
         - name: DIAG_WEB__ALLOWED_HOSTS
           value: {{ concat $hosts .Values.web.allowedHosts | join "," | quote }}
+        {{- with .Values.web.externalUrl }}
         - name: DIAG_WEB__EXTERNAL_URL
-          value: {{ .Values.web.externalUrl | quote }}
+          value: {{ . | quote }}
+        {{- end }}
         - name: DIAG_HISTORY__DIRECTORY
           value: /var/lib/diag
         {{- if .Values.database.url }}
@@ -69,19 +71,19 @@ spec:
       # What is remembered is taken up before the port opens.
       startupProbe:
         httpGet:
-          path: /healthz
+          path: {{ include "diag.prefix" . }}/healthz
           port: http
         periodSeconds: 5
         failureThreshold: 60
       livenessProbe:
         httpGet:
-          path: /healthz
+          path: {{ include "diag.prefix" . }}/healthz
           port: http
         periodSeconds: 20
         timeoutSeconds: 5
       readinessProbe:
         httpGet:
-          path: /readyz
+          path: {{ include "diag.prefix" . }}/readyz
           port: http
         periodSeconds: 10
         timeoutSeconds: 5
