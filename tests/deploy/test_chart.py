@@ -13,12 +13,12 @@ import pytest
 import yaml
 from helm_python import Chart, HelmRenderError, HelmValuesError
 from helm_python import lint as helm_lint
-from schemas import ROOT, faults
 
 from deploy.__main__ import CHART, VARIANTS
 from diagnostics.settings.load import load
 from diagnostics.settings.prefix import prefix_of
 from tests.deploy.rendering import Manifest, documents
+from tests.deploy.schemas import ROOT, faults
 
 FLEET = VARIANTS["fleet"]
 NAME = "diag-triton-diagnostics"

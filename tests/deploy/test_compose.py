@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 from compose_spec import PyCompose
-from schemas import ROOT
 
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.running import check
 from diagnostics.settings.tree import WebSettings
 from exporters.sources.access import read_secret
 from exporters.sources.address import parse_address
+from tests.deploy.schemas import ROOT
 from tests.gen.conftest import Promtool, promtool
 
 __all__ = ["promtool"]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import bcrypt
 import pytest
-from schemas import ROOT
 
 from deploy import credentials
 from diagnostics.service.http.web_config import read_web_config
 from exporters.sources.access import read_secret
+from tests.deploy.schemas import ROOT
 
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text("utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import yaml
-from schemas import ROOT, faults
 
 from deploy.__main__ import ELSEWHERE, PLAIN, VARIANTS, files
 from diagnostics.errors import UsageError
@@ -19,6 +18,7 @@ from diagnostics.service.sharding import owner
 from diagnostics.settings.load import load
 from exporters.sources.address import parse_address
 from tests.deploy.rendering import Manifest, chart, container, environment, of, plain, selects, workload
+from tests.deploy.schemas import ROOT, faults
 
 EVERY = pytest.mark.parametrize("variant", VARIANTS)
 METRICS = 8002
