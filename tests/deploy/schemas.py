@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -46,11 +47,16 @@ def _of_kubernetes(name: str) -> Draft202012Validator:
 
 @cache
 def _read(name: str) -> Any:
+    return json.loads(_wheel().read(f"{_STRICT}/{name}.json"))
+
+
+@cache
+def _wheel() -> zipfile.ZipFile:
+    """Return the wheel, which is opened once: its table of contents is long."""
     wheel = next(ROOT.glob(".tools/kubernetes_validate-*.whl"), None)
     if wheel is None:
         told = "there are no schemas of Kubernetes; fetch them with: make tools"
         if os.environ.get("CI") == "true":
             pytest.fail(told)
         pytest.skip(told)
-    with zipfile.ZipFile(wheel) as inside:
-        return json.loads(inside.read(f"{_STRICT}/{name}.json"))
+    return zipfile.ZipFile(io.BytesIO(wheel.read_bytes()))
