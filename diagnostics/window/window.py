@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
+from diagnostics.window.cards import by_card
 from diagnostics.window.client import ClientRequest
 from diagnostics.window.counters import CounterTable, Point
 from diagnostics.window.from_files import FILE, config_of_file
@@ -218,23 +219,12 @@ class Window:
 
     def __post_init__(self) -> None:
         """Sort the samples by card once: a hundred readings of sixteen cards ask for them."""
-        object.__setattr__(self, "cards", {**_by_card(self.dcgm), **_by_card(self.gpus)})
+        object.__setattr__(self, "cards", {**by_card(self.dcgm), **by_card(self.gpus)})
 
     @property
     def seconds(self) -> float:
         """Length of the window; 0 when nothing was read twice."""
         return max(self.end - self.start, 0.0)
-
-
-def _by_card(samples: Sequence[GpuSample]) -> dict[str, list[tuple[float, Gpu]]]:
-    """Return the cards' samples with their times; one that did not say who it is goes by its index."""
-    known = {gpu.index: gpu.uuid for sample in samples for gpu in sample.gpus if gpu.uuid}
-    series: dict[str, list[tuple[float, Gpu]]] = {}
-    for sample in samples:
-        for gpu in sample.gpus:
-            if sample.at is not None:
-                series.setdefault(gpu.uuid or known.get(gpu.index, ""), []).append((sample.at, gpu))
-    return series
 
 
 @dataclass(slots=True)

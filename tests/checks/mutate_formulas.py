@@ -115,8 +115,8 @@ FORMULAS = (
     Broken(
         "window/points.py",
         "the counter itself instead of its increase",
-        "counter: value - before.values[counter]",
-        "counter: value",
+        "after.values.less(before.values)",
+        "after.values.plain()",
         few=True,
     ),
     Broken(
