@@ -23,11 +23,11 @@ PYTEST := $(BIN)/pytest -q
 export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
-.PHONY: help venv tools browser triton demo test check bench soak accuracy generate format clean
+.PHONY: help venv tools browser triton demo test check bench stack-test soak accuracy generate format clean
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: venv triton ## diagnose a slow, real Triton and repair it, in two minutes
 	@$(BIN)/diag demo
@@ -42,6 +42,9 @@ check: check-format check-lint check-types check-layers check-generated check-ru
 
 bench: venv ## run the benchmarks, which compare times within one run
 	@$(PYTEST) tests/bench
+
+stack-test: venv tools triton ## run Triton, Prometheus, Alertmanager and the service, with a fault and its patch
+	@$(PYTEST) tests/stack
 
 soak: venv tools triton ## test for an hour what takes long: kills, outages, load, what observing costs
 	@$(BIN)/python -m tests.soak.killing --times 100

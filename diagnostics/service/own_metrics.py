@@ -60,6 +60,18 @@ class OwnMetrics:
         self.incidents = Gauge("diag_incidents_open", "Open incidents.", ("deployment",), registry=own)
         self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)
         self.page_seconds = Gauge("diag_metrics_page_seconds", "Processor time of this page.", registry=own)
+        self._begin_at_zero()
         self.faults = Faults()
         self.lasting_faults = Gauge("diag_faults", "What fails in the service itself now.", registry=own)
         self.lasting_faults.set_function(lambda: len(self.faults.lasting()))
+
+    def _begin_at_zero(self) -> None:
+        """Export what is known to be counted before it happens: the increase to a first event is seen only from 0."""
+        for counter, values in (
+            (self.dropped, ("evaluation", "history")),
+            (self.errors, ("collect", "deliver", "evaluate", "exposition", "history", "http", "reload")),
+            (self.spans, ("accepted", "corrupt", "left_out", "refused", "unassigned")),
+            (self.refused, ("attempts", "content-type", "credentials", "host", "origin", "size")),
+        ):
+            for value in values:
+                counter.labels(value)

@@ -129,6 +129,12 @@ def _settings(
         "[[server]]",
         f'url = "{triton.http_url}"',
         f'repository = "{triton.repository}"',
+        "[[slo]]",
+        'name = "chat"',
+        "objective = 0.9",
+        'ensemble = "ensemble"',
+        'latency = "200ms"',
+        'period = "7d"',
         *extra,
     ]
     file.write_text("\n".join(lines) + "\n")

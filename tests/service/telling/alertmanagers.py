@@ -44,7 +44,7 @@ def program(name: str, *others: str) -> str:
 
 
 def key_of(labels: dict[str, str]) -> Key:
-    return labels["check"], labels.get("model", ""), labels.get("sender", "")
+    return labels.get("check") or labels["alertname"], labels.get("model", ""), labels.get("sender", "")
 
 
 # Debian's Alertmanager reads its templates from here, wherever its package was unpacked.
@@ -149,10 +149,15 @@ class Alertmanager:
             self.process.wait(20)
             self.process = None
 
+    def held(self) -> list[Json]:
+        """Return what it holds and has not ended."""
+        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=5) as answer:
+            found: list[Json] = json.load(answer)
+        return found
+
     def alerts(self) -> dict[Key, Json]:
         """Return what it holds and has not ended, by check, model and sender."""
-        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=5) as answer:
-            found = json.load(answer)
+        found = self.held()
         keyed = {key_of(one["labels"]): one for one in found}
         assert len(keyed) == len(found), "an alert is there twice"
         return keyed
