@@ -93,6 +93,7 @@ class _Made:
         self.window = window
         self.graphs = {name: server.graph for name, server in window.servers.items()}
         self.readings: dict[tuple[str, Subject, Span], Reading] = {}
+        self.views: dict[tuple[Subject, Span], View] = {}
         self.changes: dict[str, tuple[Change, ...]] = {}
         self.engines: dict[tuple[str, str | None], bool] = {}
 
@@ -231,17 +232,11 @@ class WindowEvidence:
         return self._view(on, (window.start, window.end))
 
     def _view(self, on: Subject, span: Span) -> View:
-        model, version = (on.model, on.version) if on.model else (on.ensemble, None)
-        window = self.window
-        return View(
-            window=window,
-            server=window.servers[on.server],
-            model=model,
-            version=version,
-            start=span[0],
-            end=span[1],
-            gpu=on.gpu,
-        )
+        made = self._kept()
+        view = made.views.get((on, span))
+        if view is None:
+            view = made.views[on, span] = _view(made.window, on, span)
+        return view
 
     def _of(self, server: ServerWindow, scope: Scope) -> list[Subject]:
         ensembles = self.graph(server.name).ensembles
@@ -275,6 +270,19 @@ class WindowEvidence:
     def _is_ensemble(self, server: ServerWindow, model: str) -> bool:
         config = server.configs.get(model)
         return config is not None and config.platform == names.ENSEMBLE_PLATFORM
+
+
+def _view(window: Window, on: Subject, span: Span) -> View:
+    model, version = (on.model, on.version) if on.model else (on.ensemble, None)
+    return View(
+        window=window,
+        server=window.servers[on.server],
+        model=model,
+        version=version,
+        start=span[0],
+        end=span[1],
+        gpu=on.gpu,
+    )
 
 
 __all__ = ["METRICS", "STATISTICS", "Awake", "Evidence", "Span", "WindowEvidence"]
