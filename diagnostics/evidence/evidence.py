@@ -9,6 +9,7 @@ from typing import Protocol
 from weakref import ref
 
 from diagnostics import names
+from diagnostics.evidence.made import Made, Span
 from diagnostics.signals.callers import requests_of
 from diagnostics.signals.engine_rows import is_engine, shows_its_time
 from diagnostics.signals.executions import service_time
@@ -26,8 +27,6 @@ from diagnostics.window.view import METRICS, STATISTICS, View
 from diagnostics.window.visits import TracedRequest
 from diagnostics.window.window import ServerWindow, Window
 from diagnostics.wire.model_config import ModelConfig
-
-Span = tuple[float, float]
 
 
 class Evidence(Protocol):
@@ -86,17 +85,6 @@ class Evidence(Protocol):
         ...
 
 
-class _Made:
-    """A window, and what was made of it so far."""
-
-    def __init__(self, window: Window) -> None:
-        self.window = window
-        self.graphs = {name: server.graph for name, server in window.servers.items()}
-        self.readings: dict[tuple[str, Subject, Span], Reading] = {}
-        self.changes: dict[str, tuple[Change, ...]] = {}
-        self.engines: dict[tuple[str, str | None], bool] = {}
-
-
 class Awake:
     """The evidence that was made or woken last: only so much of it keeps its window. For use by many threads."""
 
@@ -131,7 +119,7 @@ class WindowEvidence:
         """
         self._again, self._told = again, awake
         self._subjects: dict[Scope, Sequence[Subject]] = {}
-        self._made: _Made | None = None
+        self._made: Made | None = None
         self._wake(window)
 
     @property
@@ -144,15 +132,15 @@ class WindowEvidence:
         if self._again is not None:
             self._made = None
 
-    def _kept(self) -> _Made:
+    def _kept(self) -> Made:
         made = self._made  # another thread may let it rest meanwhile
         if made is None:
             assert self._again is not None
             made = self._wake(self._again())
         return made
 
-    def _wake(self, window: Window) -> _Made:
-        made = self._made = _Made(window)
+    def _wake(self, window: Window) -> Made:
+        made = self._made = Made(window)
         if self._told is not None:
             self._told.note(self)
         return made
@@ -161,11 +149,10 @@ class WindowEvidence:
         """Return the signal's reading, computed once per subject and span."""
         made = self._kept()
         span = span or (made.window.start, made.window.end)
-        # A model's counters are the same from wherever it is called; an ensemble's are its own.
-        key = (signal.name, on.within(None) if on.model else on, span)
-        reading = made.readings.get(key)
+        seen, key = made.seen(on), (signal.name, span)
+        reading = seen.readings.get(key)
         if reading is None:
-            reading = made.readings[key] = signal.read(self._view(on, span))
+            reading = seen.readings[key] = signal.read(seen.view(span))
         return reading
 
     def subjects(self, scope: Scope) -> Sequence[Subject]:
@@ -227,21 +214,8 @@ class WindowEvidence:
         return shows_its_time(self._whole(on))
 
     def _whole(self, on: Subject) -> View:
-        window = self.window
-        return self._view(on, (window.start, window.end))
-
-    def _view(self, on: Subject, span: Span) -> View:
-        model, version = (on.model, on.version) if on.model else (on.ensemble, None)
-        window = self.window
-        return View(
-            window=window,
-            server=window.servers[on.server],
-            model=model,
-            version=version,
-            start=span[0],
-            end=span[1],
-            gpu=on.gpu,
-        )
+        made = self._kept()
+        return made.seen(on).view((made.window.start, made.window.end))
 
     def _of(self, server: ServerWindow, scope: Scope) -> list[Subject]:
         ensembles = self.graph(server.name).ensembles

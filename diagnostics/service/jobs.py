@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +14,7 @@ from diagnostics.wire.records import Kind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.blind_spots import blind_spots
 from exporters.sources.machine import Machine
+from exporters.sources.nvml import NvmlSampler
 from exporters.sources.repository import repository_scrapes
 from exporters.sources.triton import TritonServer, discover
 
@@ -35,7 +36,7 @@ class Job:
 
     Attributes:
         key: tells it from the others; the URL of a server.
-        deployment: what its scrapes are part of.
+        deployment: what its scrapes are part of; empty where they are of several.
         interval: seconds between the beginnings of two rounds.
         reader: what reads it.
         counts: whether its rounds read a server's counters, without which they failed.
@@ -126,28 +127,56 @@ class TritonReader:
 
 
 class MachineReader:
-    """The service's own machine and its GPUs, where all servers of a deployment run on it; silent elsewhere."""
+    """The service's own machine and its GPUs, for each deployment whose servers run on it; silent elsewhere.
 
-    def __init__(self, readers: Sequence[TritonReader]) -> None:
-        self._readers = tuple(readers)
-        self._servers: tuple[TritonServer | None, ...] = ()
-        self._machine: Machine | None = None
+    Attributes:
+        shares: what the last round read, by deployment. The GPUs are asked once for all.
+
+    """
+
+    def __init__(self, readers: Mapping[str, Sequence[TritonReader]]) -> None:
+        self._readers = readers
+        self._found: dict[str, tuple[TritonServer | None, ...]] = {}
+        self._machines: dict[str, Machine] = {}
+        self._gpus: NvmlSampler | None = None
+        self.shares: dict[str, list[Scrape]] = {}
 
     def round(self) -> list[Scrape]:
-        """Return a sample of the machine and its GPUs; nothing before all servers were found, or where one is away."""
-        servers = tuple(reader.found for reader in self._readers)
-        if servers != self._servers:
-            self.close()
-            self._servers, found = servers, [server for server in servers if server is not None]
-            self._machine = Machine(found) if len(found) == len(servers) else None
-        machine = self._machine
-        return machine.round() if machine is not None and machine.local else []
+        """Return samples of the machine and its GPUs; of a deployment none before all its servers were found."""
+        for deployment, readers in self._readers.items():
+            self._look(deployment, tuple(reader.found for reader in readers))
+        local = {name: machine for name, machine in self._machines.items() if machine.local}
+        self.shares = {name: machine.round() for name, machine in local.items()}
+        whole = [name for name, machine in local.items() if machine.whole]
+        gpus = self._sample_of_gpus(sought=bool(whole))
+        for name in whole:
+            self.shares[name] += gpus
+        return [scrape for scrapes in self.shares.values() for scrape in scrapes]
 
     def close(self) -> None:
         """Give the GPUs' driver back what was taken."""
-        if self._machine is not None:
-            self._machine.close()
-        self._servers, self._machine = (), None
+        self._found, self._machines = {}, {}
+        self._sample_of_gpus(sought=False)
+
+    def _look(self, deployment: str, servers: tuple[TritonServer | None, ...]) -> None:
+        """Look anew for a deployment's servers where others were found than before."""
+        if self._found.get(deployment) == servers:
+            return
+        self._found[deployment], found = servers, [server for server in servers if server is not None]
+        self._machines.pop(deployment, None)
+        if len(found) == len(servers):
+            self._machines[deployment] = Machine(found, gpus=False)
+            if self._gpus is None and self._machines[deployment].whole:
+                self._gpus = NvmlSampler.open()
+
+    def _sample_of_gpus(self, *, sought: bool) -> list[Scrape]:
+        if self._gpus is None:
+            return []
+        if sought:
+            return [self._gpus.sample()]
+        self._gpus.close()
+        self._gpus = None
+        return []
 
 
 def answered(scrapes: Sequence[Scrape]) -> bool:

@@ -16,6 +16,7 @@ from exporters.sources.dcgm import DcgmPage
 
 # Clocks, throttling and pressure change faster than a server's counters are read, and a sample costs a millisecond.
 MACHINE_INTERVAL = 5.0
+MACHINE = "this machine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,19 +103,15 @@ def jobs(settings: Settings, planned: Mapping[str, Planned]) -> list[Job]:
     return found
 
 
-def with_machines(read: Mapping[str, Job]) -> dict[str, Job]:
-    """Return the jobs by key, and one more per deployment that samples the machine its servers may run on."""
-    servers: dict[str, list[Job]] = {}
+def with_machine(read: Mapping[str, Job]) -> dict[str, Job]:
+    """Return the jobs by key, and one more that samples the machine any of their servers may run on."""
+    readers: dict[str, list[TritonReader]] = {}
     for job in read.values():
         if isinstance(job.reader, TritonReader):
-            servers.setdefault(job.deployment, []).append(job)
-    found = dict(read)
-    for deployment, beside in servers.items():
-        reader = MachineReader([job.reader for job in beside if isinstance(job.reader, TritonReader)])
-        interval = min(MACHINE_INTERVAL, *(job.interval for job in beside))
-        key = f"machine of {deployment}"
-        found[key] = Job(key=key, deployment=deployment, interval=interval, reader=reader, counts=False)
-    return found
+            readers.setdefault(job.deployment, []).append(job.reader)
+    interval = min(MACHINE_INTERVAL, *(job.interval for job in read.values())) if read else MACHINE_INTERVAL
+    machine = Job(key=MACHINE, deployment="", interval=interval, reader=MachineReader(readers), counts=False)
+    return {**read, MACHINE: machine}
 
 
 def options_of(server: ServerSettings, collect: CollectSettings) -> SourceOptions:

@@ -13,9 +13,9 @@ from diagnostics.evidence.evidence import Awake
 from diagnostics.service.collector import Collector, Round
 from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
-from diagnostics.service.jobs import Job, TritonReader
+from diagnostics.service.jobs import Job, MachineReader, TritonReader
 from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.service.plan import Planned, jobs, own, with_machines
+from diagnostics.service.plan import Planned, jobs, own, with_machine
 from diagnostics.service.state import Board, EvaluationConsumer, ScrapeConsumer, TargetState
 from diagnostics.settings.tree import Settings
 from diagnostics.window.rolling import RollingWindow
@@ -127,7 +127,7 @@ class Service:
         }
         made = {name: self._brought_up(settings, one) for name, one in planned.items()}
         gone = set(self.deployments) - set(made)
-        self._jobs, self.deployments = with_machines({**wanted, **kept}), made
+        self._jobs, self.deployments = with_machine({**wanted, **kept}), made
         self.board.forget(set(self.board.read().targets) - set(wanted), gone)
 
     def _brought_up(self, settings: Settings, planned: Planned) -> Deployment:
@@ -174,17 +174,27 @@ class Service:
         return [gap for reader in readers if isinstance(reader, TritonReader) for gap in reader.gaps]
 
     def _deliver(self, job: Job, made: Round) -> None:
+        if isinstance(job.reader, MachineReader):
+            for name, scrapes in job.reader.shares.items():
+                self._give(name, scrapes)
+            return
         deployment = self.deployments.get(job.deployment)
         if deployment is None:
             return
         if job.counts:
             self._show(job, made)
-        for scrape in made.scrapes:
-            deployment.give(scrape)
-            if self._memory is not None:
-                self._memory.take_scrape(job.deployment, scrape)
+        self._give(job.deployment, made.scrapes)
         if made.scrapes and job.counts:
             self._evaluator.notify(deployment)
+
+    def _give(self, name: str, scrapes: Sequence[Scrape]) -> None:
+        deployment = self.deployments.get(name)
+        if deployment is None:
+            return  # it was let go of meanwhile
+        for scrape in scrapes:
+            deployment.give(scrape)
+            if self._memory is not None:
+                self._memory.take_scrape(name, scrape)
 
     def _show(self, job: Job, made: Round) -> None:
         before = self.board.read().targets.get(job.key)

@@ -34,7 +34,8 @@ def _standstill(view: View) -> Reading:
         return Reading.unknown(Missing.RESET, Unit.SECONDS, METRICS)
     if not seen:
         return absent(view, METRICS, Unit.SECONDS)
-    done = [step.end for steps in seen.values() for step in steps if _moved(step)]
+    newest = (next(filter(_moved, reversed(steps)), None) for steps in seen.values())
+    done = [step.end for step in newest if step is not None]
     doubted = [at for source in seen for table in view.tables(source) for at in table.dropped_at]
     since = max([waiting_since, *done, *doubted])
     return Reading.of(pending[-1][0] - since, Unit.SECONDS, METRICS, events=pending[-1][1])
@@ -42,7 +43,7 @@ def _standstill(view: View) -> Reading:
 
 def _counting(view: View, source: str) -> list[Step]:
     """Return the steps of a source that count what ends; none where it does not, or its counters mean nothing."""
-    return [step for step in view.steps(source) if any(counter in step.values for counter in _ENDED)]
+    return [step for step in view.steps(source) if Counter.SUCCESS in step.values or Counter.EXECUTIONS in step.values]
 
 
 def _moved(step: Step) -> bool:

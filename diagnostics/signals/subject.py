@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -44,7 +44,9 @@ class Subject:
 
     def within(self, ensemble: str | None) -> Subject:
         """Return the same subject as seen from one ensemble."""
-        return self if self.ensemble == ensemble else replace(self, ensemble=ensemble)
+        if self.ensemble == ensemble:
+            return self
+        return Subject(server=self.server, model=self.model, version=self.version, gpu=self.gpu, ensemble=ensemble)
 
     def __str__(self) -> str:
         parts = [part for part in (self.model and f"model {self.model}", self.gpu and f"GPU {self.gpu}") if part]

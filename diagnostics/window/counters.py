@@ -110,25 +110,26 @@ class CounterTable:
         self._last, self._earlier = point, before
         self._first, self._reads = self._first or point, self._reads + 1
         if before is None:
-            if previous_read is None:
-                return
-            self._open(Opened.APPEARED)
-            self._step_from_zero(*previous_read, point)
-        elif earlier is not None and stands_out(earlier, before, point):
+            if previous_read is not None:
+                self._open(Opened.APPEARED)
+                self._step_from_zero(*previous_read, point)
+            return
+        increase = point.since(before)
+        if earlier is not None and increase.fell and stands_out(earlier, before, point):
             self._take_out(before)
             self._jumps += 1
             self._earlier = earlier
             self._step(earlier, point)
         elif above is not None and self._was_a_dip(above, point):
             self._fill_dip(above, before, point)
-        elif point.since(before).fell:
+        elif increase.fell:
             self._above, self._opened_above = before, self._opened
             self._open(Opened.RESET)
             self._jumps += 1
             self._earlier = None
             self._step_from_zero(before.at, before.mono, point)
         else:
-            self._step(before, point)
+            self._add_step(before, point, increase)
 
     def inside(self, start: float, end: float) -> Sequence[Step]:
         """Return the steps that begin and end inside [start, end] (wall seconds, a microsecond of slack), by end."""
@@ -208,7 +209,7 @@ class CounterTable:
                 batches=increase.batches,
                 opened=self._opened,
                 first=self._fresh,
-                from_zero=before.values.get(Counter.EXECUTIONS) == 0,
+                from_zero=increase.from_zero,
             )
         )
         self._fresh = False

@@ -87,6 +87,7 @@ class Increase:
         batches: what was executed, by batch size.
         possible: whether a server can have done this in that time.
         fell: whether a counter that never falls fell.
+        from_zero: whether nothing had been executed at the first one.
 
     """
 
@@ -95,6 +96,7 @@ class Increase:
     batches: Mapping[int, Batches]
     possible: bool
     fell: bool
+    from_zero: bool
 
 
 def increase_between(before: Point, after: Point) -> Increase:
@@ -108,7 +110,8 @@ def increase_between(before: Point, after: Point) -> Increase:
             values[counter] = 0.0
     batches = batch_increase(before.batches, after.batches)
     possible = seconds > 0 and plausible(values, batches, seconds)
-    return Increase(before.mono, Numbers(values), batches, possible, fell)
+    from_zero = before.values.get(Counter.EXECUTIONS) == 0
+    return Increase(before.mono, Numbers(values), batches, possible, fell, from_zero)
 
 
 def zero_at(at: float, mono: float, like: Point) -> Point:

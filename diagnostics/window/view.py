@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from math import gcd
 from operator import attrgetter
@@ -41,6 +41,9 @@ class View:
     start: float
     end: float
     gpu: str | None = None
+    # Dozens of signals look through the same view.
+    _tables: dict[str, list[CounterTable]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _pending: list[Gauge] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -71,8 +74,11 @@ class View:
 
     def tables(self, source: str) -> list[CounterTable]:
         """Return the counters of the versions looked at."""
-        tables = self.server.tables[source]
-        return [tables[key] for key in self.keys() if key in tables]
+        found = self._tables.get(source)
+        if found is None:
+            tables = self.server.tables[source]
+            found = self._tables[source] = [tables[key] for key in self.keys() if key in tables]
+        return found
 
     def steps(self, source: str) -> list[Step]:
         """Return the steps of all versions looked at inside the span, in time order."""
@@ -113,10 +119,12 @@ class View:
 
     def pending(self) -> Gauge:
         """Return (time, requests waiting) of the pending gauge, empty before Triton 23.09."""
-        labels = {names.MODEL: self.model or ""}
-        if self.version is not None:
-            labels[names.VERSION] = self.version
-        return self.gauge(names.PENDING_REQUESTS, labels)
+        if not self._pending:
+            labels = {names.MODEL: self.model or ""}
+            if self.version is not None:
+                labels[names.VERSION] = self.version
+            self._pending.append(self.gauge(names.PENDING_REQUESTS, labels))
+        return self._pending[0]
 
     def gauge(self, name: str, labels: dict[str, str]) -> Gauge:
         """Return the gauge's points inside the span."""

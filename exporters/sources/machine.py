@@ -17,16 +17,18 @@ class Machine:
     Attributes:
         name: tells this source from the servers.
         local: names of the servers that run here.
+        whole: whether all of them do. A sample of the GPUs names no server: read where some run elsewhere, it would
+            stand for their GPUs too.
 
     """
 
     name = "this machine"
 
-    def __init__(self, servers: Sequence[TritonServer]) -> None:
+    def __init__(self, servers: Sequence[TritonServer], *, gpus: bool = True) -> None:
+        """Look which servers run here; without `gpus` theirs are not sampled."""
         self._servers = tuple(server for server in servers if _pid(server) is not None)
-        # A sample names no server: read where some run elsewhere, it would stand for their GPUs too.
-        here = bool(self._servers) and len(self._servers) == len(servers)
-        self._nvml = NvmlSampler.open() if here else None
+        self.whole = bool(self._servers) and len(self._servers) == len(servers)
+        self._nvml = NvmlSampler.open() if self.whole and gpus else None
         self.local = tuple(server.name for server in self._servers)
 
     def round(self) -> list[Scrape]:

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from diagnostics.errors import UsageError
-from diagnostics.service.jobs import TritonReader
-from diagnostics.service.plan import deployments, jobs, with_machines
+from diagnostics.service import jobs as jobs_module
+from diagnostics.service.jobs import MachineReader, TritonReader
+from diagnostics.service.plan import deployments, jobs, with_machine
 from diagnostics.settings.tree import Settings
+from diagnostics.wire.records import Kind, Scrape
 
 A, B = "http://a:8000", "http://b:8000"
 
@@ -76,9 +80,49 @@ def test_a_page_of_gpus_is_a_source_of_its_own_that_counts_no_requests():
     assert [(job.deployment, job.counts) for job in made] == [("a:8000", True), ("a:8000", False)]
 
 
-def test_each_deployment_samples_the_machine_its_servers_may_run_on():
-    chosen = settings({"url": A}, {"url": B}, deployment=[{"name": "chat", "servers": [A, B]}])
-    planned = with_machines({job.key: job for job in jobs(chosen, deployments(chosen))})
-    (machine,) = [job for job in planned.values() if job.key == "machine of chat"]
-    assert not machine.counts, "a machine that says nothing is no failed round"
+def test_one_job_samples_the_machine_that_any_server_may_run_on():
+    chosen = settings({"url": A, "interval": "2s"}, {"url": B})
+    planned = with_machine({job.key: job for job in jobs(chosen, deployments(chosen))})
+    (machine,) = [job for job in planned.values() if isinstance(job.reader, MachineReader)]
+    assert (machine.interval, machine.counts) == (2.0, False), "a machine that says nothing is no failed round"
     assert machine.reader.round() == [], "no server was found yet"
+
+
+class Found:
+    """Where a server runs, and what is read of it there."""
+
+    def __init__(self, servers: Sequence[str], *, gpus: bool) -> None:
+        assert not gpus, "they are asked once for all deployments"
+        self.local = tuple(name for name in servers if name.startswith("here"))
+        self.whole = len(self.local) == len(servers)
+
+    def round(self) -> list[Scrape]:
+        return [Scrape(server=name, kind=Kind.HOST, at=1.0, mono=1.0, body=b"{}") for name in self.local]
+
+
+class Gpus:
+    """A driver that counts."""
+
+    asked = closed = 0
+
+    def sample(self) -> Scrape:
+        self.asked += 1
+        return Scrape(server="", kind=Kind.NVML, at=1.0, mono=1.0, body=b"{}")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_the_gpus_are_asked_once_for_all_deployments_that_run_wholly_here(monkeypatch: pytest.MonkeyPatch):
+    gpus = Gpus()
+    monkeypatch.setattr(jobs_module, "Machine", Found)
+    monkeypatch.setattr(jobs_module.NvmlSampler, "open", lambda: gpus)
+    servers = {"one": ["here-1"], "two": ["here-2", "here-3"], "part": ["here-4", "away"], "away": ["away-2"]}
+    readers = {name: [SimpleNamespace(found=one) for one in found] for name, found in servers.items()}
+    reader = MachineReader(readers)
+    reader.round()
+    told = {name: [one.server for one in scrapes] for name, scrapes in reader.shares.items()}
+    assert told == {"one": ["here-1", ""], "two": ["here-2", "here-3", ""], "part": ["here-4"]}
+    readers["one"][0].found = readers["two"][0].found = None
+    reader.round()
+    assert (set(reader.shares), gpus.asked, gpus.closed) == ({"part"}, 1, 1)

@@ -290,13 +290,15 @@ def test_what_went_wrong_in_the_service_itself_is_shown() -> None:
     assert "The history is off" in page
 
 
-def test_a_row_of_the_fleet_is_made_once_for_each_verdict(service: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_of_the_fleet_is_made_once_for_each_verdict_before_it_is_asked_for(
+    service: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = fleet.Fleet()
     state = service.service.board.read()
-    first = [row for _, row in made.rows(standings(state))]
+    made.take(state)
     monkeypatch.setattr(fleet, "_made", lambda _: pytest.fail("made again"))
 
-    assert [row for _, row in made.rows(standings(state))] == first
+    assert any(row.spark for _, row in made.rows(standings(state)))
 
 
 def test_timelines_begin_with_the_first_verdict_of_a_fresh_service(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from diagnostics.service.http.json_answer import JsonAnswer
 from diagnostics.service.http.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import document
+from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.problems import answer_with_problems
 from diagnostics.service.http.traced import Traced
 from diagnostics.settings.prefix import Prefix, prefix_of
@@ -46,14 +47,15 @@ def application(context: WebContext) -> FastAPI:
     )
     prefix = prefix_of(web.external_url, web.route_prefix)
     exposition = metrics.Exposition(context.metrics, context.settings.collect.window, context.clock)
-    live = Live(context.service.board, [exposition.take], [exposition.render, credentials.refresh])
+    fleet = Fleet()
+    live = Live(context.service.board, [exposition.take, fleet.take], [exposition.render, credentials.refresh])
     app = _made(live)
     app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
     app.state.authentication = Authentication(credentials)
     app.openapi = partial(document, app, credentials, prefix.links)  # type: ignore[method-assign]
     _guard(app, context, prefix)
     answer_with_problems(app, context.metrics)
-    for routes in _routes(context, live, exposition, app.state.probes):
+    for routes in _routes(context, live, exposition, app.state.probes, fleet):
         app.include_router(routes)
     return app
 
@@ -95,7 +97,7 @@ def _guard(app: FastAPI, context: WebContext, prefix: Prefix) -> None:
 
 
 def _routes(
-    context: WebContext, live: Live, exposition: metrics.Exposition, probes: probe.Probes
+    context: WebContext, live: Live, exposition: metrics.Exposition, probes: probe.Probes, fleet: Fleet
 ) -> Iterator[APIRouter]:
     yield health.router(context, live)
     yield metrics.router(exposition)
@@ -104,4 +106,4 @@ def _routes(
     yield api_past.router(context)
     yield api_slo.router(context)
     yield otlp.router(context)
-    yield page.router(context)
+    yield page.router(context, fleet)

@@ -10,7 +10,7 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import instants, series
 from diagnostics.service.http.page.standing import Standing
-from diagnostics.service.state import Evaluation
+from diagnostics.service.state import Evaluation, LiveState
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
 
@@ -44,9 +44,14 @@ class Fleet:
     def __init__(self) -> None:
         self._rows: dict[str, tuple[Evaluation, Row]] = {}
 
+    def take(self, state: LiveState) -> None:
+        """Make the rows of new verdicts before anyone asks, while their windows are still at hand."""
+        for name, evaluation in state.evaluations.items():
+            self._row(name, evaluation)
+
     def rows(self, standings: Sequence[Standing]) -> Iterator[tuple[Standing, Row]]:
         """Yield each deployment with its row."""
-        gone = self._rows.keys() - {one.name for one in standings}
+        gone = set(self._rows) - {one.name for one in standings}
         for name in gone:
             self._rows.pop(name, None)
         for one in standings:

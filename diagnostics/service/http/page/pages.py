@@ -32,9 +32,9 @@ class Shown:
 class Pages:
     """Makes contents; each method is one kind of page."""
 
-    def __init__(self, context: WebContext) -> None:
+    def __init__(self, context: WebContext, fleet: Fleet) -> None:
         web = context.settings.web
-        self._context, self._fleet = context, Fleet()
+        self._context, self._fleet = context, fleet
         self.frame = Frame(context.clock, prefix_of(web.external_url, web.route_prefix).links)
 
     def now(self) -> Shown:

@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page import assets
+from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.page.frame import html_answer
 from diagnostics.service.http.page.incidents import Wanted
 from diagnostics.service.http.page.pages import AWAY, Pages, Shown
@@ -21,9 +22,9 @@ A_YEAR = 365 * 86400
 Text = Annotated[str, Query(max_length=200)]
 
 
-def router(context: WebContext) -> APIRouter:
+def router(context: WebContext, fleet: Fleet) -> APIRouter:
     """Return the pages, their contents alone under `/fragments`, and the files they use."""
-    routes, pages = APIRouter(include_in_schema=False), Pages(context)
+    routes, pages = APIRouter(include_in_schema=False), Pages(context, fleet)
     _add(routes, pages, "/", lambda: pages.now(), fragment=f"{FRAGMENTS}/now")
     _add(routes, pages, "/runbooks", lambda: pages.runbooks())
     _add_parametrized(routes, pages)
