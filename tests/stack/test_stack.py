@@ -73,7 +73,9 @@ def test_a_fault_moves_rules_fires_is_explained_and_resolves_after_its_patch(sta
     until(lambda: (prometheus.value(recorded) or 0.0) < 0.02, 60, "the recorded queue's fall")
     until(lambda: TICKET not in prometheus.firing(), 60, "the end of the cause's alert")
     until(lambda: alert_of(stack, "diag") is None and alert_of(stack, "") is None, 60, "the end in Alertmanager")
-    assert stack.alertmanager.pager.told("resolved") >= {(CAUSE, MODEL, "diag")}
+    pager = stack.alertmanager.pager
+    assert (CAUSE, MODEL, "diag") in pager.told("firing")
+    until(lambda: (CAUSE, MODEL, "diag") in pager.told("resolved"), 20, "the notification of the end")
     until(lambda: not has_symptom(stack), 20, "the end of the symptom")
 
 
