@@ -47,9 +47,9 @@ def content(wheel: Path) -> set[str]:
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("empty")
-    venv.create(folder / "venv", with_pip=True)
-    pip = [folder / "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    done = _done(*pip, wheel, folder=folder)
+    venv.create(folder / "venv", with_pip=False)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "venv/bin/python", "--disable-pip-version-check"]
+    done = _done(*pip, "install", "--quiet", wheel, folder=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "venv/bin"
 

@@ -1,4 +1,4 @@
-"""Everything that a user runs, as processes on the loopback: Triton, the service, Alertmanager, Prometheus.
+"""Everything that a user runs, on the loopback: Triton, the service, Alertmanager, Prometheus, VictoriaMetrics.
 
 Beside them verdicts on recorded incidents of a GPU and of an LLM engine are shown by a second service, with the pages
 of metrics that belong to them, since neither can be made here.
@@ -27,6 +27,7 @@ from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Kind
 from tests.builders import explained
 from tests.collect.fake_triton import free_ports
+from tests.promql.victoria_metrics import victoria_metrics
 from tests.service import serving as shown
 from tests.service.telling.alertmanagers import ROOT, Alertmanager, Pager
 from tests.soak.running import DIAG, Serving, environment, serving
@@ -48,6 +49,7 @@ class Stack:
     service: Serving
     alertmanager: Alertmanager
     prometheus: Prometheus
+    victoria_metrics: str
 
     def apply(self, patch: str) -> None:
         """Apply a patch in the model repository, and let the server take it up."""
@@ -96,7 +98,8 @@ def running_stack(folder: Path, fault: str = "single-instance", extra: Sequence[
         ]
         rules = sorted((RULES / "alerts").glob("*.yaml")) + sorted((RULES / "recording").glob("*.yaml"))
         watching = stack.enter_context(prometheus(folder / "prometheus", jobs, alertmanager.url, rules))
-        yield Stack(triton, service, alertmanager, watching)
+        beside = stack.enter_context(victoria_metrics(folder / "victoria-metrics", jobs[:2]))
+        yield Stack(triton, service, alertmanager, watching, beside)
 
 
 def _traced(port: int) -> list[str]:

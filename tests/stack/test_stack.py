@@ -18,6 +18,8 @@ from tests.stack.stack import Stack, explained_by, running_stack
 pytestmark = pytest.mark.live
 CAUSE, MODEL = "single-instance-serialization", "safety"
 SYMPTOM = "TritonModelQueueDominates"
+# The service is scraped too, or only Triton's pages are.
+BOTH, PAGES = '{job=~"triton|diag"}', '{job="triton"}'
 TICKET = "TritonDiagSingleInstanceSerialization"
 
 
@@ -31,6 +33,15 @@ def alert_of(stack: Stack, sender: str) -> dict[str, Any] | None:
     """Return the alert on the cause that was sent by the service ("diag") or by Prometheus (""), while it lasts."""
     found = (one for one in stack.alertmanager.held() if key_of(one["labels"]) == (CAUSE, MODEL, sender))
     return next(found, None)
+
+
+def first_cause(*arguments: str) -> tuple[object, ...]:
+    """Return check, server, model and ensemble of the first finding of `diag explain`."""
+    said = explained_by(arguments)
+    assert said["verdict"] == "degraded", said["verdict"]
+    (first, *_) = said["findings"]
+    subject = first["subject"]
+    return first["check"], subject["server"], subject["model"], subject["ensemble"]
 
 
 def has_symptom(stack: Stack) -> bool:
@@ -57,11 +68,14 @@ def test_a_fault_moves_rules_fires_is_explained_and_resolves_after_its_patch(sta
     assert f"+++ b/{MODEL}/config.pbtxt" in annotations["patch"]
     assert MODEL in annotations["summary"]
 
-    # A Prometheus alone leads to the same cause.
-    selector = '{job=~"triton|diag"}'
-    said = explained_by([f"prometheus+{prometheus.url}?selector={selector}", "--window", "20s"])
-    (first, *_) = said["findings"]
-    assert (first["check"], first["subject"]["model"]) == (CAUSE, MODEL)
+    # Whoever watches this load names the same cause, by the same programs' pages or by themselves.
+    direct = first_cause(stack.triton.http_url, "--window", "8s")
+    assert direct[0] == CAUSE
+    for store in (prometheus.url, stack.victoria_metrics):
+        assert first_cause(f"prometheus+{store}?selector={BOTH}", "--since", "10s") == direct
+    repository = ("--repository", str(stack.triton.repository))
+    check, _, model, _ = first_cause(f"prometheus+{prometheus.url}?selector={PAGES}", "--since", "10s", *repository)
+    assert (check, model) == (CAUSE, MODEL), "without a service that is scraped, files do"
 
     # The dashboards show it.
     until(lambda: not empty_panels(stack), 30, "data in every panel")
