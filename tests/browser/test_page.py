@@ -12,20 +12,21 @@ PAGES = (*CAPTURES, *MADE_UP)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_asks_for_nothing_and_complains_of_nothing(show: Show, name: str) -> None:
+def test_it_asks_for_nothing_complains_of_nothing_and_fits_screens_and_paper(show: Show, name: str) -> None:
+    """A4 less its margins is 680 of the browser's pixels wide."""
     shown = show(name)
-
-    assert [url.partition(":")[0] for url in shown.requests] == ["file"]
-    assert shown.messages == []
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_it_never_scrolls_sideways(show: Show, name: str) -> None:
-    page = show(name).page
+    page = shown.page
     for width in (320, 375, 768, 1100):
         page.set_viewport_size({"width": width, "height": 800})
 
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+    page.set_viewport_size({"width": 680, "height": 800})
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 680
+    assert [url.partition(":")[0] for url in shown.requests] == ["file"]
+    assert shown.messages == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -118,16 +119,6 @@ def test_paper_shows_what_the_screen_folds_away(show: Show) -> None:
     assert not page.locator("button").is_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.pdf().startswith(b"%PDF")
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_nothing_sticks_out_of_a_sheet_of_paper(show: Show, name: str) -> None:
-    """A4 less its margins is 680 of the browser's pixels wide."""
-    page = show(name, 680).page
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    page.emulate_media(media="print")
-
-    assert page.evaluate("document.documentElement.scrollWidth") <= 680
 
 
 def test_names_are_read_out_not_run(show: Show) -> None:

@@ -15,7 +15,7 @@ from tests.checks.mutation import JUDGES, ROOT
 
 def test_a_broken_central_formula_fails_a_test() -> None:
     found = subprocess.run(
-        [sys.executable, "-m", "tests.checks.mutate_formulas", "--few", "busy share"],
+        [sys.executable, "-m", "tests.checks.mutate_formulas", "--few", "busy share books"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -87,7 +87,8 @@ def test_the_reference_deployment_travelled_whole(content: set[str]) -> None:
 
 
 def test_it_brings_the_libraries_it_names_and_no_more(installed: Path, tmp_path: Path) -> None:
-    listed = _done(installed / "python", "-m", "pip", "list", "--format=freeze", folder=tmp_path).stdout
+    pip = [sys.executable, "-m", "pip", "--python", installed / "python"]
+    listed = _done(*pip, "list", "--format=freeze", folder=tmp_path).stdout
     names = {line.partition("==")[0].partition(" @")[0].lower().replace("_", "-") for line in listed.splitlines()}
     assert names - {"pip", "setuptools", "wheel"} == {
         *("triton-diagnostics", "click", "urllib3"),
