@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -84,7 +85,8 @@ def report(
         ctx.exit(_asked(RunningService(url, options), slos, period, output, fail_on))
     if not slos:
         raise UsageError("there are no objectives", hint="name a file of them with --slo")
-    from diagnostics.cli.slo_sources import reports_from
+    with _installed():
+        from diagnostics.cli.slo_sources import reports_from
 
     found = reports_from(sources, slos, period=period, config_file=config_file, deployment=deployment, options=options)
     from diagnostics.render.slo_json import slo_report
@@ -98,14 +100,25 @@ def report(
     ctx.exit(_exit_code(told, fail_on))
 
 
+@contextmanager
+def _installed() -> Iterator[None]:
+    """Say which package is missing where an import of the extra `serve` fails."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        hint = "pip install 'triton-diagnostics[serve]'"
+        raise UsageError(f"{error.name or 'a package'} is not installed", where="diag slo", hint=hint) from None
+
+
 def _objectives(files: Sequence[Path], config_file: Path | None) -> tuple[Slo, ...]:
     from diagnostics.slo.reading import read_slos
     from diagnostics.slo.slo import unique
 
     if config_file is None:
         return read_slos(files) if files else ()
-    from diagnostics.cli.slo_sources import settings_of
-    from diagnostics.slo.configured import configured
+    with _installed():
+        from diagnostics.cli.slo_sources import settings_of
+        from diagnostics.slo.configured import configured
 
     return unique([*configured(settings_of(config_file)), *(read_slos(files) if files else ())])
 

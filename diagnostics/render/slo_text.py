@@ -23,7 +23,8 @@ def _lines(report: SloReport) -> Iterator[str]:
     if report.tally.total > 0:
         yield f"  {words.budget(report)}"
         yield f"  burns: {', '.join(words.burn(one) for one in report.burns)}"
-        yield f"  {words.ending(report.forecast)}"
+        if report.left is not None:
+            yield f"  {words.ending(report.forecast)}"
     yield from (f"  {line}" for line in words.alerts(report))
     for one in report.spent:
         yield f"  {words.cause(one)}"
@@ -52,7 +53,8 @@ def _markdown(report: SloReport) -> Iterator[str]:
     if report.tally.total > 0:
         yield f"- {escaped(words.budget(report))}"
         yield f"- burns: {', '.join(words.burn(one) for one in report.burns)}"
-        yield f"- {escaped(words.ending(report.forecast))}"
+        if report.left is not None:
+            yield f"- {escaped(words.ending(report.forecast))}"
     yield from (f"- **{escaped(line)}**" for line in words.alerts(report))
     for one in report.spent:
         yield f"- {escaped(words.cause(one))}"

@@ -70,7 +70,12 @@ def burn(one: Burn) -> str:
     """Return how fast one window burns."""
     if one.rate is None:
         return f"{span(one.seconds)} no events"
-    return f"{span(one.seconds)} {one.rate:.3g} ({one.low or 0:.2g} to {one.high or 0:.2g})"
+    return f"{span(one.seconds)} {one.rate:.3g} ({_rate(one.low or 0)} to {_rate(one.high or 0)})"
+
+
+def _rate(value: float) -> str:
+    """Return a burn rate with two digits or, above ten, as a whole number: never as a power of ten."""
+    return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
 def ending(found: Forecast | None) -> str:
