@@ -93,9 +93,13 @@ def rules(
     if only_check or output:
         raise UsageError("--replay writes nothing", hint="leave out --check and --output")
     # Verbs start fast: reading a store is not needed to write files.
-    from diagnostics.cli.replaying import histories, opened, report
+    from diagnostics.cli.replaying import histories, known, lasting, opened, report
 
-    for line in report(list(histories(opened(replay, options), since)), since):
+    api = opened(replay, options)
+    there = known(api, since)
+    if there < since:
+        click.echo(f"diag: the store's history begins {lasting(there)} ago: no more is replayed", err=True)
+    for line in report(list(histories(api, there)), there):
         click.echo(line)
 
 

@@ -22,6 +22,8 @@ STEP_SECONDS = 60.0
 _CHUNK_SECONDS = 86_400.0
 _LEAST_CHUNK_SECONDS = 3_600.0
 _LOOKS = 48
+# Stores refuse answers of more than 11,000 points.
+_MOST_POINTS = 10_000
 _SHOWN = 4
 
 
@@ -48,6 +50,17 @@ def opened(url: str, options: SourceOptions) -> PrometheusApi:
     return PrometheusApi(address, options)
 
 
+def known(api: PrometheusApi, since: float) -> float:
+    """Return how many of the last `since` seconds the store has a history of, by its oldest sample of any scrape.
+
+    `since` itself where that began before, or no scrape is stored at all.
+    """
+    end = api.clock() // STEP_SECONDS * STEP_SECONDS
+    step = max(STEP_SECONDS, since / _MOST_POINTS)
+    times = [at for one in api.ranged("count(up)", end - since, end, step).series for at in one.times]
+    return min(since, max(end - min(times), STEP_SECONDS)) if times else since
+
+
 def histories(api: PrometheusApi, since: float) -> Iterator[History]:
     """Yield the history of every alert over the last `since` seconds, by the store's clock."""
     end = api.clock() // STEP_SECONDS * STEP_SECONDS
@@ -61,7 +74,7 @@ def histories(api: PrometheusApi, since: float) -> Iterator[History]:
 
 def report(found: Sequence[History], since: float) -> Iterator[str]:
     """Yield the lines for people: alerts that fire most first, then the silent ones, then what does not exist."""
-    yield f"over the last {_lasting(since)}, evaluated every {_lasting(STEP_SECONDS)}:"
+    yield f"over the last {lasting(since)}, evaluated every {lasting(STEP_SECONDS)}:"
     fired = sorted((one for one in found if one.firings), key=lambda one: -len(one.firings))
     yield from map(_line, fired)
     silent = [one.alert.name for one in found if not one.firings and not one.missing and not one.notes]
@@ -83,8 +96,8 @@ def _line(one: History) -> str:
     times = "once" if len(one.firings) == 1 else f"{len(one.firings)} times"
     return (
         f"{one.alert.name} ({one.alert.severity}) would have fired {times}, on {subjects} "
-        f"{'subject' if subjects == 1 else 'subjects'}, for {_lasting(total)} in all, "
-        f"{_lasting(longest)} at the longest"
+        f"{'subject' if subjects == 1 else 'subjects'}, for {lasting(total)} in all, "
+        f"{lasting(longest)} at the longest"
     )
 
 
@@ -93,7 +106,7 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _lasting(seconds: float) -> str:
+def lasting(seconds: float) -> str:
     """Return a time of minutes to weeks as an operator writes it: 2d 3h, 54m."""
     days, rest = divmod(round(seconds), 86_400)
     hours, rest = divmod(rest, 3_600)
