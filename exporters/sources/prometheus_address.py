@@ -61,10 +61,12 @@ def parse_prometheus(source: str) -> PrometheusAddress:
     text, question, query = source.removeprefix(PREFIX).partition("?")
     if not text.startswith(("http://", "https://")):
         raise UsageError("is no address of a Prometheus", where=safe(source), hint=_FORM)
-    parts = urlsplit(text)
-    if parts.fragment:
+    try:
+        address, fragment = parse_address(text), urlsplit(text).fragment
+    except UsageError as error:
+        raise UsageError(error.what, where=safe(source), hint=_FORM) from None
+    if fragment:
         raise UsageError("holds a #", where=safe(source), hint=_FORM)
-    address = parse_address(text)
     base = f"{address.scheme}://{address.netloc()}{address.path.removesuffix('/api/v1')}"
     matchers = _matchers(query, base) if question else ()
     return PrometheusAddress(base=base, matchers=matchers, user=address.user)
