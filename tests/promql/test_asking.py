@@ -230,7 +230,9 @@ def test_a_range_of_steps_is_asked_for_as_such() -> None:
     assert fake.forms[-1] == {"query": "up", "start": "0.000", "end": "60.000", "step": "15.000", "timeout": "30s"}
 
 
-@pytest.mark.parametrize("source", ["prometheus+http://[::1", "prometheus+http://127.0.0.1:99999", "prometheus+http://"])
+@pytest.mark.parametrize(
+    "source", ["prometheus+http://[::1", "prometheus+http://127.0.0.1:99999", "prometheus+http://"]
+)
 def test_what_is_no_address_is_told_with_the_form_of_one(source: str) -> None:
     with pytest.raises(UsageError, match=r"give prometheus\+http://host:9090"):
         parse_prometheus(source)
