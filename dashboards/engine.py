@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dashboards.layout import Board, Format, Kind, Panel, Query, Section
-from dashboards.queries import MODEL, MODEL_VARIABLE, diagnosed_model, scraped, total
+from dashboards.queries import MODEL, MODEL_VARIABLE, diagnosed_model, exported, scraped, total
 from diagnostics import names
 from diagnostics.signals.engine import ENGINE_SLOT_FILL, ENGINE_WAIT_SECONDS
 from diagnostics.signals.engine_cache import ENGINE_KV_USED
-from exporters.sinks.exposition import DERIVED
 
 _LEGEND = "{{model}} {{instance}}"
 _SERVER = "{{model}} {{server}}"
-
-
-def _of(signal: str) -> str:
-    return DERIVED[signal][1].name
 
 
 def _typed(metric: str, kind: str, value: str) -> str:
@@ -39,7 +34,7 @@ _REQUESTS = Section(
             title="Slots in use",
             description="Requests that run ÷ the most that the engine can run at once.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed_model(_of(ENGINE_SLOT_FILL.name)), legend=_SERVER),),
+            queries=(Query(expr=diagnosed_model(exported(ENGINE_SLOT_FILL)), legend=_SERVER),),
             most=1,
             runbook="engine-batch-limit",
         ),
@@ -48,7 +43,7 @@ _REQUESTS = Section(
             description="Mean time from a request's arrival in the engine until it is scheduled, by Little's law from "
             "the gauges: an estimate.",
             unit=Format.SECONDS,
-            queries=(Query(expr=diagnosed_model(_of(ENGINE_WAIT_SECONDS.name)), legend=_SERVER),),
+            queries=(Query(expr=diagnosed_model(exported(ENGINE_WAIT_SECONDS)), legend=_SERVER),),
         ),
         Panel(
             title="Tokens of context in an iteration",
@@ -71,7 +66,7 @@ _CACHE = Section(
             title="KV cache in use",
             description="Blocks in use ÷ blocks. Full while slots are free means that the cache is the limit.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed_model(_of(ENGINE_KV_USED.name)), legend=_SERVER),),
+            queries=(Query(expr=diagnosed_model(exported(ENGINE_KV_USED)), legend=_SERVER),),
             most=1,
             runbook="kv-cache-exhausted",
         ),

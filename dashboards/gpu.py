@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dashboards.layout import Board, Format, Kind, Panel, Query, Section
-from dashboards.queries import diagnosed, ratio, scraped
+from dashboards.queries import diagnosed, exported, ratio, scraped
 from diagnostics import names
 from diagnostics.signals.gpu import GPU_MEMORY_USED, GPU_SM_ACTIVE, GPU_TIME_USED
-from exporters.sinks.exposition import DERIVED
 
 _CARD = f"{{{{{names.GPU_UUID}}}}} {{{{instance}}}}"
 _DIAGNOSED = "{{gpu}} {{server}}"
-
-
-def _of(signal: str) -> str:
-    return DERIVED[signal][1].name
 
 
 _FULL = Section(
@@ -24,7 +19,7 @@ _FULL = Section(
             description="Mean share of the SMs that work, from NVML or DCGM profiling. This, not utilization, tells "
             "whether more work fits.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed(_of(GPU_SM_ACTIVE.name)), legend=_DIAGNOSED),),
+            queries=(Query(expr=diagnosed(exported(GPU_SM_ACTIVE)), legend=_DIAGNOSED),),
             most=1,
             runbook="gpu-saturated",
         ),
@@ -40,7 +35,7 @@ _FULL = Section(
             title="Time in use",
             description="Share of the time that processes take in turns where they share the card without MPS.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed(_of(GPU_TIME_USED.name)), legend=_DIAGNOSED),),
+            queries=(Query(expr=diagnosed(exported(GPU_TIME_USED)), legend=_DIAGNOSED),),
             most=1,
             runbook="gpu-contended-by-other-process",
         ),
@@ -72,7 +67,7 @@ _MEMORY = Section(
             "needs room for a second copy.",
             unit=Format.SHARE,
             queries=(
-                Query(expr=diagnosed(_of(GPU_MEMORY_USED.name)), legend=f"diag {_DIAGNOSED}"),
+                Query(expr=diagnosed(exported(GPU_MEMORY_USED)), legend=f"diag {_DIAGNOSED}"),
                 Query(
                     expr=ratio(scraped(names.GPU_MEMORY_USED), scraped(names.GPU_MEMORY_TOTAL)),
                     legend=f"Triton {_CARD}",

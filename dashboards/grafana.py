@@ -137,7 +137,7 @@ def _bars(panel: Panel) -> core.BarGauge:
 
 
 def _table(panel: Panel) -> core.Table:
-    hidden = dict.fromkeys(("Time", "__name__", "job", "instance", *panel.hidden), True)
+    hidden = dict.fromkeys(("Time", "__name__", "job", "instance"), True)
     tidy = {"id": "organize", "options": {"excludeByName": hidden, "indexByName": {}, "renameByName": {}}}
     joined = [{"id": "merge", "options": {}}] if len(panel.queries) > 1 else []
     return core.Table(title=panel.title, targets=_targets(panel, "table"), transformations=[*joined, tidy])

@@ -56,7 +56,6 @@ class Panel:
         most: the upper end of the axis, where the quantity has one.
         runbook: id of the runbook that it leads to; a check's, or that of an alert.
         states: what numbers mean, for states: number to (word, colour).
-        hidden: columns that a table does not show.
 
     """
 
@@ -70,7 +69,6 @@ class Panel:
     most: int | None = None
     runbook: str | None = None
     states: Mapping[int, tuple[str, str]] | None = None
-    hidden: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

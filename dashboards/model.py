@@ -7,6 +7,7 @@ from dashboards.queries import MODEL as OF_MODEL
 from dashboards.queries import (
     MODEL_VARIABLE,
     diagnosed_model,
+    exported,
     increase,
     largest,
     mean_seconds,
@@ -19,7 +20,6 @@ from diagnostics import names
 from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.triton import ARRIVAL_RATE, REQUEST_RATE
-from exporters.sinks.exposition import DERIVED
 
 _VERSION = (names.MODEL, names.VERSION)
 _LEGEND = "{{model}} {{version}}"
@@ -30,10 +30,6 @@ _PHASES = {
     "infer": names.INFER_DURATION,
     "output": names.OUTPUT_DURATION,
 }
-
-
-def _of(signal: str) -> str:
-    return DERIVED[signal][1].name
 
 
 _ASKED = Section(
@@ -51,8 +47,8 @@ _ASKED = Section(
             "cannot be served at any latency.",
             unit=Format.PER_SECOND,
             queries=(
-                Query(expr=diagnosed_model(_of(ARRIVAL_RATE.name)), legend=f"arrivals {_SERVER}"),
-                Query(expr=diagnosed_model(_of(REQUEST_RATE.name)), legend=f"completions {_SERVER}"),
+                Query(expr=diagnosed_model(exported(ARRIVAL_RATE)), legend=f"arrivals {_SERVER}"),
+                Query(expr=diagnosed_model(exported(REQUEST_RATE)), legend=f"completions {_SERVER}"),
             ),
             runbook="capacity-exceeded",
         ),
@@ -132,7 +128,7 @@ _WORK = Section(
             title="Busy share of instances",
             description="Share of the time in which the model's instances execute, from the batch statistics.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed_model(_of(INSTANCE_BUSY_SHARE.name)), legend=_SERVER),),
+            queries=(Query(expr=diagnosed_model(exported(INSTANCE_BUSY_SHARE)), legend=_SERVER),),
             most=1,
             runbook="single-instance-serialization",
         ),
@@ -141,7 +137,7 @@ _WORK = Section(
             description="What is left of the GPU, or of the processors, that the model runs on. Without headroom more "
             "instances do not help.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed_model(_of(DEVICE_HEADROOM.name)), legend=_SERVER),),
+            queries=(Query(expr=diagnosed_model(exported(DEVICE_HEADROOM)), legend=_SERVER),),
             most=1,
             runbook="gpu-saturated",
         ),

@@ -6,17 +6,15 @@ so its series name the Triton by `server`, which equals that `instance`; its own
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from dashboards.layout import Variable
 from diagnostics import names
+from diagnostics.signals.signal import Signal
+from exporters.sinks.exposition import DERIVED
 
 MICROSECONDS = 1e-6
 SCRAPED = ('job=~"$job"', 'instance=~"$instance"')
 MODEL = f'{names.MODEL}=~"$model"'
 SERVER = 'server=~"$instance"'
-# Of the service's series of models, all carry the server and the model.
-_DIAGNOSED = (SERVER, MODEL)
 
 
 def scraped(metric: str, *matchers: str) -> str:
@@ -31,7 +29,12 @@ def diagnosed(metric: str, *matchers: str) -> str:
 
 def diagnosed_model(metric: str, *matchers: str) -> str:
     """Return a selector of what the diagnosis service says of models."""
-    return f"{metric}{{{', '.join((*_DIAGNOSED, *matchers))}}}"
+    return diagnosed(metric, MODEL, *matchers)
+
+
+def exported(signal: Signal) -> str:
+    """Return the metric as which the diagnosis service exports a signal."""
+    return DERIVED[signal.name][1].name
 
 
 def rate(selector: str) -> str:
@@ -71,16 +74,6 @@ def mean_seconds(duration: str, *by: str) -> str:
     Sums of rates are divided, so that replicas count by their traffic; a mean of means would not.
     """
     return ratio(model_rate(duration, *by), model_rate(names.REQUEST_SUCCESS, *by), MICROSECONDS)
-
-
-def either(*expressions: str) -> str:
-    """Return the first of the expressions that has a value, for metrics whose names differ between releases."""
-    return " or ".join(expressions)
-
-
-def renamed(selectors: Iterable[str]) -> str:
-    """Return the series of several names for one quantity."""
-    return either(*selectors)
 
 
 MODEL_VARIABLE = Variable(
