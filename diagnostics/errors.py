@@ -59,3 +59,9 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "not text"
     return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def not_installed(error: ModuleNotFoundError, extra: str, *, where: str, otherwise: str = "") -> UsageError:
+    """Return the error to raise where a package of one of our extras is missing; `otherwise` says what else helps."""
+    hint = f"pip install 'triton-diagnostics[{extra}]'{otherwise}"
+    return UsageError(f"{error.name or 'a package'} is not installed", where=where, hint=hint)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from diagnostics.cli.sources import Question, moment
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.errors import CollectError, UsageError
+from diagnostics.errors import CollectError, UsageError, not_installed
 from diagnostics.store import raw
 from diagnostics.store.replay import explain_at
 from diagnostics.window.rolling import WINDOW_SECONDS
@@ -53,8 +53,7 @@ def _of_settings(file: Path) -> Path:
     try:
         from diagnostics.settings.load import load
     except ModuleNotFoundError as error:
-        hint = "pip install 'triton-diagnostics[serve]', or give --history"
-        raise UsageError(f"{error.name or 'a package'} is not installed", where="--config.file", hint=hint) from None
+        raise not_installed(error, "serve", where="--config.file", otherwise=", or give --history") from None
     return load(file, os.environ, {}).settings.history.directory
 
 

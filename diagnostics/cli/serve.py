@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from diagnostics.errors import UsageError
+from diagnostics.errors import not_installed
 
 _EPILOG = """\b
 Examples:
@@ -76,9 +76,7 @@ def command(
     try:
         from diagnostics.service.running import check, run
     except ModuleNotFoundError as error:
-        missing = error.name or "a package"
-        hint = "pip install 'triton-diagnostics[serve]'"
-        raise UsageError(f"{missing} is not installed", where="diag serve", hint=hint) from None
+        raise not_installed(error, "serve", where="diag serve") from None
     given = {_FLAGS[name]: value for name, value in flags.items() if value is not None}
     read = (config_file, dict(os.environ), given, sources)
     if check_config:

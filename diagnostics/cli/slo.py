@@ -11,7 +11,7 @@ import click
 
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.running_service import RunningService, url_option
-from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError, not_installed
 from diagnostics.slo.slo import Slo
 from exporters.sources.access import SourceOptions
 
@@ -106,8 +106,7 @@ def _installed() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        hint = "pip install 'triton-diagnostics[serve]'"
-        raise UsageError(f"{error.name or 'a package'} is not installed", where="diag slo", hint=hint) from None
+        raise not_installed(error, "serve", where="diag slo") from None
 
 
 def _objectives(files: Sequence[Path], config_file: Path | None) -> tuple[Slo, ...]:

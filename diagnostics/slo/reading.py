@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 
-from diagnostics.errors import UsageError
+from diagnostics.errors import not_installed
 from diagnostics.slo.slo import Slo, unique
 
 
@@ -21,6 +21,5 @@ def read_slos(files: Iterable[Path]) -> tuple[Slo, ...]:
     try:
         forms = import_module("diagnostics.slo.forms")
     except ModuleNotFoundError as error:
-        hint = "pip install 'triton-diagnostics[serve]'"
-        raise UsageError(f"{error.name} is not installed", where="files of objectives", hint=hint) from None
+        raise not_installed(error, "serve", where="files of objectives") from None
     return unique([slo for file in files for slo in forms.slos_of(file)])

@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 
-from diagnostics.errors import CollectError, UsageError
+from diagnostics.errors import CollectError, UsageError, not_installed
 from diagnostics.settings.tree import HistorySettings
 from diagnostics.store.trouble import reason_of
 
@@ -201,8 +201,7 @@ def _engine(url: URL) -> Engine:
     try:
         return create_engine(url, pool_pre_ping=True, connect_args=arguments)
     except ModuleNotFoundError as error:
-        hint = "pip install 'triton-diagnostics[postgresql]'"
-        raise UsageError(f"{error.name} is not installed", where="history.database", hint=hint) from None
+        raise not_installed(error, "postgresql", where="history.database") from None
 
 
 def _as_sqlite(connection: Any, _: object) -> None:
