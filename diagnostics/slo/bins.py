@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol
 
 from diagnostics.slo.attribution import Cause
@@ -17,16 +18,25 @@ MINUTES_KEPT = 86400.0
 
 @dataclass(slots=True)
 class Bin:
-    """What happened within one bin: events, and how many bad ones each cause took."""
+    """What happened within one bin: events, and how many bad ones each cause took.
+
+    `began` and `ended` are the Unix seconds between which they were counted; infinite where nothing was.
+    """
 
     tally: Tally = NOTHING
     causes: dict[Cause, float] = field(default_factory=lambda: defaultdict(float))
+    began: float = inf
+    ended: float = -inf
 
     def add(self, tally: Tally, causes: Mapping[Cause, float]) -> None:
         """Take more events."""
         self.tally = self.tally + tally
         for cause, bad in causes.items():
             self.causes[cause] = self.causes.get(cause, 0.0) + bad
+
+    def reach(self, began: float, ended: float) -> None:
+        """Take note of the Unix seconds between which more events were counted."""
+        self.began, self.ended = min(self.began, began), max(self.ended, ended)
 
 
 class Seen(Protocol):
@@ -38,6 +48,10 @@ class Seen(Protocol):
 
     def since(self) -> float | None:
         """Return the Unix second from which on events are known; None for nothing."""
+        ...
+
+    def until(self) -> float | None:
+        """Return the Unix second up to which events are known; None for nothing."""
         ...
 
 
@@ -55,15 +69,18 @@ class Bins:
         causes: Mapping[Cause, float],
         seconds: int = MINUTE,
         began: float | None = None,
+        ended: float | None = None,
     ) -> None:
         """Put events that were counted at Unix second `at` into the bin of `seconds` that it lies in.
 
-        `began` is when counting them began; the beginning of their bin by default.
+        `began` and `ended` are when counting them did; by default the edges of their bin.
         """
         key = (seconds, int(at) // seconds * seconds)
         start = float(key[1]) if began is None else began
         self._since = start if self._since is None else min(self._since, start)
-        self._bins.setdefault(key, Bin()).add(tally, causes)
+        one = self._bins.setdefault(key, Bin())
+        one.add(tally, causes)
+        one.reach(start, float(seconds + key[1]) if ended is None else ended)
 
     def over(self, start: float, end: float) -> Bin:
         """Return the events of the bins that begin in [start, end]; a bin's length is the precision."""
@@ -79,8 +96,8 @@ class Bins:
         return self._since
 
     def until(self) -> float | None:
-        """Return when the last bin ends; None where there is none."""
-        return float(max(seconds + at for seconds, at in self._bins)) if self._bins else None
+        """Return when counting ended, up to now; None where nothing was counted."""
+        return max((one.ended for one in self._bins.values()), default=None)
 
     def minutes(self, start: float, end: float) -> Iterator[tuple[int, Bin]]:
         """Yield the minutes that begin in [start, end)."""
@@ -92,7 +109,7 @@ class Bins:
         """Let go of bins that begin before Unix second `before`, and turn old minutes into hours."""
         for key in [key for key in self._bins if key[0] == MINUTE and key[1] < minutes_before // HOUR * HOUR]:
             old = self._bins.pop(key)
-            self.add(key[1], old.tally, old.causes, HOUR)
+            self.add(key[1], old.tally, old.causes, HOUR, old.began, old.ended)
         self._bins = {key: one for key, one in self._bins.items() if key[1] >= before}
         self._since = max(self._since, before) if self._since is not None else None
 
@@ -126,3 +143,7 @@ class Together:
     def since(self) -> float | None:
         """Return when the first of them began."""
         return min((since for part in self._parts if (since := part.since()) is not None), default=None)
+
+    def until(self) -> float | None:
+        """Return when the last of them ended."""
+        return max((until for part in self._parts if (until := part.until()) is not None), default=None)

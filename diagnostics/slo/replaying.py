@@ -102,7 +102,7 @@ def count_window(
         added += [one for slo in slos if (one := _counted(slo, window, name, (after, until), explanation)) is not None]
         reached[name] = max(until, reached[name])
     for one in added:
-        into[one.slo.name].add(one.until, one.tally, one.causes, began=one.after)
+        into[one.slo.name].add(one.until, one.tally, one.causes, began=one.after, ended=one.until)
     return added
 
 

@@ -98,8 +98,8 @@ def report_on(
 
     """
     length = period or slo.period
-    since = seen.since()
-    known = min(max(at - since, 1.0), length) if since is not None else 0.0
+    since, until = seen.since(), seen.until()
+    known = min(max(min(at, until) - since, 1.0), length) if since is not None and until is not None else 0.0
     whole = seen.over(at - length, at)
     allowed = slo.allowed * whole.tally.total * (length / known if known else 0.0)
     windows = pairs(slo.period)

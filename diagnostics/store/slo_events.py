@@ -18,14 +18,16 @@ from diagnostics.store.tables import incidents, slo_events
 _ALL = Cause("", "", "", "")
 _SUMMED = ("total", "bad", "low", "high")
 _SAME = ("slo", "definition", "deployment", "cause")
+_SPAN = ("began", "ended")
 
 
 def put_minute(slo: Slo, deployment: str, at: int, found: Bin) -> Apply:
     """Write what is known of one minute of an objective, instead of what was known before."""
-    rows = [_row(slo, deployment, at, _ALL, found.tally)]
+    span = {"began": found.began, "ended": found.ended}
+    rows = [_row(slo, deployment, at, _ALL, found.tally) | span]
     for cause, bad in found.causes.items():
         took = Tally(total=0.0, bad=bad, low=0.0, high=0.0, source="")
-        rows.append(_row(slo, deployment, at, cause, took))
+        rows.append(_row(slo, deployment, at, cause, took) | span)
     return lambda connection: upsert(connection, slo_events, rows)
 
 
@@ -54,7 +56,8 @@ def _into_hours(connection: Connection, before: int) -> None:
     same = [table[name] for name in _SAME]
     about = [func.max(table[name]).label(name) for name in ("check", "server", "model", "source")]
     sums = [func.sum(table[name]).label(name) for name in _SUMMED]
-    found = connection.execute(select(*same, hour, *about, *sums).where(*old).group_by(*same, hour))
+    span = [func.min(table.began).label("began"), func.max(table.ended).label("ended")]
+    found = connection.execute(select(*same, hour, *about, *sums, *span).where(*old).group_by(*same, hour))
     # An hour is turned only once all of it is old: none is there yet.
     rows = [{**row, "seconds": HOUR, "at": row["hour"]} for row in found.mappings()]
     for row in rows:
@@ -69,21 +72,25 @@ def read_bins(connection: Connection, slo: Slo, since: float, deployment: str | 
     Events that were counted while something else was called by its name are left out; all are where the database is of
     a time before objectives.
     """
-    if not inspect(connection).has_table(slo_events.name):
+    known = inspect(connection)
+    if not known.has_table(slo_events.name):
         return {}
     table = slo_events.c
+    # Whoever only reads does not migrate.
+    columns = [table[one["name"]] for one in known.get_columns(slo_events.name) if one["name"] in table]
     wanted = [table.slo == text(slo.name), table.definition == slo.definition, table.at >= since - HOUR]
     if deployment is not None:
         wanted.append(table.deployment == text(deployment))
     found: dict[str, Bins] = {}
-    for row in connection.execute(select(slo_events).where(*wanted)).mappings():
+    for row in connection.execute(select(*columns).where(*wanted)).mappings():
         bins = found.setdefault(row["deployment"], Bins())
+        span = [row.get(name) for name in _SPAN]
         if row["cause"]:
             cause = Cause(row["cause"], row["check"], row["server"], row["model"])
-            bins.add(row["at"], NOTHING, {cause: row["bad"]}, row["seconds"])
+            bins.add(row["at"], NOTHING, {cause: row["bad"]}, row["seconds"], *span)
         else:
             counts = {name: row[name] for name in _SUMMED}
-            bins.add(row["at"], Tally(**counts, source=row["source"]), {}, row["seconds"])
+            bins.add(row["at"], Tally(**counts, source=row["source"]), {}, row["seconds"], *span)
     return found
 
 

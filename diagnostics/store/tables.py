@@ -142,7 +142,8 @@ signals = Table(
 )
 
 # Events of an objective in `seconds` from `at` on. `cause` is empty in the row of all events, else the fingerprint of a
-# finding, with its check, server and model; its row's `bad` is what it took of theirs.
+# finding, with its check, server and model; its row's `bad` is what it took of theirs. `began` and `ended` are the Unix
+# seconds between which they were counted; rows from before these were noted have none.
 slo_events = Table(
     "slo_events",
     metadata,
@@ -160,6 +161,8 @@ slo_events = Table(
     Column("bad", Double, nullable=False),
     Column("low", Double, nullable=False),
     Column("high", Double, nullable=False),
+    Column("began", Double),
+    Column("ended", Double),
     Index("slo_events_by_age", "seconds", "at"),
     sqlite_with_rowid=False,
 )

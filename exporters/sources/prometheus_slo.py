@@ -70,6 +70,10 @@ class StoredEvents:
                 return min(known)
         return None
 
+    def until(self) -> float:
+        """Return up to when is asked."""
+        return self.at
+
     def _first(self, series: str, span: float) -> float | None:
         step = max(span / _STEPS, _SHORTEST_STEP)
         return self._number(f"min(min_over_time(timestamp({series})[{span:.0f}s:{step:.0f}s]))", self.at)

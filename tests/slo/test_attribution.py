@@ -113,3 +113,12 @@ def test_a_budget_is_reckoned_for_the_whole_period_from_the_traffic_that_was_see
     assert report.allowed == pytest.approx(7.2)
     assert report.left == pytest.approx(1 - 0.139, abs=1e-3)  # the workbook's example: 13.9 % of the budget
     assert report.alerts == ()
+
+
+def test_a_part_of_a_minute_counts_as_the_part_that_it_is() -> None:
+    bins, slo = Bins(), Slo(name="a", objective=0.99, sli=AVAILABILITY)
+    bins.add(119.0, bad(1, 100), {}, began=110.0, ended=125.0)
+    bins.add(130.0, bad(1, 100), {}, began=125.0, ended=130.0)
+    report = report_on(slo, bins, 1_000.0)
+    assert report.seen == 20.0
+    assert report.allowed == pytest.approx(2 * slo.period / 20.0)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from sqlalchemy import MetaData, Table, create_engine, insert
 
 from diagnostics.cli.main import main
 from diagnostics.service.http.context import WebContext
@@ -16,6 +17,8 @@ from diagnostics.service.service import Service
 from diagnostics.service.slo_keeper import SloKeeper
 from diagnostics.settings.load import load
 from diagnostics.slo.slo import Promise, Slo, Triton
+from diagnostics.store import slo_events
+from diagnostics.store.database import migrate
 from tests.builders import SERVER
 from tests.slo.kept import AVAILABLE, hours_keep_everything
 from tests.store.lived import NAME, deployment, live, opened, rounds
@@ -109,6 +112,19 @@ def test_minutes_in_the_database_become_hours_without_loss(tmp_path: Path) -> No
     history = opened(tmp_path)
     hours_keep_everything(history)
     history._database.close()
+
+
+def test_minutes_of_the_schema_before_spans_are_read_as_whole_ones(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'old.sqlite'}")
+    row = {"slo": "slow-answers", "definition": AVAILABLE.definition, "deployment": NAME, "cause": "", "at": 120}
+    text = dict.fromkeys(("check", "server", "model", "source"), "")
+    with engine.begin() as connection:
+        migrate(connection, "here", "0003")
+        old = Table("slo_events", MetaData(), autoload_with=connection)
+        connection.execute(insert(old), {**row, **text, "seconds": 60, "total": 9, "bad": 1, "low": 1, "high": 1})
+        bins = slo_events.read_bins(connection, AVAILABLE, 0)[NAME]
+    engine.dispose()
+    assert (bins.since(), bins.until(), bins.over(0, 200).tally.total) == (120, 180, 9)
 
 
 def test_the_command_reads_the_same_from_the_service_and_from_its_history(
