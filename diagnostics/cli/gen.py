@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.options import DURATION, source_options
@@ -88,6 +89,8 @@ def rules(
 ) -> None:
     """Write the rules, or replay their alerts on a Prometheus's history."""
     if replay is None:
+        if ctx.get_parameter_source("since") is not ParameterSource.DEFAULT:
+            raise UsageError("is for a replay", where="--since", hint="name a Prometheus with --replay")
         _write(ctx, only_check, output, runbooks)
         return
     if only_check or output:

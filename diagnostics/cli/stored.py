@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from diagnostics.cli.sources import Question, aloud, moment, repository_of
+from diagnostics.cli.sources import LATEST_PAST_END, Question, aloud, moment, repository_of
 from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.errors import UsageError
 from diagnostics.window.window import WindowBuilder
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import parse_prometheus
+
+# A store that refuses query after query is left alone after as many timeouts: two minutes, as Prometheus gives one.
+PATIENCE_TIMEOUTS = 4.0
 
 
 def explain_stored(
@@ -31,14 +35,26 @@ def explain_stored(
     from exporters.sources.prometheus import read_window
     from exporters.sources.prometheus_api import PrometheusApi
 
-    api = PrometheusApi(parse_prometheus(sources[0]), options)
-    now = api.clock()
-    end = moment(question.at, now) if question.at is not None else now
+    api = PrometheusApi(parse_prometheus(sources[0]), options, patience=PATIENCE_TIMEOUTS, tell=aloud)
+    end, seconds = _span(question, window, api.clock())
     configured = question.repository is not None
-    stored = read_window(api, end, window or question.since, aloud, configured=configured)
+    stored = read_window(api, end, seconds, aloud, configured=configured)
     builder = WindowBuilder()
     for scrape in repository_of(question, stored.servers):
         builder.add(scrape)
     for record in stored.records:
         builder.take(record)
     return explain_window(builder.build(), sources=stored.servers, gaps=stored.gaps, objective=question.objective)
+
+
+def _span(question: Question, window: float | None, now: float) -> tuple[float, float | None]:
+    """Return the last moment to look at, by the store's clock, and for how long before it; None is not said."""
+    end = moment(question.at, now) if question.at is not None else now
+    if end > now + LATEST_PAST_END:
+        clock = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        raise UsageError("lies in the future", where="--at", hint=f"the store's clock is at {clock}")
+    seconds = window or question.since
+    if seconds is not None and seconds > end:
+        option = "--since" if window is None else "--window"
+        raise UsageError("reaches back beyond 1970", where=option, hint="write 5m, 12h or 7d")
+    return min(end, now), seconds

@@ -17,6 +17,7 @@ from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import excerpt
 
 PARTIAL = "a part of the store did not answer"
+_LOG = "look at the store's log, or ask for less"
 _HINT = "give the address under which /api/v1/query answers (Mimir: …/prometheus, Thanos: its querier)"
 
 
@@ -82,12 +83,18 @@ def parse_answer(body: bytes) -> Answer:
     """
     try:
         said = _BODY.decode(body)
-        if said.status != "success" or said.data is None:
-            raise MalformedBody(f"the query failed: {excerpt(said.error)}")
-        series = _series(said.data)
+        series = _series(said.data) if said.status == "success" and said.data is not None else None
     except (msgspec.DecodeError, ValueError, RecursionError):
         raise MalformedBody(f"answers with something else than query results: {excerpt(body)}", hint=_HINT) from None
+    if series is None:
+        raise _failure(said, body)
     return Answer(series=series, warnings=(*said.warnings, *((PARTIAL,) if said.is_partial else ())))
+
+
+def _failure(said: _Body, body: bytes) -> MalformedBody:
+    if said.status != "error":
+        return MalformedBody(f"answers without a result: {excerpt(body)}", hint=_HINT)
+    return MalformedBody(f"the query failed: {excerpt(said.error) if said.error else 'no reason is given'}", hint=_LOG)
 
 
 def parse_values(body: bytes) -> tuple[str, ...]:

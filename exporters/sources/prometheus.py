@@ -70,8 +70,7 @@ def read_window(api: PrometheusApi, end: float, seconds: float | None, tell: Tel
     wanted = min(FEWEST_SCRAPES * interval, LONGEST_SECONDS)
     if seconds is None and wanted > span * 1.1:
         tell(f"scrapes are {interval:.0f} s apart: the last {wanted / 60:.0f} minutes are looked at, not five")
-        found = joined([reader.read([_TRITON], end - wanted, end - span), found])
-        span = wanted
+        found, span = _prolonged(reader, found, end, span, wanted)
     if not found.series:
         raise CollectError(
             f"holds nothing of a Triton in the {span:.0f} s before {_clock(end)}",
@@ -79,6 +78,15 @@ def read_window(api: PrometheusApi, end: float, seconds: float | None, tell: Tel
             hint="let it scrape Triton's metrics page (port 8002), or look at the selector and the time",
         )
     return _window(reader, found, (end - span, end), interval, configured=configured)
+
+
+def _prolonged(reader: SampleReader, found: Answer, end: float, span: float, wanted: float) -> tuple[Answer, float]:
+    """Return what is stored of `wanted` seconds, and that; what was found, and `span`, where no more is given."""
+    try:
+        return joined([reader.read([_TRITON], end - wanted, end - span), found]), wanted
+    except CollectError as error:
+        reader.warnings.append(error.what)
+        return found, span
 
 
 def _window(

@@ -16,7 +16,8 @@ _MATCHER = rf"\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*{_STRING}\s*"
 _ONE = re.compile(_MATCHER)
 _LABEL = re.compile(r"\w+")
 _OF_A_SCRAPE = frozenset({"job", "instance", "pod", "namespace", "container", "service", "endpoint", "node"})
-_SELECTOR = re.compile(rf"\s*(?:\{{)?({_MATCHER}(?:,{_MATCHER})*,?)(?:\}})?\s*")
+_MATCHERS = rf"{_MATCHER}(?:,{_MATCHER})*,?\s*"
+_SELECTOR = re.compile(rf"\s*(?:\{{(?P<inside>{_MATCHERS})\}}|(?P<bare>{_MATCHERS}))\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,4 +82,4 @@ def _matchers(query: str, where: str) -> tuple[str, ...]:
     match = _SELECTOR.fullmatch(written)
     if match is None:
         raise UsageError(f"cannot read the selector {written[:80]!r}", where=where, hint='write {job="triton"}')
-    return tuple(one.strip() for one in _ONE.findall(match[1]))
+    return tuple(one.strip() for one in _ONE.findall(match["inside"] or match["bare"]))

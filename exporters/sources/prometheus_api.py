@@ -5,8 +5,12 @@ Queries are sent as forms (POST), so that their length does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
+from threading import Timer
 from urllib.parse import urlencode
 
 from diagnostics.errors import CollectError, MalformedBody, UsageError
@@ -18,32 +22,62 @@ from exporters.sources.prometheus_address import PrometheusAddress
 
 # A query over hours of a fleet reads from disk; Prometheus itself gives up after two minutes.
 TIMEOUT_SECONDS = 30.0
+# The store gives up before its answer is given up here: its refusal says why, and that it lives.
+_OF_THE_STORE = 0.9
+# Whoever waits for longer wants to know what for.
+SILENT_SECONDS = 5.0
 # Five minutes of 500 servers with 20 models each are some 150 MB of JSON.
 MAX_ANSWER_BYTES = 512 * 2**20
 _JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
-# What a query that asks for too much is refused with: limits (422), timeouts (503, 504), a proxy's size limit (413).
-_TOO_MUCH = frozenset({413, 422, 503, 504})
+# What a query that asks for too much is refused with: limits (422), the store's timeout (503), a proxy's limit (413).
+_TOO_MUCH = frozenset({413, 422, 503})
+_GATEWAY_TIMEOUT = 504
+Tell = Callable[[str], None]
 
 
 class TooMuch(CollectError):
     """The store could not answer, but may answer a smaller question."""
 
 
+class Late(CollectError):
+    """The store said nothing in time: it may hang, and a smaller question would wait as long."""
+
+
 class PrometheusApi:
     """One store. It may be used from several threads."""
 
-    def __init__(self, address: PrometheusAddress, options: SourceOptions) -> None:
+    def __init__(
+        self, address: PrometheusAddress, options: SourceOptions, *, patience: float = inf, tell: Tell | None = None
+    ) -> None:
         """Prepare to ask.
 
         Args:
             address: where the store is; its credentials win over those of `options`.
             options: how it is reached; a timeout that nobody chose is 30 seconds.
+            patience: for how many timeouts, from now on, all questions together are asked.
+            tell: told what is waited for where an answer takes long.
 
         """
         timeout = TIMEOUT_SECONDS if options.timeout == DEFAULT_TIMEOUT else options.timeout
-        reached = replace(options.for_user(address.user), timeout=timeout, max_body=MAX_ANSWER_BYTES)
-        self.address, self._timeout = address, timeout
-        self.options, self._reader = reached, HttpReader(reached)
+        self.options = replace(options.for_user(address.user), timeout=timeout, max_body=MAX_ANSWER_BYTES)
+        self.address, self._tell, self._in_all = address, tell, patience * timeout
+        self._until = time.monotonic() + self._in_all
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left for questions; none or less when no more are asked."""
+        return self._until - time.monotonic()
+
+    def beside(self) -> PrometheusApi:
+        """Return the store, asked of what else is stored of the same place, within the same time."""
+        other = PrometheusApi(self.address.beside(), self.options, tell=self._tell)
+        other._in_all, other._until = self._in_all, self._until
+        return other
+
+    def tell(self, text: str) -> None:
+        """Tell whoever waits."""
+        if self._tell is not None:
+            self._tell(text)
 
     def clock(self) -> float:
         """Return the store's own Unix seconds: a reader's clock may be wrong."""
@@ -78,49 +112,82 @@ class PrometheusApi:
         """Return the values that a label of the series of a span has, no sample read; raises as `instant`."""
         form = urlencode({"match[]": selector, "start": _seconds(start), "end": _seconds(end)})
         url = f"{self.address.base}/api/v1/label/{label}/values?{form}"
-        try:
-            return parse_values(self._reader.read("GET", url, accept=_JSON))
-        except ReadFailure as failure:
-            raise self._refusal(failure) from None
-        except MalformedBody as error:
-            raise MalformedBody(error.what, where=str(self.address), hint=_hint_in(error)) from None
+        with self._told(f"the values of {label}") as reader:
+            return parse_values(reader.read("GET", url, accept=_JSON))
 
     def _ask(self, endpoint: str, form: Mapping[str, str]) -> Answer:
-        try:
-            answer = parse_answer(self._read(endpoint, urlencode({**form, "timeout": f"{self._timeout:g}s"})))
-        except ReadFailure as failure:
-            raise self._refusal(failure) from None
-        except MalformedBody as error:
-            raise MalformedBody(error.what, where=str(self.address), hint=_hint_in(error)) from None
+        with self._told(plain(form["query"], _SHOWN)) as reader:
+            timeout = _OF_THE_STORE * min(self.options.timeout, self.left)
+            answer = parse_answer(self._read(reader, endpoint, urlencode({**form, "timeout": f"{timeout:.3g}s"})))
         return replace(answer, warnings=tuple(plain(self.options.scrub(text)) for text in answer.warnings))
 
-    def _read(self, endpoint: str, form: str) -> bytes:
+    @contextmanager
+    def _told(self, question: str) -> Iterator[HttpReader]:
+        """Give a reader for one question; what goes wrong with it is told as this store's."""
+        where, left = str(self.address), self.left
+        if left <= 0:
+            text = f"the {self._in_all:g} s for all questions are over before {question}"
+            raise Late(text, where=where, hint=_MORE)
+        timeout = min(self.options.timeout, left)
+        waiting = Timer(SILENT_SECONDS, self.tell, [f"waiting up to {timeout:.3g} s for {where}: {question}"])
+        waiting.daemon = True
+        waiting.start()
+        try:
+            yield HttpReader(replace(self.options, timeout=timeout))
+        except ReadFailure as failure:
+            raise self._refusal(failure, question) from None
+        except MalformedBody as error:
+            raise MalformedBody(self.options.scrub(error.what), where=where, hint=error.hint) from None
+        finally:
+            waiting.cancel()
+
+    def _read(self, reader: HttpReader, endpoint: str, form: str) -> bytes:
         url = f"{self.address.base}/api/v1/{endpoint}"
         try:
-            return self._reader.read("POST", url, form.encode(), _JSON, _FORM)
+            return reader.read("POST", url, form.encode(), _JSON, _FORM)
         except ReadFailure as failure:
             if failure.status != 405:
                 raise
         # A proxy for readers may let GET pass alone.
-        return self._reader.read("GET", f"{url}?{form}", accept=_JSON)
+        return reader.read("GET", f"{url}?{form}", accept=_JSON)
 
-    def _refusal(self, failure: ReadFailure) -> CollectError | UsageError:
+    def _refusal(self, failure: ReadFailure, question: str) -> CollectError | UsageError:
         where = str(self.address)
         if failure.status == 400:
-            return UsageError(f"the query was refused ({failure.reason})", where=where, hint="look at the selector")
+            hint = "look at the selector" if self.address.matchers else "look at what is asked"
+            return UsageError(f"the query was refused ({failure.reason})", where=where, hint=hint)
         if failure.status == 404:
             hint = "give the address under which /api/v1/query answers (Mimir: …/prometheus)"
             return CollectError("has no Prometheus API (HTTP 404)", where=where, hint=hint)
-        if failure.status in _TOO_MUCH or failure.obstacle is Obstacle.LATE or "larger than" in failure.reason:
+        if failure.obstacle is Obstacle.LATE or failure.status == _GATEWAY_TIMEOUT:
+            return Late(f"{failure.reason} to {question}", where=where, hint=_MORE)
+        if failure.status in _TOO_MUCH or "larger than" in failure.reason:
             return TooMuch(f"the query was not answered ({failure.reason})", where=where, hint=_SMALLER)
-        return CollectError(failure.reason, where=where)
+        return CollectError(failure.reason, where=where, hint=_next_step(failure, self.options))
 
 
+_SHOWN = 80
 _SMALLER = "ask for less with --since or a selector, or allow more with --timeout"
+_MORE = "look at the store's load, ask for less with --since or a selector, or allow more with --timeout"
 
 
-def _hint_in(error: MalformedBody) -> str:
-    return str(error).partition(f"{error.what}; ")[2]
+def _next_step(failure: ReadFailure, options: SourceOptions) -> str:
+    if failure.obstacle is Obstacle.DENIED:
+        given = "look at what these credentials may read"
+        return given if options.has_credentials else "give --bearer-token-file, --basic-auth-file or --header"
+    if failure.status is None:
+        return _BY_OBSTACLE.get(failure.obstacle, "")
+    if failure.status < 400:
+        return "give the address that answers by itself, or credentials for the login before it"
+    return "look at the store's log, or ask again later"
+
+
+_BY_OBSTACLE = {
+    Obstacle.NO_HOST: "look at the host's name",
+    Obstacle.CLOSED: "look whether the store runs, and at its port",
+    Obstacle.PROTOCOL: "look at the address: http or https, host and port",
+    Obstacle.ANSWER: "look at what stands between here and the store",
+}
 
 
 def _seconds(value: float) -> str:

@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 
 from diagnostics.errors import CollectError
 from diagnostics.wire.prometheus_answer import Answer, joined
-from exporters.sources.prometheus_api import PrometheusApi, TooMuch
+from exporters.sources.prometheus_api import SILENT_SECONDS, Late, PrometheusApi, TooMuch
 
 # Below this a span is split by servers instead of by time.
 SHORTEST_SPAN = 60.0
 # Of one server it is split by time even so.
 SHORTEST_SPAN_OF_ONE = 5.0
-# A store that refuses again and again is not asked for longer than this.
-PATIENCE_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +42,7 @@ class SampleReader:
 
     def beside(self, label: str) -> SampleReader:
         """Return a reader of what else is stored of the same place, which adds to the same warnings."""
-        api = PrometheusApi(self.api.address.beside(), self.api.options)
-        return SampleReader(api=api, label=label, warnings=self.warnings)
+        return SampleReader(api=self.api.beside(), label=label, warnings=self.warnings)
 
     def read(self, matchers: Sequence[str], start: float, end: float) -> Answer:
         """Return the samples of the series that match; parts that the store did not give are among the warnings.
@@ -55,23 +52,35 @@ class SampleReader:
 
         """
         parts, answers = [Part(start=start, end=end)], list[Answer]()
-        refused: TooMuch | None = None
-        until = time.monotonic() + PATIENCE_SECONDS
+        refused: CollectError | None = None
+        began, told = time.monotonic(), False
         while parts:
             part = parts.pop(0)
             try:
                 answers.append(self._ask(matchers, part))
             except TooMuch as refusal:
+                smaller = self._split(matchers, part) if self.api.left > 0 else []
                 refused = refusal
-                smaller = self._split(matchers, part) if time.monotonic() < until else []
+                told = told or self._told(refusal, began)
                 parts[:0] = smaller
                 if not smaller:
                     self.warnings.append(f"{_named(part)}: {refusal.what}")
+            except Late as late:
+                refused = refused or late
+                self.warnings += [f"{_named(missed)}: {late.what}" for missed in (part, *parts)]
+                break
         if not answers:
             raise refused or CollectError("nothing was asked", where=str(self.api.address))
         answer = joined(answers)
         self.warnings += [text for text in answer.warnings if text not in self.warnings]
         return answer
+
+    def _told(self, refusal: CollectError, began: float) -> bool:
+        """Say why it takes long, where it does; return whether that was said."""
+        slow = time.monotonic() - began >= SILENT_SECONDS
+        if slow:
+            self.api.tell(f"{refusal.what}: it is asked for in ever smaller parts")
+        return slow
 
     def _ask(self, matchers: Sequence[str], part: Part) -> Answer:
         chosen = [] if part.servers is None else [among(self.label, part.servers)]
@@ -93,7 +102,7 @@ class SampleReader:
         selector = self.api.address.selector(*matchers)
         try:
             return self.api.label_values(self.label, selector, part.start, part.end)
-        except TooMuch:
+        except (TooMuch, Late):
             return ()
 
 

@@ -153,10 +153,11 @@ class FakePrometheus:
                     status, body = fake.answer(form["query"], float(form.get("time", fake.now)))
                 if self.command == "POST" and fake.only_get:
                     status, body = 405, b""
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+                with contextlib.suppress(ConnectionError):  # whoever asked may have given up
+                    self.send_response(status)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
 
             def log_message(self, *_: object) -> None: ...
 

@@ -25,9 +25,15 @@ HTML = b"<!DOCTYPE html><html><body>Sign in to continue</body></html>"
 GARBAGE = b'{"status":"success","data":{"resultType":"matrix","result":[{"metric"'
 
 
+@pytest.fixture(scope="module")
+def filled() -> FakePrometheus:
+    return stored(TRITON.scrapes(READS), with_service=True)
+
+
 @pytest.fixture
-def fake() -> Iterator[FakePrometheus]:
-    with stored(TRITON.scrapes(READS), with_service=True).running() as running:
+def fake(filled: FakePrometheus) -> Iterator[FakePrometheus]:
+    held = {labels: list(samples) for labels, samples in filled.series.items()}
+    with FakePrometheus(now=filled.now, series=held).running() as running:
         yield running
 
 
@@ -69,8 +75,10 @@ FAILED = json.dumps({"status": "error", "errorType": "execution", "error": "the 
 @pytest.mark.parametrize(
     ("status", "body", "code", "words"),
     [
-        (401, b"", 3, "HTTP 401, credentials are missing"),
+        (401, b"", 3, "HTTP 401, credentials are missing; give --bearer-token-file, --basic-auth-file or --header"),
         (403, b"", 3, "HTTP 403"),
+        (500, b"oops", 3, "HTTP 500; look at the store's log, or ask again later"),
+        (504, b"", 3, "HTTP 504 to {__name__"),
         (404, b"404 page not found", 3, "has no Prometheus API (HTTP 404); give the address under which"),
         (
             400,
@@ -90,7 +98,9 @@ FAILED = json.dumps({"status": "error", "errorType": "execution", "error": "the 
             "holds nothing of a Triton in the",
         ),
         (200, b'{"status":"error","errorType":"timeout","error":"query timed out"}', 3, "query timed out"),
-        (302, b"", 3, "redirect"),
+        (200, b'{"status":"success","data":null}', 3, 'answers without a result: \'{"status"'),
+        (200, b'{"status":"error"}', 3, "the query failed: no reason is given; look at the store's log"),
+        (302, b"", 3, "redirect to elsewhere, not followed; give the address that answers by itself"),
     ],
 )
 def test_an_answer_that_is_no_samples_is_one_line(
@@ -114,7 +124,7 @@ def test_a_store_that_does_not_answer_in_time_is_one_line(fake: FakePrometheus, 
     fake.refuse = lambda _: (503, b"") if release.wait(10) else None
     result = say(fake.url, "--timeout", "100ms")
     release.set()
-    assert (result.code, "no answer within 0.1 s" in result.line) == (3, True)
+    assert (result.code, "no answer within 0.1 s to time(); look at the store's load" in result.line) == (3, True)
 
 
 def test_a_selector_that_matches_nothing_is_one_line(fake: FakePrometheus, say: Say) -> None:
@@ -190,6 +200,22 @@ def test_other_sources_beside_a_store_are_refused(fake: FakePrometheus, say: Say
 
 
 @pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--at", "2099-01-01T00:00:00Z"), "--at: lies in the future; the store's clock is at 1970-01-12T"),
+        (("--since", "99999999d"), "--since: reaches back beyond 1970; write 5m, 12h or 7d"),
+        (("--window", "99999999d"), "--window: reaches back beyond 1970; write 5m, 12h or 7d"),
+    ],
+)
+def test_a_span_that_no_store_can_hold_is_one_line(
+    fake: FakePrometheus, say: Say, given: tuple[str, str], words: str
+) -> None:
+    result = say(fake.url, *given)
+    assert (result.code, words in result.line) == (2, True)
+    assert fake.queries == ["time()"]
+
+
+@pytest.mark.parametrize(
     "address",
     [
         "prometheus+ftp://host",
@@ -197,6 +223,8 @@ def test_other_sources_beside_a_store_are_refused(fake: FakePrometheus, say: Say
         "prometheus+http://host:port",
         "prometheus+http://host?query=up",
         "prometheus+http://host?selector=up",
+        'prometheus+http://host?selector={job="a"',
+        'prometheus+http://host?selector=job="a"}',
         'prometheus+http://host?selector={job="a"} or vector(1)',
         'prometheus+http://host?selector={job="a"}[5m]',
         "prometheus+http://host#selector",
@@ -227,7 +255,7 @@ def test_a_range_of_steps_is_asked_for_as_such() -> None:
     fake = FakePrometheus(now=100.0)
     with fake.running(), pytest.raises(UsageError):
         PrometheusApi(parse_prometheus(fake.url), SourceOptions()).ranged("up", 0.0, 60.0, 15.0)
-    assert fake.forms[-1] == {"query": "up", "start": "0.000", "end": "60.000", "step": "15.000", "timeout": "30s"}
+    assert fake.forms[-1] == {"query": "up", "start": "0.000", "end": "60.000", "step": "15.000", "timeout": "27s"}
 
 
 @pytest.mark.parametrize(

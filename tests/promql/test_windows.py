@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from queue import Queue
 
 import pytest
 
@@ -13,11 +15,11 @@ from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
 from diagnostics.window.window import STATISTICS, Window, WindowBuilder
-from exporters.sources import prometheus_samples
+from exporters.sources import prometheus_api, prometheus_samples
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus import FEWEST_SCRAPES, read_window
 from exporters.sources.prometheus_address import parse_prometheus
-from exporters.sources.prometheus_api import PrometheusApi
+from exporters.sources.prometheus_api import Late, PrometheusApi
 from tests.builders import SERVER, START, Alter, Stage, SyntheticTriton, model_config, only_between, restarted_at
 from tests.promql.fake_prometheus import FakePrometheus
 from tests.promql.stored import explained, stored
@@ -75,7 +77,7 @@ def test_a_moment_of_the_past_is_looked_at() -> None:
 
 def test_a_span_without_samples_says_so() -> None:
     with pytest.raises(CollectError, match="holds nothing of a Triton in the 300 s before"):
-        explained(stored(TRITON.scrapes(5), with_service=True), Question(at=str(START + 5000), since=300.0))
+        explained(stored(TRITON.scrapes(5), with_service=True), Question(at=str(START - 5000), since=300.0))
 
 
 def test_queries_do_not_grow_with_servers() -> None:
@@ -127,13 +129,60 @@ def test_a_part_of_one_server_is_split_further() -> None:
     assert len(rebuilt(fake, 60.0).servers[SERVER].snapshots) == 50
 
 
-def test_a_store_that_goes_on_refusing_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = stored(TRITON.scrapes(21), with_service=True)
-    fake.most = 10
-    monkeypatch.setattr(prometheus_samples, "PATIENCE_SECONDS", 0.0)
-    with pytest.raises(CollectError, match="ask for less with --since"):
-        rebuilt(fake)
+def test_a_store_that_goes_on_refusing_is_left_alone_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, said = stored(TRITON.scrapes(21), with_service=True), list[str]()
+    monkeypatch.setattr(prometheus_samples, "SILENT_SECONDS", 0.0)
+    with fake.running():
+        api = PrometheusApi(parse_prometheus(fake.url), SourceOptions(), patience=1.0, tell=said.append)
+
+        def refuse_until_the_time_is_over(_: str) -> tuple[int, bytes]:
+            monkeypatch.setattr(PrometheusApi, "left", 0.0 if len(fake.queries) > 3 else 1.0)
+            return 503, b'{"error": "overloaded"}'
+
+        end = api.clock()
+        fake.refuse = refuse_until_the_time_is_over
+        with pytest.raises(CollectError, match=r"overloaded.*ask for less with --since"):
+            read_window(api, end, None, said.append, configured=False)
+    assert len(fake.queries) == 4
+    assert len(said) == 1
+    assert "overloaded" in said[0]
+
+
+def test_a_store_that_hangs_is_asked_once_and_what_was_asked_is_said() -> None:
+    fake, release = stored(TRITON.scrapes(21), with_service=True), threading.Event()
+    fake.refuse = lambda query: (503, b"") if "nv_" in query and release.wait(10) else None
+    said = list[str]()
+    with fake.running():
+        api = PrometheusApi(parse_prometheus(fake.url), SourceOptions(timeout=0.1), tell=said.append)
+        with pytest.raises(Late, match=r"no answer within 0.1 s to \{__name__=~.*300000ms.*--timeout"):
+            read_window(api, api.clock(), None, said.append, configured=False)
+        release.set()
     assert len(fake.queries) == 2
+    assert said == []
+
+
+def test_what_came_before_a_store_hung_is_kept_and_the_rest_is_a_gap() -> None:
+    fake = stored(TRITON.scrapes(21), with_service=True)
+    fake.most = 200
+    answered = fake.answer
+
+    def hang_later(query: str, at: float) -> tuple[int, bytes]:
+        return (504, b"") if at == fake.now and "150000ms" in query else answered(query, at)
+
+    fake.answer = hang_later  # type: ignore[method-assign]
+    said = list[str]()
+    assert rebuilt(fake, said=said).servers[SERVER].snapshots
+    assert any("150 s up to" in text and "HTTP 504" in text for text in said)
+
+
+def test_what_is_waited_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prometheus_api, "SILENT_SECONDS", 0.0)
+    fake, said = FakePrometheus(now=1.0), Queue[str]()
+    heard = list[str]()
+    fake.refuse = lambda _: heard.append(said.get(timeout=10))
+    with fake.running():
+        PrometheusApi(parse_prometheus(fake.url), SourceOptions(), tell=said.put).clock()
+    assert heard == [f"waiting up to 30 s for {fake.url}: time()"]
 
 
 def test_a_part_that_is_refused_is_a_gap_of_the_rest() -> None:
