@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from diagnostics.checks.catalogue import catalogue
+from diagnostics.cli.sources import aloud
 from diagnostics.errors import UsageError
 from diagnostics.gen.alert import Alert
 from diagnostics.gen.files import every_alert
@@ -22,6 +23,7 @@ STEP_SECONDS = 60.0
 _CHUNK_SECONDS = 86_400.0
 _LEAST_CHUNK_SECONDS = 3_600.0
 _LOOKS = 48
+_SCRAPES = "count(up)"
 # Stores refuse answers of more than 11,000 points.
 _MOST_POINTS = 10_000
 _SHOWN = 4
@@ -47,17 +49,26 @@ def opened(url: str, options: SourceOptions) -> PrometheusApi:
     address = parse_prometheus(url if url.startswith(PREFIX) else PREFIX + url)
     if address.matchers:
         raise UsageError("rules have no selector, and are replayed over all that is there", where=str(address))
-    return PrometheusApi(address, options)
+    return PrometheusApi(address, options, tell=aloud)
 
 
 def known(api: PrometheusApi, since: float) -> float:
     """Return how many of the last `since` seconds the store has a history of, by its oldest sample of any scrape.
 
     `since` itself where that began before, or no scrape is stored at all.
+
+    Raises:
+        UsageError: `since` reaches back beyond 1970.
+        CollectError: the store does not answer.
+
     """
     end = api.clock() // STEP_SECONDS * STEP_SECONDS
+    if since > end:
+        raise UsageError("reaches back beyond 1970", where="--since", hint="write 12h or 7d")
     step = max(STEP_SECONDS, since / _MOST_POINTS)
-    times = [at for one in api.ranged("count(up)", end - since, end, step).series for at in one.times]
+    times = [at for one in api.ranged(_SCRAPES, end - since, end, step).series for at in one.times]
+    # A store of the last minute has none at a full one.
+    times += [end for one in api.instant(_SCRAPES).series if not times]
     return min(since, max(end - min(times), STEP_SECONDS)) if times else since
 
 
@@ -115,10 +126,10 @@ def lasting(seconds: float) -> str:
 
 
 def _there(api: PrometheusApi, names: Sequence[str], start: float, end: float) -> frozenset[str]:
-    """Return which metrics have series at some of a few looks."""
+    """Return which metrics have series at some of a few looks, or now: some may have begun since the last minute."""
     query = f'count by (__name__) ({{__name__=~"{"|".join(names)}"}})'
-    answer = api.ranged(query, start, end, max((end - start) / _LOOKS, STEP_SECONDS))
-    return frozenset(one.labels.get("__name__", "") for one in answer.series)
+    looks = api.ranged(query, start, end, max((end - start) / _LOOKS, STEP_SECONDS)), api.instant(query)
+    return frozenset(one.labels.get("__name__", "") for answer in looks for one in answer.series)
 
 
 def _history(api: PrometheusApi, alert: Alert, there: frozenset[str], start: float, end: float) -> History:

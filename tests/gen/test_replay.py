@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from diagnostics.cli.main import main
-from diagnostics.cli.replaying import _asked
+from diagnostics.cli.replaying import _asked, _there, known
+from diagnostics.errors import UsageError
 from diagnostics.gen.example_series import Load, model_load
 from diagnostics.gen.replay import firings
-from diagnostics.wire.prometheus_answer import Answer
+from diagnostics.wire.prometheus_answer import Answer, SampledSeries
 from exporters.sources.prometheus_api import TooMuch
 from tests.stack.prometheus import prometheus
 
@@ -54,6 +55,33 @@ class Refusing:
             raise TooMuch("too much")
         self.asked.append((start, end))
         return Answer(series=())
+
+
+class OfTheLastMinute:
+    """A store whose first scrape came after the last full minute."""
+
+    def clock(self) -> float:
+        return 1_000_030.0
+
+    def ranged(self, query: str, start: float, end: float, step: float) -> Answer:
+        return Answer(series=())
+
+    def instant(self, query: str) -> Answer:
+        labels = {"__name__": "nv_inference_count"} if "__name__" in query else {}
+        return Answer(series=(SampledSeries(labels=labels, times=[self.clock()], values=[1.0]),))
+
+
+def test_what_was_first_scraped_in_this_minute_is_no_series_that_does_not_exist() -> None:
+    store = OfTheLastMinute()
+    assert known(store, 3600.0) == 60.0  # type: ignore[arg-type]
+    assert _there(store, ["nv_inference_count"], 999_960.0, 1_000_020.0) == {"nv_inference_count"}  # type: ignore[arg-type]
+
+
+def test_a_replay_from_before_1970_and_a_span_without_a_replay_are_one_line(capsys: Printed) -> None:
+    with pytest.raises(UsageError, match="--since: reaches back beyond 1970; write"):
+        known(OfTheLastMinute(), 1e12)  # type: ignore[arg-type]
+    assert main(["gen", "rules", "--since", "7d"]) == 2
+    assert capsys.readouterr().err == "diag: --since: is for a replay; name a Prometheus with --replay\n"
 
 
 def test_a_store_that_refuses_a_day_is_asked_for_parts_that_meet_and_do_not_overlap() -> None:
