@@ -83,6 +83,10 @@ def _from_captures(
     """Count recordings one by one: each is of servers of its own, and may be of another time."""
     found: dict[str, list[Bins]] = {slo.name: [] for slo in slos}
     last = 0.0
+    for slo in slos:
+        if deployment is None and isinstance(slo.sli, Triton) and slo.sli.deployment is not None:
+            hint = f"say --deployment {slo.sli.deployment} where these are its servers"
+            found[slo.name].append(Bins(f"it is about the deployment {slo.sli.deployment}; {hint}"))
     for path in paths:
         scrapes = list(open_capture(path).scrapes())
         last = max([last, *(scrape.at for scrape in scrapes)])

@@ -51,6 +51,7 @@ def _report(report: SloReport) -> Json:
         "forecast": _forecast(report.forecast) if report.forecast is not None else None,
         "causes": [_cause(one) for one in report.spent],
         "unexplained": report.unexplained,
+        "silence": report.silence or None,
     }
 
 

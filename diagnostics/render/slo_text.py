@@ -4,12 +4,35 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from diagnostics.render import slo_words as words
+from diagnostics.render.clean import clean
 from diagnostics.render.markdown_text import escaped
 from diagnostics.slo.report import SloReport
 
 _WIDTH = 96
+
+
+class _Point(NamedTuple):
+    """One thing to say. `depth` is 1 for what belongs to the one before it."""
+
+    text: str
+    depth: int = 0
+    loud: bool = False
+
+
+def _points(report: SloReport) -> Iterator[_Point]:
+    """Yield what is said of an objective below its heading and events."""
+    if report.tally.total > 0:
+        yield _Point(words.budget(report))
+        yield _Point(words.burns(report))
+        if report.left is not None:
+            yield _Point(words.ending(report.forecast))
+    yield from (_Point(line, loud=True) for line in words.alerts(report))
+    for text, incidents in words.spent(report):
+        yield _Point(text)
+        yield from (_Point(line, 1) for line in incidents)
 
 
 def slo_text(reports: Sequence[SloReport]) -> str:
@@ -18,19 +41,9 @@ def slo_text(reports: Sequence[SloReport]) -> str:
 
 
 def _lines(report: SloReport) -> Iterator[str]:
-    yield f"{report.slo.name}: {words.promise(report.slo)}, over {words.span(report.slo.period)}"
-    yield f"  {words.events(report.tally)}"
-    if report.tally.total > 0:
-        yield f"  {words.budget(report)}"
-        yield f"  burns: {', '.join(words.burn(one) for one in report.burns)}"
-        if report.left is not None:
-            yield f"  {words.ending(report.forecast)}"
-    yield from (f"  {line}" for line in words.alerts(report))
-    for one in report.spent:
-        yield f"  {words.cause(one)}"
-        yield from (f"    {line}" for line in words.incident_lines(one))
-    if report.tally.bad > 0:
-        yield f"  {words.unexplained(report)}"
+    yield f"{clean(report.slo.name)}: {words.heading(report)}"
+    yield f"  {words.events(report)}"
+    yield from (f"{'  ' * (1 + point.depth)}{point.text}" for point in _points(report))
 
 
 def _wrapped(lines: Iterator[str]) -> Iterator[str]:
@@ -47,17 +60,8 @@ def slo_markdown(reports: Sequence[SloReport]) -> str:
 def _markdown(report: SloReport) -> Iterator[str]:
     yield f"### {escaped(report.slo.name)}"
     yield ""
-    said = f"{words.promise(report.slo)}, over {words.span(report.slo.period)}: {words.events(report.tally)}."
-    yield escaped(said)
+    yield escaped(f"{words.heading(report)}: {words.events(report)}.")
     yield ""
-    if report.tally.total > 0:
-        yield f"- {escaped(words.budget(report))}"
-        yield f"- burns: {', '.join(words.burn(one) for one in report.burns)}"
-        if report.left is not None:
-            yield f"- {escaped(words.ending(report.forecast))}"
-    yield from (f"- **{escaped(line)}**" for line in words.alerts(report))
-    for one in report.spent:
-        yield f"- {escaped(words.cause(one))}"
-        yield from (f"  - {escaped(line)}" for line in words.incident_lines(one))
-    if report.tally.bad > 0:
-        yield f"- {words.unexplained(report)}"
+    for point in _points(report):
+        mark = "**" if point.loud else ""
+        yield f"{'  ' * point.depth}- {mark}{escaped(point.text)}{mark}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from diagnostics.checks.catalogue import catalogue
@@ -10,10 +10,10 @@ from diagnostics.render.clean import clean
 from diagnostics.slo.burn import Forecast
 from diagnostics.slo.report import Burn, SloReport, Spent
 from diagnostics.slo.slo import Promise, Promql, Slo
-from diagnostics.slo.tally import Tally
 from diagnostics.units import Unit
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
+_SMALLEST = 0.01
 
 
 def span(seconds: float) -> str:
@@ -42,10 +42,17 @@ def promise(slo: Slo) -> str:
     return f"{share} of {whose} {first}within {limit}"
 
 
-def events(tally: Tally) -> str:
-    """Return how many events there were, and how many were bad, as surely as it is known."""
+def heading(report: SloReport) -> str:
+    """Return what is promised, and over which time it is reckoned."""
+    asked, own = span(report.period), span(report.slo.period)
+    return f"{promise(report.slo)}, over {asked}" + ("" if asked == own else f" (its own period is {own})")
+
+
+def events(report: SloReport) -> str:
+    """Return how many events there were, and how many were bad, as surely as it is known; of none, why."""
+    tally = report.tally
     if tally.total <= 0:
-        return "no events"
+        return f"no events: {clean(report.silence)}"
     total = f"{tally.total:,.0f} events"
     source = f" (from {tally.source})" if tally.source else ""
     if tally.counted:
@@ -60,10 +67,23 @@ def budget(report: SloReport) -> str:
     """Return how much of the budget is spent."""
     if report.left is None:
         return "nothing can be said of the budget"
-    spent = Unit.RATIO.show(1.0 - report.left)
+    spent = Unit.RATIO.show(1.0 - report.left) + _bounds(report)
     allowed = f"{report.allowed:,.0f}" if report.allowed >= 10 else f"{report.allowed:.2g}"
     text = f"{spent} of {span(report.period)}'s budget of {allowed} bad events is spent"
     return text if report.seen >= 0.99 * report.period else f"{text}; {span(report.seen)} of it was seen"
+
+
+def _bounds(report: SloReport) -> str:
+    """Return between which shares of the budget the spent one lies; empty where each bad event was counted."""
+    if report.tally.counted:
+        return ""
+    low, high = (Unit.RATIO.show(value / report.allowed) for value in (report.tally.low, report.tally.high))
+    return f" ({low} to {high})"
+
+
+def burns(report: SloReport) -> str:
+    """Return how fast the budget burned in each window; at 1 the period spends all of it."""
+    return f"burn rate: {', '.join(map(burn, report.burns))}"
 
 
 def burn(one: Burn) -> str:
@@ -86,9 +106,11 @@ def ending(found: Forecast | None) -> str:
         return "the budget is spent"
     soonest = span(found.soonest) if found.soonest is not None else "never"
     if found.expected is None:
-        return f"at the pace of the last {span(found.over)} it lasts ({soonest} at the worst)"
+        worst = f"; at worst it is spent in {soonest}" if found.soonest is not None else ""
+        return f"at the pace of the last {span(found.over)} the budget lasts{worst}"
     latest = span(found.latest) if found.latest is not None else "never"
-    return f"at the pace of the last {span(found.over)} it is spent in {span(found.expected)} ({soonest} to {latest})"
+    bounds = f"({soonest} to {latest})"
+    return f"at the pace of the last {span(found.over)} the budget is spent in {span(found.expected)} {bounds}"
 
 
 def alerts(report: SloReport) -> Iterator[str]:
@@ -98,12 +120,39 @@ def alerts(report: SloReport) -> Iterator[str]:
         yield f"{one.severity}: {windows} burn at least {one.factor:.3g} times as fast as allowed"
 
 
+def shares(parts: Sequence[float]) -> list[str]:
+    """Return shares that add up to 1 as whole percents that add up to 100; what is less than one is told as that.
+
+    The largest remainders are rounded up (Hamilton's method).
+    """
+    small = [0 < part < _SMALLEST for part in parts]
+    exact = [0.0 if tiny else part * 100 for part, tiny in zip(parts, small, strict=True)]
+    whole = [int(value) for value in exact]
+    missing = round(sum(exact)) - sum(whole)
+    for at in sorted(range(len(exact)), key=lambda at: whole[at] - exact[at])[:missing]:
+        whole[at] += 1
+    nearly = any(small)
+    texts = (">99 %" if value == 100 and nearly else f"{value} %" for value in whole)
+    return ["<1 %" if tiny else text for tiny, text in zip(small, texts, strict=True)]
+
+
+def spent(report: SloReport) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield what each cause took with its incidents, and what none took; nothing where nothing was bad."""
+    if report.tally.bad <= 0:
+        return
+    *took, rest = shares([*(one.share for one in report.spent), report.unexplained])
+    for share, one in zip(took, report.spent, strict=True):
+        yield f"{share} went to {cause(one)}", list(incident_lines(one))
+    if report.unexplained > 0:
+        yield f"{rest} is unexplained", ()
+
+
 def cause(one: Spent) -> str:
-    """Return what a cause took: `72 % went to single-instance-serialization of safety on triton-0`."""
+    """Return what a cause is: `single-instance-serialization of safety on triton-0`, and its title."""
     what = clean(one.cause.check)
     of = f" of {clean(one.cause.model)}" if one.cause.model else ""
     on = f" on {clean(one.cause.server)}" if one.cause.server else ""
-    return f"{Unit.RATIO.show(one.share)} went to {what}{of}{on}{_title(one)}"
+    return f"{what}{of}{on}{_title(one)}"
 
 
 def _title(one: Spent) -> str:
@@ -114,16 +163,10 @@ def _title(one: Spent) -> str:
 def incident_lines(one: Spent) -> Iterator[str]:
     """Yield a line per incident of a cause."""
     for found in one.incidents:
-        until = f"until {_time(found.closed)}" if found.closed is not None else "and lasts"
-        yield f"incident {found.id[:12]}, since {_time(found.onset)} {until}: {clean(found.summary)}"
+        # Whether it lasts, only a service that goes on knows.
+        until = f" until {_time(found.closed)}" if found.closed is not None else f", last seen {_time(found.seen)}"
+        yield f"incident {found.id[:12]}, since {_time(found.onset)}{until}: {clean(found.summary)}"
 
 
 def _time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def unexplained(report: SloReport) -> str:
-    """Return what no cause took; empty where nothing was bad."""
-    if report.tally.bad <= 0:
-        return ""
-    return f"{Unit.RATIO.show(report.unexplained)} is unexplained"

@@ -2,7 +2,8 @@
 
 A finding claims cells of the anatomy that no other claims, so that the parts of a server's findings add up to at most
 one; what is left is unexplained. A consequence counts for its cause. Parts of latency are taken for promises about
-time, parts of failed requests for availability.
+time, parts of failed requests for availability; of these, only findings that claim failures take any: that a cause
+costs time does not show that requests would not have failed without it.
 """
 
 from __future__ import annotations
@@ -52,18 +53,20 @@ def attributed(sli: Triton, explanation: Explanation, server: str, counted: Tall
     for finding in explanation.loud:
         if finding.subject.server == server:
             part = _part(sli, explanation, finding, counted)
-            parts[Cause.of(_root(finding, found))] += part
+            parts[Cause.of(_root(finding, found, failures=sli.promise is Promise.AVAILABILITY))] += part
     whole = max(sum(parts.values()), 1.0)
     return {cause: part / whole * counted.bad for cause, part in parts.items() if part > 0}
 
 
-def _root(finding: Finding, found: Mapping[str, Finding]) -> Finding:
-    """Return the finding that this one is, in the end, a consequence of."""
-    seen = {finding.id}
+def _root(finding: Finding, found: Mapping[str, Finding], *, failures: bool) -> Finding:
+    """Return the finding that this one is, in the end, a consequence of; of failures, the last that claims some."""
+    seen, root = {finding.id}, finding
     while finding.caused_by is not None and finding.caused_by in found and finding.caused_by not in seen:
         finding = found[finding.caused_by]
         seen.add(finding.id)
-    return finding
+        if not failures or finding.impact.share_of_requests_failed > 0:
+            root = finding
+    return root
 
 
 def _part(sli: Triton, explanation: Explanation, finding: Finding, counted: Tally) -> float:

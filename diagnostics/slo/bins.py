@@ -54,11 +54,21 @@ class Seen(Protocol):
         """Return the Unix second up to which events are known; None for nothing."""
         ...
 
+    def silence(self) -> str:
+        """Return why no events are known, and what to do; empty where that is not known."""
+        ...
+
 
 class Bins:
-    """Events by the time at which they were counted. For use by one thread at a time."""
+    """Events by the time at which they were counted. For use by one thread at a time.
 
-    def __init__(self) -> None:
+    Attributes:
+        why_none: why there are none, and what to do; empty where that was not looked into.
+
+    """
+
+    def __init__(self, why_none: str = "") -> None:
+        self.why_none = why_none
         self._bins: dict[tuple[int, int], Bin] = {}
         self._since: float | None = None
 
@@ -98,6 +108,10 @@ class Bins:
     def until(self) -> float | None:
         """Return when counting ended, up to now; None where nothing was counted."""
         return max((one.ended for one in self._bins.values()), default=None)
+
+    def silence(self) -> str:
+        """Return why there are none."""
+        return self.why_none
 
     def minutes(self, start: float, end: float) -> Iterator[tuple[int, Bin]]:
         """Yield the minutes that begin in [start, end)."""
@@ -147,3 +161,7 @@ class Together:
     def until(self) -> float | None:
         """Return when the last of them ended."""
         return max((until for part in self._parts if (until := part.until()) is not None), default=None)
+
+    def silence(self) -> str:
+        """Return why the first has none that knows it."""
+        return next((why for part in self._parts if (why := part.silence())), "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -10,6 +10,7 @@ from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.slo.attribution import Cause, attributed
 from diagnostics.slo.bins import Bins
 from diagnostics.slo.counting import moments, tally
+from diagnostics.slo.silence import silence_of
 from diagnostics.slo.slo import Slo, Triton
 from diagnostics.slo.tally import Tally
 from diagnostics.window.rolling import RollingWindow
@@ -103,7 +104,14 @@ def count_window(
         reached[name] = max(until, reached[name])
     for one in added:
         into[one.slo.name].add(one.until, one.tally, one.causes, began=one.after, ended=one.until)
+    _look_into_silence(slos, window, {one.slo.name for one in added if one.tally.total > 0}, into)
     return added
+
+
+def _look_into_silence(slos: Sequence[Slo], window: Window, told: Container[str], into: Mapping[str, Bins]) -> None:
+    for slo in slos:
+        if isinstance(slo.sli, Triton):
+            into[slo.name].why_none = "" if slo.name in told else silence_of(slo.sli, window)
 
 
 def _counted(

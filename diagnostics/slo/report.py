@@ -10,6 +10,7 @@ from diagnostics.slo.attribution import Cause
 from diagnostics.slo.bins import Bin, Seen
 from diagnostics.slo.burn import Counted, Forecast, Pair, burn_rate, firing, forecast, pairs
 from diagnostics.slo.chance import share_interval
+from diagnostics.slo.silence import NOTHING_COUNTED
 from diagnostics.slo.slo import Slo
 from diagnostics.slo.tally import Tally
 
@@ -58,6 +59,7 @@ class SloReport:
         forecast: when the budget will be spent; None where nothing was counted.
         spent: the causes, the costliest first.
         unexplained: share of the bad events that no cause took.
+        silence: why there were no events, and what to do; empty where there were some.
 
     """
 
@@ -72,6 +74,7 @@ class SloReport:
     forecast: Forecast | None
     spent: tuple[Spent, ...]
     unexplained: float
+    silence: str = ""
 
     @property
     def good(self) -> float | None:
@@ -122,6 +125,7 @@ def report_on(
         forecast=forecast(allowed - whole.tally.bad, [counted[one.long] for one in windows]),
         spent=_spent(whole, [*incidents]),
         unexplained=_unexplained(whole),
+        silence="" if whole.tally.total > 0 else seen.silence() or NOTHING_COUNTED,
     )
 
 

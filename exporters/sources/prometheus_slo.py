@@ -17,7 +17,8 @@ from diagnostics.slo.attribution import Cause
 from diagnostics.slo.bins import Bin
 from diagnostics.slo.histograms import of_buckets
 from diagnostics.slo.samples import Batch, from_averages
-from diagnostics.slo.slo import Promise, Slo, Triton
+from diagnostics.slo.silence import missing
+from diagnostics.slo.slo import WINDOW, Promise, Slo, Triton
 from diagnostics.slo.tally import Tally
 from diagnostics.wire.prometheus_answer import Answer
 from exporters.sources.prometheus_api import PrometheusApi
@@ -73,6 +74,22 @@ class StoredEvents:
     def until(self) -> float:
         """Return up to when is asked."""
         return self.at
+
+    def silence(self) -> str:
+        """Return whether the series are missing, the model is, or only the traffic; and what to do."""
+        sli = self.slo.sli
+        if not isinstance(sli, Triton):
+            return f"the store has no sample for {sli.total.replace(WINDOW, '5m')}; look at the query and the period"
+        family = names.REQUEST_SUCCESS + self.api.address.selector()
+        models = self.api.label_values(names.MODEL, family, self.at - self.slo.period, self.at)
+        if not models:
+            return (
+                f"the store has no {family}; let it scrape Triton's metrics page (port 8002), or look at the selector"
+            )
+        if sli.model not in models:
+            return missing(sli.model, models)
+        asked = names.REQUEST_SUCCESS + self.api.address.selector(*_matchers(sli))
+        return f"no increase of {asked} is known; look again once it was scraped twice while the model is called"
 
     def _first(self, series: str, span: float) -> float | None:
         step = max(span / _STEPS, _SHORTEST_STEP)

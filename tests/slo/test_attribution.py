@@ -68,6 +68,18 @@ def test_a_consequence_counts_for_its_cause() -> None:
     assert attributed(LATENCY, found, "triton-0", bad(10)) == {CAUSE: pytest.approx(8.0)}
 
 
+def test_failures_count_for_the_cause_that_claims_failures() -> None:
+    stall, full = finding("a", 0.5), finding("b", 0.0, failed=0.1, check="queue-rejections", caused_by="a")
+    down = finding("c", 0.0, failed=1.0, check="model-unavailable")
+    assert [one.check for one in attributed(AVAILABILITY, explanation(stall, full), "triton-0", bad(10))] == [
+        "queue-rejections"
+    ]
+    errors = finding("b", 0.0, failed=0.1, check="request-failures", caused_by="c")
+    assert {one.check for one in attributed(AVAILABILITY, explanation(down, errors), "triton-0", bad(10))} == {
+        "model-unavailable"
+    }
+
+
 def test_failures_take_what_they_failed_of_all_that_was_bad() -> None:
     took = attributed(AVAILABILITY, explanation(finding("a", 0.9, failed=0.04)), "triton-0", bad(10))
     assert took == {CAUSE: pytest.approx(4.0)}

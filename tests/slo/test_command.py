@@ -9,6 +9,8 @@ import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.render.slo_json import slo_schema
+from diagnostics.render.slo_text import slo_text
+from diagnostics.render.slo_words import shares
 from diagnostics.slo.burn import DAY
 from diagnostics.slo.report import report_on
 from diagnostics.slo.slo import Promise, Promql, Slo, Triton
@@ -32,9 +34,10 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_a_recording_tells_what_took_the_budget(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["slo", str(CAPTURE), "--slo", file]) == 0
+    assert main(["slo", str(CAPTURE), "--slo", file, "--period", "7d"]) == 0
     told = capsys.readouterr().out
-    assert "chat-latency: 99 % of requests to chat within 500 ms, over 30d" in told
+    assert "chat-latency: 99 % of requests to chat within 500 ms, over 7d (its own period is 30d)" in told
+    assert "0.1 % (0.072 % to 0.15 %) of 7d's budget" in told
     assert "(from traces)" in told
     assert "52 % went to single-instance-serialization of safety on triton-0" in told
     assert "48 % is unexplained" in told
@@ -51,6 +54,32 @@ def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str, capsy
     assert sum(one["share"] for one in latency["causes"]) + latency["unexplained"] == pytest.approx(1.0)
     assert main(["slo", str(CAPTURE), "--slo", file, "--output", "markdown"]) == 0
     assert "- 52 % went to single-instance-serialization of safety on triton-0" in capsys.readouterr().out
+
+
+def test_a_name_that_no_server_has_is_told_with_those_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "slos.yaml").write_text(SLOS.replace("ensemble: chat", "ensemble: talk"))
+    assert main(["slo", str(CAPTURE), "--slo", str(tmp_path / "slos.yaml"), "--output", "json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, json.loads(slo_schema()))
+    assert {one["silence"] for one in found["slos"]} == {
+        "no server has a model 'talk'; there is chat, detokenizer, embedder, llm, safety, tokenizer"
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ([0.9987, 0.0013], [">99 %", "<1 %"]),
+        ([1 / 3, 1 / 3, 1 / 3], ["34 %", "33 %", "33 %"]),
+        ([0.505, 0.495], ["51 %", "49 %"]),
+        ([0.992, 0.004, 0.004], ["99 %", "<1 %", "<1 %"]),
+        ([1.0, 0.0], ["100 %", "0 %"]),
+    ],
+)
+def test_shares_that_are_told_add_up(parts: list[float], told: list[str]) -> None:
+    assert shares(parts) == told
 
 
 @pytest.mark.parametrize(
@@ -83,8 +112,11 @@ class Store:
 
     address = parse_prometheus('prometheus+http://store?selector={job="triton"}')
 
-    def __init__(self, answers: Mapping[str, list[tuple[dict[str, str], float]]]) -> None:
-        self._answers, self.asked = answers, list[str]()
+    def __init__(self, answers: Mapping[str, list[tuple[dict[str, str], float]]], models: tuple[str, ...] = ()) -> None:
+        self._answers, self._models, self.asked = answers, models, list[str]()
+
+    def label_values(self, label: str, selector: str, start: float, end: float) -> tuple[str, ...]:
+        return self._models
 
     def instant(self, query: str, at: float | None = None) -> Answer:
         self.asked.append(query)
@@ -93,8 +125,10 @@ class Store:
         return Answer(series=series)
 
 
-def stored(slo: Slo, answers: Mapping[str, list[tuple[dict[str, str], float]]]) -> tuple[StoredEvents, Store]:
-    store = Store(answers)
+def stored(
+    slo: Slo, answers: Mapping[str, list[tuple[dict[str, str], float]]], *models: str
+) -> tuple[StoredEvents, Store]:
+    store = Store(answers, models)
     return StoredEvents(store, slo, 1e6, lambda _: None), store  # type: ignore[arg-type]
 
 
@@ -139,6 +173,15 @@ def test_own_queries_are_asked_as_they_are_written_and_rates_become_events() -> 
     assert "sum(sum(rate(all[3600s]))) * 3600" in store.asked[0]
 
 
-def test_an_empty_store_tells_of_no_events() -> None:
-    seen, _ = stored(LATENCY, {})
-    assert report_on(LATENCY, seen, 1e6).tally.total == 0
+@pytest.mark.parametrize(
+    ("models", "why"),
+    [
+        ((), 'the store has no nv_inference_request_success{job="triton"}; let it scrape'),
+        (("talk",), "no server has a model 'chat'; there is talk"),
+        (("chat",), 'no increase of nv_inference_request_success{model="chat",job="triton"} is known'),
+    ],
+)
+def test_a_store_without_events_tells_why(models: tuple[str, ...], why: str) -> None:
+    report = report_on(LATENCY, stored(LATENCY, {}, *models)[0], 1e6)
+    assert report.tally.total == 0
+    assert why in slo_text([report]).replace("\n    ", " ")

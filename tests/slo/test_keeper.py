@@ -152,3 +152,4 @@ def test_the_command_reads_the_same_from_the_service_and_from_its_history(
         assert "slow-answers: 99 % of requests to slow answered, over 30d" in text
         assert "went to request-failures of slow on triton-0" in text
         assert "incident " in text
+        assert "Z, last seen 20" in text
