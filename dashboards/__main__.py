@@ -6,9 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from dashboards import anatomy, engine, gpu, model, overview, service, slo
-from dashboards.grafana import RUNBOOKS, text
-from dashboards.layout import Board
+from diagnostics.errors import not_installed
+
+try:
+    from dashboards import anatomy, engine, gpu, model, overview, service, slo
+    from dashboards.grafana import RUNBOOKS, text
+    from dashboards.layout import Board
+except ModuleNotFoundError as error:
+    sys.exit(f"error: {not_installed(error, 'dashboards', where='python -m dashboards')}")
 
 FOLDER = Path(__file__).parent
 BOARDS: tuple[Board, ...] = (

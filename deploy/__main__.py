@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
+import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from helm_python import Chart
+from diagnostics.errors import not_installed
+
+try:
+    from helm_python import Chart
+except ModuleNotFoundError as error:
+    sys.exit(f"error: {not_installed(error, 'test', where='python -m deploy')}")
 
 FOLDER = Path(__file__).parent
 CHART = FOLDER / "helm" / "triton-diagnostics"
@@ -29,10 +36,18 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 
 def rendered(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the chart's manifests that are not empty, by the name of their template."""
-    with Chart.load(CHART) as chart:
+    with Chart.load_archive(_packed()) as chart:
         found = chart.render(dict(values), name="diag", namespace="monitoring")
     named = {Path(path).name: text.strip("\n") + "\n" for path, text in sorted(found.items())}
     return {name: text for name, text in named.items() if name.endswith(".yaml") and text.strip()}
+
+
+def _packed() -> bytes:
+    """Return the chart as an archive in which links are the files they lead to: Helm remarks on each link."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1, dereference=True) as packed:
+        packed.add(CHART, arcname=CHART.name)
+    return archive.getvalue()
 
 
 def files() -> dict[Path, str]:

@@ -1,4 +1,4 @@
-"""Makes what `diag serve` asks those for who reach it: `python -m deploy.credentials FOLDER [--user NAME]`.
+"""Makes what `diag serve` asks those for who reach it: `python -m deploy.credentials FOLDER`.
 
 FOLDER gets `token`, which Prometheus presents, `web.yml`, the users of the page in Prometheus' web-config format, and
 `grafana`, the password of Grafana's admin in the compose stack. The password of the page is asked for.
@@ -12,7 +12,13 @@ import secrets
 import sys
 from pathlib import Path
 
-import bcrypt
+from diagnostics.errors import UsageError, not_installed, reason_of
+from exporters.sources.access import read_secret
+
+try:
+    import bcrypt
+except ModuleNotFoundError as error:
+    sys.exit(f"error: {not_installed(error, 'serve', where='python -m deploy.credentials')}")
 
 # bcrypt reads no further.
 _LONGEST = 72
@@ -37,25 +43,52 @@ def write(folder: Path, texts: dict[str, str]) -> None:
 
 
 def main() -> int:
-    """Ask for the password and write the files; return 2 where that cannot be."""
+    """Ask for the password, write the files and say which; return 2 where that cannot be."""
     options = argparse.ArgumentParser(prog="python -m deploy.credentials", description="Make a token and a password.")
     options.add_argument("folder", type=Path, help="a new folder")
     options.add_argument("--user", default="diag", help="whose password it is")
+    options.add_argument("--password-file", type=Path, help="a file with the password, instead of asking for it")
     asked = options.parse_args()
-    if asked.folder.exists():
-        return _told(f"{asked.folder} is there already: name a new folder, or remove it")
-    if not asked.user.isidentifier():
-        return _told(f"{asked.user!r} is no plain name: use letters and digits")
-    password = getpass.getpass(f"password of {asked.user}: ")
-    if not 8 <= len(password.encode()) <= _LONGEST:
-        return _told(f"the password has {len(password.encode())} bytes: use 8 to {_LONGEST}")
-    write(asked.folder, contents(asked.user, password))
+    try:
+        _make(asked.folder, asked.user, asked.password_file)
+    except UsageError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
     return 0
 
 
-def _told(message: str) -> int:
-    sys.stderr.write(f"error: {message}\n")
-    return 2
+def _make(folder: Path, user: str, password_file: Path | None) -> None:
+    if folder.exists():
+        raise UsageError("is there already", where=str(folder), hint="name a new folder, or remove it")
+    if not user.isidentifier():
+        raise UsageError(f"{user!r} is no plain name", where="--user", hint="use letters and digits")
+    password = read_secret(password_file, "password") if password_file else _asked(user)
+    if not 8 <= len(password.encode()) <= _LONGEST:
+        raise UsageError(f"the password has {len(password.encode())} bytes", hint=f"use 8 to {_LONGEST}")
+    texts = contents(user, password)
+    try:
+        write(folder, texts)
+    except OSError as error:
+        raise UsageError(f"cannot be written: {reason_of(error)}", where=str(folder)) from None
+    sys.stdout.write(f"{folder}: wrote {', '.join(texts)}; the page's user is {user}\n")
+
+
+def _asked(user: str) -> str:
+    """Return the password that was typed twice.
+
+    Raises:
+        UsageError: nobody can be asked, or two passwords were typed.
+
+    """
+    if not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask for the password", hint="give it with --password-file")
+    try:
+        password = getpass.getpass(f"password of {user}: ")
+        if password != getpass.getpass("the same again: "):
+            raise UsageError("the passwords differ", hint="run it again")
+    except (EOFError, KeyboardInterrupt):
+        raise UsageError("no password was given", hint="run it again, or give it with --password-file") from None
+    return password
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
+import runpy
 import sys
 import tomllib
 from pathlib import Path
@@ -45,13 +46,14 @@ def test_the_image_runs_as_the_user_of_the_manifests() -> None:
     assert DOCKERFILE.index("USER") < DOCKERFILE.index("ENTRYPOINT")
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, password: str, *arguments: str) -> int:
+def asked(monkeypatch: pytest.MonkeyPatch, password: str, *arguments: str, again: str = "") -> int:
     monkeypatch.setattr(sys, "argv", ["credentials", *arguments])
-    monkeypatch.setattr(getpass, "getpass", lambda _: password)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(getpass, "getpass", lambda prompt: again if "again" in prompt and again else password)
     return credentials.main()
 
 
-def test_the_service_takes_the_credentials_that_are_made(monkeypatch, tmp_path: Path) -> None:
+def test_the_service_takes_the_credentials_that_are_made(monkeypatch, capsys, tmp_path: Path) -> None:
     folder = tmp_path / "credentials"
     salt = bcrypt.gensalt(4)  # the lowest cost
     monkeypatch.setattr(bcrypt, "gensalt", lambda: salt)
@@ -59,6 +61,7 @@ def test_the_service_takes_the_credentials_that_are_made(monkeypatch, tmp_path: 
     users = read_web_config(folder / "web.yml").users
     assert bcrypt.checkpw(b"correct horse", users["alice"])
     assert len(read_secret(folder / "token", "token")) == 64
+    assert capsys.readouterr().out == f"{folder}: wrote token, web.yml, grafana; the page's user is alice\n"
     assert folder.stat().st_mode & 0o077 == 0
     assert "correct horse" not in "".join(file.read_text() for file in folder.iterdir())
 
@@ -66,10 +69,10 @@ def test_the_service_takes_the_credentials_that_are_made(monkeypatch, tmp_path: 
 @pytest.mark.parametrize(
     ("password", "arguments", "told"),
     [
-        ("short", ["new"], "the password has 5 bytes: use 8 to 72"),
-        ("é" * 40, ["new"], "the password has 80 bytes: use 8 to 72"),
-        ("long enough", ["new", "--user", "a:b"], "'a:b' is no plain name: use letters and digits"),
-        ("long enough", ["."], ". is there already: name a new folder, or remove it"),
+        ("short", ["new"], "the password has 5 bytes; use 8 to 72"),
+        ("é" * 40, ["new"], "the password has 80 bytes; use 8 to 72"),
+        ("long enough", ["new", "--user", "a:b"], "--user: 'a:b' is no plain name; use letters and digits"),
+        ("long enough", ["."], ".: is there already; name a new folder, or remove it"),
     ],
 )
 def test_what_cannot_be_used_is_told_in_one_line(
@@ -79,3 +82,36 @@ def test_what_cannot_be_used_is_told_in_one_line(
     assert asked(monkeypatch, password, *arguments) == 2
     assert capsys.readouterr().err == f"error: {told}\n"
     assert not (tmp_path / "new").exists()
+
+
+def test_two_passwords_are_refused_and_nobody_is_asked_without_a_terminal(monkeypatch, capsys, tmp_path: Path) -> None:
+    folder, file = tmp_path / "credentials", tmp_path / "password"
+    assert asked(monkeypatch, "correct horse", str(folder), again="battery staple") == 2
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
+    assert credentials.main() == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: the passwords differ; run it again",
+        "error: there is no terminal to ask for the password; give it with --password-file",
+    ]
+    file.write_text("correct horse\n")
+    monkeypatch.setattr(bcrypt, "hashpw", lambda password, _: password)
+    assert asked(monkeypatch, "", str(folder), "--password-file", str(file)) == 0
+    assert "'correct horse'" in (folder / "web.yml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("dashboards", "grafanalib", "dashboards"),
+        ("deploy", "helm_python", "test"),
+        ("deploy.credentials", "bcrypt", "serve"),
+    ],
+)
+def test_a_package_that_is_missing_is_told_with_the_extra_that_has_it(
+    monkeypatch, module: str, package: str, extra: str
+) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] in (package, "dashboards", "deploy")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit, match=rf"error: python -m {module}: {package}.* is not installed; .*\[{extra}\]"):
+        runpy.run_module(module, run_name="__main__")
