@@ -148,11 +148,15 @@ def _exit_code(told: dict[str, list[dict[str, dict[str, float | None]]]], fail_o
 @command.command()
 @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
 @click.option("--prometheusrule", is_flag=True, help="As a PrometheusRule for the operator, instead of a rule file.")
-@click.option("--runbooks", default="runbooks", show_default=True, metavar="URL", help="Where you publish runbooks/.")
+@click.option(
+    "--runbooks", default="runbooks", show_default=True, metavar="URL", help="Where you publish rules/runbooks/."
+)
 def rules(files: tuple[Path, ...], prometheusrule: bool, runbooks: str) -> None:
     """Print recording rules and burn alerts for the objectives of FILE."""
     from diagnostics.gen.slo_rules import prometheus_rule, rule_file
     from diagnostics.slo.reading import read_slos
 
     slos = read_slos(files)
+    if "://" not in runbooks:
+        click.echo("diag: runbook_url is relative, so alerts lead nowhere: name its address with --runbooks", err=True)
     click.echo(prometheus_rule(slos, runbooks) if prometheusrule else rule_file(slos, runbooks), nl=False)

@@ -23,7 +23,7 @@ def reports_from_prometheus(
         CollectError: the store does not answer.
 
     """
-    api = PrometheusApi(parse_prometheus(source), options)
+    api = PrometheusApi(parse_prometheus(source), options, tell=aloud)
     now = api.clock()
     told: set[str] = set()
 

@@ -67,6 +67,8 @@ class StoredEvents:
         for series in (f'{EVENTS}{{slo="{self.slo.name}"}}', triton):
             found = [self._first(series, span) for span in (_RECENT, self.slo.period)]
             known = [at for at in found if at is not None]
+            # A series that began since the last full minute is on no grid of minutes.
+            known = known or [at for at in [self._number(f"min(timestamp({series}))", self.at)] if at is not None]
             if known:
                 return min(known)
         return None

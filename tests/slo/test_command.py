@@ -104,7 +104,13 @@ def test_what_cannot_be_told_is_one_clear_line(
 
 def test_rules_come_out_on_standard_output(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["slo", "rules", file]) == 0
-    assert "triton-slo-chat-latency" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "triton-slo-chat-latency" in told.out
+    assert told.err == "diag: runbook_url is relative, so alerts lead nowhere: name its address with --runbooks\n"
+    assert main(["slo", "rules", "--runbooks", "https://wiki/runbooks", file]) == 0
+    told = capsys.readouterr()
+    assert 'runbook_url: "https://wiki/runbooks/slo-burns-fast.md"' in told.out
+    assert told.err == ""
 
 
 class Store:
@@ -151,6 +157,11 @@ def test_a_store_that_scrapes_the_service_gives_its_counts_and_its_causes() -> N
     assert [(one.cause.check, one.share) for one in report.spent] == [("gpu-saturated", 0.75)]
     assert (report.seen, report.allowed) == (pytest.approx(3.5 * DAY), pytest.approx(20.0))
     assert len(store.asked) < 60
+
+
+def test_a_store_of_the_last_minute_knows_when_its_series_began() -> None:
+    seen, _ = stored(LATENCY, {"min(timestamp(nv_inference_request_success": [({}, 1e6 - 20.0)]})
+    assert seen.since() == 1e6 - 20.0
 
 
 def test_a_store_without_the_service_bounds_what_tritons_families_allow() -> None:
