@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from diagnostics.render.diff_html import diff_html
 from diagnostics.render.html import html
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
-from tests.browser.pages import CAPTURES, DIFFS, FLAGS, MADE_UP, PROGRAMS, ROOT, Show, Shown
+from tests.browser.pages import DIFFS, FLAGS, MADE_UP, PROGRAMS, ROOT, Show, Shown
 from tests.builders import explained
 from tests.render.differences import differences
 from tests.render.situations import situations
@@ -24,7 +25,7 @@ from tests.render.situations import situations
 def chromium() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
-        reason = "no Chromium on PATH: apt-get install --no-install-recommends chromium"
+        reason = "no Chromium on PATH: apt-get install --no-install-recommends chromium-headless-shell"
         pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
@@ -33,24 +34,29 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return a file per page, by the name of what it explains."""
+def file_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return what writes a page, the first time that it is asked for it, by the name of what it explains."""
     folder = tmp_path_factory.mktemp("pages")
-    explanations = {name: situations()[name] for name in MADE_UP}
-    for name in CAPTURES:
-        capture = open_capture(ROOT / f"fixtures/captures/{name}.tar.xz")
-        explanations[name] = explained(window_of(capture.scrapes()))
-    made = {name: html(explanation) for name, explanation in explanations.items()}
-    made |= {name: diff_html(differences()[name.removeprefix("diff ")]) for name in DIFFS}
-    found = {}
-    for number, (name, text) in enumerate(made.items()):
-        found[name] = folder / f"{number}.html"
-        found[name].write_text(text, "utf-8")
-    return found
+
+    @cache
+    def written(name: str) -> Path:
+        file = folder / f"{name.replace(' ', '-')}.html"
+        file.write_text(made(name), "utf-8")
+        return file
+
+    return written
+
+
+def made(name: str) -> str:
+    if name in DIFFS:
+        return diff_html(differences()[name.removeprefix("diff ")])
+    if name in MADE_UP:
+        return html(situations()[name])
+    return html(explained(window_of(open_capture(ROOT / f"fixtures/captures/{name}.tar.xz").scrapes())))
 
 
 @pytest.fixture
-def show(chromium: Browser, files: dict[str, Path]) -> Iterator[Show]:
+def show(chromium: Browser, file_of: Callable[[str], Path]) -> Iterator[Show]:
     """Open the page of a name; keywords are the browser's (width, color_scheme, java_script_enabled)."""
     contexts = []
 
@@ -62,7 +68,7 @@ def show(chromium: Browser, files: dict[str, Path]) -> Iterator[Show]:
         shown.page.on("console", lambda message: shown.messages.append(message.text))
         shown.page.on("pageerror", lambda error: shown.messages.append(str(error)))
         shown.page.on("dialog", lambda dialog: shown.messages.append(f"dialog {dialog.message}"))
-        shown.page.goto(files[name].as_uri())
+        shown.page.goto(file_of(name).as_uri())
         return shown
 
     yield opened

@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 from tests.render.situations import HOSTILE
 
 ROOT = Path(__file__).parents[2]
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
