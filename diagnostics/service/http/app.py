@@ -15,6 +15,7 @@ from diagnostics.service.http.below import Below
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard
+from diagnostics.service.http.head import HeadAsGet
 from diagnostics.service.http.hosts import Hosts
 from diagnostics.service.http.json_answer import JsonAnswer
 from diagnostics.service.http.listening import LISTEN_SETTING, parse_listen
@@ -83,6 +84,7 @@ def _made(live: Live) -> FastAPI:
 def _guard(app: FastAPI, context: WebContext, prefix: Prefix) -> None:
     """Put the guard before everything else; what is added last comes first."""
     web = context.settings.web
+    app.add_middleware(HeadAsGet)
     if context.metrics.tracer.on:
         app.add_middleware(Traced, tracer=context.metrics.tracer)
     app.add_middleware(Below, prefix=prefix)

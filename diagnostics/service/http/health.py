@@ -15,11 +15,11 @@ def router(context: WebContext, live: Live) -> APIRouter:
     """Return `/healthz` and `/readyz`."""
     routes = APIRouter(include_in_schema=False)
 
-    @routes.api_route("/healthz", methods=["GET", "HEAD"])
+    @routes.get("/healthz")
     async def healthy() -> PlainTextResponse:
         return PlainTextResponse("ok\n")
 
-    @routes.api_route("/readyz", methods=["GET", "HEAD"])
+    @routes.get("/readyz")
     async def ready() -> PlainTextResponse:
         if live.ended:
             return PlainTextResponse("ending\n", 503)

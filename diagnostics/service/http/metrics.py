@@ -116,7 +116,7 @@ def router(exposition: Exposition) -> APIRouter:
     """Return `/metrics`."""
     routes = APIRouter(include_in_schema=False)
 
-    @routes.api_route("/metrics", methods=["GET", "HEAD"])
+    @routes.get("/metrics")
     def metrics(request: Request) -> Response:
         media_type = format_of(request.headers.get("accept", ""))
         return Response(exposition.page(media_type), headers={"Content-Type": media_type, "Vary": "Accept"})

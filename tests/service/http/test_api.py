@@ -48,6 +48,14 @@ def test_the_state_tells_targets_verdicts_and_incidents(opened: Door, incident: 
     assert abs(state["now"] - time.time()) < 5
 
 
+@pytest.mark.parametrize("path", ["/api/v1/state", "/api/v1/openapi.json", "/metrics", "/readyz", "/v1/traces"])
+def test_a_head_of_what_can_be_read_is_its_answer_without_a_body(opened: Door, path: str) -> None:
+    whole, head = opened.ask(path), opened.ask(path, "HEAD")
+    assert (head.status, head.data) == (whole.status, b"")
+    assert head.headers["Content-Type"] == whole.headers["Content-Type"]
+    assert len(whole.data) > 0
+
+
 def test_a_watcher_is_told_of_a_change_while_it_waits() -> None:
     with door() as opened:
         version = opened.json("/api/v1/state")["version"]

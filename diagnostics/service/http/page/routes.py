@@ -51,7 +51,7 @@ def _add(routes: APIRouter, pages: Pages, path: str, make: Callable[..., Shown],
         answer.headers["X-Title"] = quote(shown.title.encode("utf-8", "replace"))
         return answer
 
-    routes.add_api_route(path, whole, methods=["GET", "HEAD"])
+    routes.add_api_route(path, whole, methods=["GET"])
     routes.add_api_route(fragment or FRAGMENTS + path, alone, methods=["GET"])
 
 
