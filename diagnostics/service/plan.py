@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.errors import UsageError
+from diagnostics.errors import CollectError, UsageError
 from diagnostics.service.jobs import Job, MachineReader, TritonReader
 from diagnostics.service.sharding import owns
 from diagnostics.settings.tree import CollectSettings, ServerSettings, Settings
 from exporters.sources.access import SourceOptions, secret_of
 from exporters.sources.address import parse_address
 from exporters.sources.dcgm import DcgmPage
+from exporters.sources.repository import repository_scrapes
 
 # Clocks, throttling and pressure change faster than a server's counters are read, and a sample costs a millisecond.
 MACHINE_INTERVAL = 5.0
@@ -101,6 +103,23 @@ def jobs(settings: Settings, planned: Mapping[str, Planned]) -> list[Job]:
                     Job(key=page.name, deployment=deployment.name, interval=interval, reader=page, counts=False)
                 )
     return found
+
+
+def check_repositories(settings: Settings) -> None:
+    """Look whether each model repository that is named can be read.
+
+    Raises:
+        UsageError: one is no folder with models; a service that runs says so in its answers, and goes on.
+
+    """
+    for server in settings.server:
+        if server.repository is None:
+            continue
+        try:
+            deque(repository_scrapes(server.repository, ()), maxlen=0)
+        except CollectError as error:
+            hint = f"look at the repository of {server.url}"
+            raise UsageError(error.what, where=error.where, hint=hint) from None
 
 
 def with_machine(read: Mapping[str, Job]) -> dict[str, Job]:

@@ -19,7 +19,7 @@ from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.own_telemetry import own_telemetry, wanted
-from diagnostics.service.plan import deployments, jobs
+from diagnostics.service.plan import check_repositories, deployments, jobs
 from diagnostics.service.service import Service
 from diagnostics.service.sharding import owns
 from diagnostics.service.slo_keeper import SloKeeper
@@ -28,6 +28,7 @@ from diagnostics.settings.load import Loaded, load
 from diagnostics.settings.tree import Settings
 from diagnostics.slo.configured import configured
 from diagnostics.store.claim import claimed
+from diagnostics.store.database import database_of
 from diagnostics.store.history import History
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from exporters.sources.access import read_secret
@@ -48,6 +49,8 @@ def check(
     """
     loaded = _loaded(file, environment, flags, sources)
     jobs(loaded.settings, deployments(loaded.settings))
+    check_repositories(loaded.settings)
+    database_of(loaded.settings.history, read_secret)
     check_door(loaded.settings.web)
     if loaded.settings.otlp.grpc_listen_address:
         _grpc().grpc_address(loaded.settings, Credentials(loaded.settings.web, read_secret))

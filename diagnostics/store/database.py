@@ -151,6 +151,12 @@ def url_of(settings: HistorySettings, password: str | None) -> URL:
     return url.set(password=password) if password is not None else url
 
 
+def database_of(settings: HistorySettings, read_secret: Callable[[Path, str], str]) -> URL:
+    """Return the database's URL with the password of its file; raises as `url_of` and `read_secret`."""
+    file = settings.database_password_file
+    return url_of(settings, read_secret(file, "database's password") if file else None)
+
+
 def open_patiently(url: URL, damaged: Callable[[BaseException], None], patience: float) -> Database:
     """Return the database; one that is away is waited for, as incidents would lose their identity without it.
 

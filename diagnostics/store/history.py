@@ -16,7 +16,7 @@ from diagnostics.settings.tree import HistorySettings
 from diagnostics.slo.bins import Bins
 from diagnostics.slo.slo import Slo
 from diagnostics.store import raw, slo_events, statements
-from diagnostics.store.database import open_patiently, url_of
+from diagnostics.store.database import database_of, open_patiently
 from diagnostics.store.digest import Digest, Judged, Rank, Write
 from diagnostics.store.packing import Packer
 from diagnostics.store.reader import MOST_ROWS, HistoryReader
@@ -68,9 +68,7 @@ class History:
         """
         self._settings, self._trouble, self._owns = settings, Trouble(meters), owns
         _make(settings.directory)
-        file = settings.database_password_file
-        password = read_secret(file, "database's password") if file else None
-        url = url_of(settings, password)
+        url = database_of(settings, read_secret)
         self._database = open_patiently(url, lambda error: self._trouble.tell("opening the database", error), patience)
         self._digest = Digest()
         self._digest.restore(self._open())

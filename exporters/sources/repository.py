@@ -22,9 +22,11 @@ def repository_scrapes(root: Path, servers: Sequence[str]) -> Iterator[Scrape]:
     A version folder is kept as an empty file `<model>/<version>/.keep`, so that its existence can be seen.
 
     Raises:
-        CollectError: `root` holds no model's `config.pbtxt`, or a file cannot be read.
+        CollectError: `root` is no folder or holds no model's `config.pbtxt`, or a file cannot be read.
 
     """
+    if not root.is_dir():
+        raise CollectError("is no folder" if root.exists() else "does not exist", where=str(root))
     files = sorted({path for pattern in _PATTERNS for path in root.glob(pattern) if path.is_file()})
     if not any(path.name == "config.pbtxt" for path in files):
         raise CollectError("holds no <model>/config.pbtxt: not a model repository", where=str(root))

@@ -125,7 +125,11 @@ def test_the_service_accepts_its_settings_and_asks_for_credentials(tmp_path: Pat
     here = {
         name: value.replace("/run/secrets", str(tmp_path)) for name, value in SERVICES["diag"]["environment"].items()
     }
-    told = "\n".join(check(binds("diag")["/etc/diag/config/diag.toml"], here, {}, ()))
+    (tmp_path / "llm").mkdir()
+    (tmp_path / "llm" / "config.pbtxt").write_text("")
+    file = tmp_path / "diag.toml"
+    file.write_text(binds("diag")["/etc/diag/config/diag.toml"].read_text("utf-8").replace("/models", str(tmp_path)))
+    told = "\n".join(check(file, here, {}, ()))
     assert "web.allow_unauthenticated = false" in told
     assert Credentials(WebSettings(bearer_token_file=tmp_path / "token"), read_secret).asked
 

@@ -138,6 +138,30 @@ def test_check_config_says_in_one_line_what_is_wrong(tmp_path: Path, capsys: pyt
     assert said.err == f"diag: {token}: cannot read the bearer token: no such file or directory\n"
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("repository = 'gone'", "gone: does not exist; look at the repository of http://a:8000"),
+        ("repository = '.'", ".: holds no <model>/config.pbtxt: not a model repository; look at the repository of"),
+        (
+            "[history]\ndatabase = 'mysql://db/diag'",
+            "history.database: mysql is not supported; use sqlite or postgresql",
+        ),
+        ("[history]\ndatabase = 'postgres'", "history.database: is no database URL"),
+        ("[history]\ndatabase_password_file = 'gone'", "gone: cannot read the database's password: no such file"),
+    ],
+)
+def test_check_config_refuses_places_that_are_none(
+    setting: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("diag.toml").write_text(f"[[server]]\nurl = 'http://a:8000'\n{setting}\n")
+    assert main(["serve", "--config.file", "diag.toml", "--check-config"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"diag: {said}")
+    assert told.count("\n") == 1
+
+
 def test_without_a_server_there_is_nothing_to_serve(capsys: pytest.CaptureFixture[str]):
     assert main(["serve"]) == 2
     assert "there is no server to watch" in capsys.readouterr().err
