@@ -84,7 +84,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     objectives = SloKeeper(configured(settings), history)
     metrics.registry.register(objectives)
     service = Service(settings, memory=history, consumers=[telling, objectives], metrics=metrics)
-    telling.resume(history.open_incidents())
+    telling.resume(history.open_incidents(), service.deployments)
     intake = OtlpIntake(service, metrics, settings.otlp, memory=history)
     context = WebContext(
         service=service,

@@ -113,11 +113,12 @@ def test_receivers_are_told_of_the_end_of_what_is_watched_no_longer(tmp_path: Pa
     with listening() as hook:
         receivers = {"alertmanager": {"urls": [f"{hook.url}/am"]}, "webhook": [{"url": f"{hook.url}/hook"}]}
         telling = Telling(Settings.model_validate(receivers), OwnMetrics(), FileOutbox(tmp_path))
-        telling.resume([ONE])
+        telling.resume([ONE], watched=["other"])
         telling.start()
         with running(tmp_path, settings("other"), [telling]):
             until(lambda: {"ended", "closed"} <= {what for what, _ in reported(hook)})
         telling.stop()
+    assert {what for what, _ in reported(hook)} == {"ended", "closed"}, "nothing begins that ends at once"
     reasons = {what: reason for what, reason in reported(hook) if reason}
     assert reasons == {"ended": Ending.UNWATCHED.told, "closed": Ending.UNWATCHED.value}
 

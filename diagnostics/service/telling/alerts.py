@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,6 +62,7 @@ class AlertBook:
         self._lock = threading.Lock()
         self._open: dict[str, Incident] = {}
         self._firing: dict[str, IncidentAlert] = {}
+        self._unsaid: set[str] = set()
         self._ended: dict[Key, Ended] = {}
         self._version = self._saved = 0
         self.dropped = 0
@@ -81,11 +82,15 @@ class AlertBook:
                     self._end(change.incident)
             return before != set(self._firing)
 
-    def resume(self, incidents: Iterable[Incident]) -> None:
-        """Let incidents of an earlier run fire again, before there is a verdict."""
+    def resume(self, incidents: Iterable[Incident], ending: Container[str] = ()) -> None:
+        """Let incidents of an earlier run fire again, before there is a verdict.
+
+        Those whose ids are in `ending` are about to end: only that is sent.
+        """
         with self._lock:
             found = list(incidents)
             self._open.update({one.id: one for one in found})
+            self._unsaid = {one.id for one in found if one.id in ending}
             for incident in found:
                 self._fire(incident, None)
 
@@ -94,7 +99,8 @@ class AlertBook:
         with self._lock:
             self._forget()
             ended = [(one.alert, frozenset(one.taken_by)) for one in self._ended.values()]
-            return [*((alert, frozenset[str]()) for alert in self._firing.values()), *ended]
+            firing = [alert for name, alert in self._firing.items() if name not in self._unsaid]
+            return [*((alert, frozenset[str]()) for alert in firing), *ended]
 
     def taken(self, receiver: str, alerts: Iterable[IncidentAlert]) -> bool:
         """Note that a receiver took these alerts; return whether that is worth saving."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,15 +49,19 @@ class MessageBook:
                 self._compare(change.incident)
             return version != self._version
 
-    def resume(self, incidents: Iterable[Incident]) -> None:
-        """Tell what happened while nobody could: incidents that are open and unknown, or known and not open."""
+    def resume(self, incidents: Iterable[Incident], ending: Container[str] = ()) -> None:
+        """Tell what happened while nobody could: incidents that are open and unknown, or known and not open.
+
+        Those whose ids are in `ending` are about to end: of them nothing else is told.
+        """
         with self._lock:
             found = {one.id: one for one in incidents}
             for identifier, (_, end) in list(self._known.items()):
                 if identifier not in found:
                     self._tell_end(identifier, end)
             for incident in found.values():
-                self._compare(incident)
+                if incident.id not in ending:
+                    self._compare(incident)
 
     def first(self) -> Message | None:
         """Return the message that is next; None when there is none. Those that are too old are dropped."""

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -54,7 +54,7 @@ class Told(Book, Protocol):
     @property
     def waiting(self) -> int: ...
     def take(self, evaluation: Evaluation) -> bool: ...
-    def resume(self, incidents: Iterable[Incident]) -> None: ...
+    def resume(self, incidents: Iterable[Incident], ending: Container[str] = ...) -> None: ...
     def load(self, saved: Json) -> None: ...
 
 
@@ -180,11 +180,18 @@ class Telling:
         """The names of the receivers, as metrics have them."""
         return [sender.name for channel in self._channels for sender in channel.senders]
 
-    def resume(self, incidents: Iterable[Incident]) -> None:
-        """Take up the open incidents of an earlier run; call it once, before `start`."""
+    def resume(self, incidents: Iterable[Incident], watched: Container[str] | None = None) -> None:
+        """Take up the open incidents of an earlier run; call it once, before `start`.
+
+        Args:
+            incidents: those that were open.
+            watched: the deployments whose incidents may go on, as those of others are about to end; None for all.
+
+        """
         found = list(incidents)
+        ending = {one.id for one in found if watched is not None and one.deployment not in watched}
         for channel in self._channels:
-            channel.book.resume(found)
+            channel.book.resume(found, ending)
 
     def take(self, evaluation: Evaluation) -> None:
         """Take up what a verdict changes; returns at once."""
