@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from diagnostics.errors import UsageError
 from diagnostics.settings.yaml_file import Document, Leaf
 from diagnostics.units import parse_duration
+
+
+@contextmanager
+def of_objective(name: str) -> Iterator[None]:
+    """Say in errors which objective they are about."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.what}", where=error.where, hint=error.hint) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +51,20 @@ class Fields:
             return default
         return self.document.text(self._mapping()[key], key).strip()
 
-    def number(self, key: str) -> float:
-        """Return a number."""
+    def number(self, key: str, hint: str = "") -> float:
+        """Return a number; `hint` says how one is written here."""
         text = self.text(key)
         try:
             return float(text)
         except ValueError:
-            raise self.wrong(f"{key} is {text[:40]!r}, which is no number", key=key) from None
+            raise self.wrong(f"{key} is {text[:40]!r}, which is no number", hint, key) from None
+
+    def flag(self, key: str) -> bool:
+        """Return whether a key is true; it is not where it is not written."""
+        text = self.text(key, "false").lower()
+        if text not in ("true", "false"):
+            raise self.wrong(f"{key} is {text[:40]!r}, which is neither true nor false", key=key)
+        return text == "true"
 
     def seconds(self, key: str) -> float:
         """Return a duration."""
@@ -69,7 +86,11 @@ class Fields:
         """Return the mappings of the list below a key, which must be there and hold one."""
         found = self._mapping().get(key)
         if found is None or not isinstance(found.value, list) or not found.value:
-            raise self.wrong(f"{self.what} has no list of {key}", f"write {key}:, then '- …'", key)
+            raise self.wrong(f"{self.what} has no list of {key}", f"write {key}:, then '- name: …'", key)
+        for number, leaf in enumerate(found.value, start=1):
+            if not isinstance(leaf.value, Mapping):
+                what = f"entry {number} of {key} is no mapping"
+                raise Fields(self.document, leaf, key).wrong(what, "write each with its keys, as in '- name: …'")
         return [Fields(self.document, leaf, key) for leaf in found.value]
 
     def texts(self, key: str) -> dict[str, str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from diagnostics import names
-from diagnostics.slo.fields import Fields
+from diagnostics.slo.fields import Fields, of_objective
 from diagnostics.slo.promql_queries import threshold, understood, with_window
+from diagnostics.slo.promql_text import promql
 from diagnostics.slo.slo import Promql, Slo, Triton, checked
 
 VERSION = "openslo/v1"
@@ -58,11 +59,14 @@ def _slo(document: Fields, known: Known) -> Iterator[Slo]:
         objective.only(*_OBJECTIVE)
         holder = objective if {"indicator", "indicatorRef"} & objective.keys() else spec
         suffix = objective.text("displayName", str(number + 1)).lower().replace(" ", "-")
+        name = _name(document) if len(objectives) == 1 else f"{_name(document)}-{suffix}"
+        with of_objective(name):
+            sli = _indicator(holder, objective, known)
         yield checked(
             Slo(
-                name=_name(document) if len(objectives) == 1 else f"{_name(document)}-{suffix}",
+                name=name,
                 objective=_target(objective),
-                sli=_indicator(holder, objective, known),
+                sli=sli,
                 period=_period(spec),
                 description=spec.text("description", ""),
                 labels={"service": spec.text("service")} if spec.has("service") else {},
@@ -73,8 +77,8 @@ def _slo(document: Fields, known: Known) -> Iterator[Slo]:
 
 def _target(objective: Fields) -> float:
     if objective.has("targetPercent"):
-        return objective.number("targetPercent") / 100
-    return objective.number("target")
+        return objective.number("targetPercent", "write 99 % as 99") / 100
+    return objective.number("target", "write 99 % as 0.99")
 
 
 def _period(spec: Fields) -> float:
@@ -110,7 +114,7 @@ def _ratio(ratio: Fields, known: Known) -> Triton | Promql:
     if ratio.has("raw"):
         hint = "give good or bad, and total"
         raise ratio.wrong("a ratio alone does not tell how many events there were", hint, "raw")
-    counter = ratio.text("counter", "false").lower() == "true"
+    counter = ratio.flag("counter")
     total = _query(ratio.section("total"), known, counter=counter)
     if ratio.has("good"):
         return understood(Promql(total=total, good=_query(ratio.section("good"), known, counter=counter)))
@@ -150,7 +154,7 @@ def _source(metric: Fields, known: Known) -> tuple[str, Fields]:
     if kind.lower() not in ("prometheus", "thanos", "mimir", "victoriametrics"):
         raise source.wrong(f"sources of type {kind!r} are not supported", "use Prometheus")
     spec = source.section("spec")
-    return " ".join(spec.text("query").split()), spec
+    return promql(spec, "query"), spec
 
 
 __all__ = ["VERSION", "openslo"]

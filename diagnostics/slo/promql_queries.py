@@ -50,7 +50,7 @@ def with_window(query: str, *, counter: bool = False) -> str | None:
         counter: whether a bare selector stands for a counter's increase.
 
     """
-    text = " ".join(query.split())
+    text = query.strip()
     if _PLACEHOLDER.search(text):
         return _PLACEHOLDER.sub(lambda _: WINDOW, text)
     if _RANGE.search(text):

@@ -65,7 +65,7 @@ def slo_of(
         tags=tuple(sorted(tenant.items())),
         deployment=deployment,
     )
-    whole = period or DEFAULT_PERIOD
+    whole = DEFAULT_PERIOD if period is None else period
     slo = Slo(
         name=name, objective=objective, sli=sli, period=whole, description=description, labels=labels, where=where
     )
@@ -85,9 +85,9 @@ def short_form(document: Fields) -> Iterator[Slo]:
             raise one.wrong("names a model and an ensemble", "name one of them", "model")
         yield slo_of(
             name=one.text("name"),
-            objective=one.number("objective"),
+            objective=one.number("objective", "write 99 % as 0.99"),
             target=one.text("model", "") or one.text("ensemble", ""),
-            availability=one.text("availability", "false").lower() == "true",
+            availability=one.flag("availability"),
             latency=one.seconds("latency") if one.has("latency") else None,
             time_to_first_token=one.seconds("time_to_first_token") if one.has("time_to_first_token") else None,
             period=one.seconds("period") if one.has("period") else None,

@@ -103,7 +103,8 @@ def checked(slo: Slo) -> Slo:
     if not _NAME.fullmatch(slo.name):
         raise wrong(f"{slo.name[:100]!r} cannot be a name", "use letters, digits, '-', '_' and '.', at most 100")
     if not 0 < slo.objective < 1:
-        raise wrong(f"an objective of {slo.objective * 100:g} % cannot be missed or met", "write it like 99.9 %, 0.999")
+        hint = "write 99.9 % as 0.999, in Sloth's files as 99.9"
+        raise wrong(f"an objective of {slo.objective * 100:g} % cannot be missed or met", hint)
     if not SHORTEST_PERIOD <= slo.period <= LONGEST_PERIOD:
         raise wrong("a period is between an hour and a year", "30d is usual")
     if isinstance(slo.sli, Triton):

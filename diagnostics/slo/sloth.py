@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.slo.fields import Fields
+from diagnostics.slo.fields import Fields, of_objective
 from diagnostics.slo.promql_queries import understood, with_window
+from diagnostics.slo.promql_text import promql
 from diagnostics.slo.slo import Promql, Slo, Triton, checked
 
 VERSION = "prometheus/v1"
@@ -24,11 +25,14 @@ def sloth(document: Fields) -> Iterator[Slo]:
     shared = {"service": service} | document.texts("labels")
     for one in document.sections("slos"):
         one.only(*_SLO, "plugins")
+        name = f"{service}-{one.text('name')}"
+        with of_objective(name):
+            sli = _sli(one.section("sli"))
         yield checked(
             Slo(
-                name=f"{service}-{one.text('name')}",
-                objective=one.number("objective") / 100,
-                sli=_sli(one.section("sli")),
+                name=name,
+                objective=one.number("objective", "write 99 % as 99") / 100,
+                sli=sli,
                 description=one.text("description", ""),
                 labels=shared | one.texts("labels"),
                 where=f"{one.document.file}:{one.leaf.line}",
@@ -47,7 +51,7 @@ def _sli(sli: Fields) -> Triton | Promql:
 
 
 def _query(events: Fields, key: str) -> str:
-    found = with_window(events.text(key))
+    found = with_window(promql(events, key))
     if found is None:
         raise events.wrong(f"{key} has no range", "write it with [{{.window}}]", key)
     return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from diagnostics import names
+from diagnostics.errors import UsageError
 from diagnostics.gen.slo_expressions import BAD, EVENTS, bad_events, total_events
 from diagnostics.slo.attribution import Cause
 from diagnostics.slo.bins import Bin
@@ -59,12 +60,9 @@ class StoredEvents:
     def since(self) -> float | None:
         """Return the first sample of the period, to a five-hundredth of it; None where there is none.
 
-        Of queries of one's own nothing tells when their series began: they are taken to be as old as the period.
+        Of queries of one's own, the first five minutes of which the store has a total.
         """
-        if not isinstance(self.slo.sli, Triton):
-            return self.at - self.slo.period
-        triton = names.REQUEST_SUCCESS + self.api.address.selector(*_matchers(self.slo.sli))
-        for series in (f'{EVENTS}{{slo="{self.slo.name}"}}', triton):
+        for series in self._begun():
             found = [self._first(series, span) for span in (_RECENT, self.slo.period)]
             known = [at for at in found if at is not None]
             # A series that began since the last full minute is on no grid of minutes.
@@ -72,6 +70,13 @@ class StoredEvents:
             if known:
                 return min(known)
         return None
+
+    def _begun(self) -> tuple[str, ...]:
+        """Return what is there as long as events are known, the first that the store has."""
+        if not isinstance(self.slo.sli, Triton):
+            return (total_events(self.slo, "5m", 300.0),)
+        triton = names.REQUEST_SUCCESS + self.api.address.selector(*_matchers(self.slo.sli))
+        return f'{EVENTS}{{slo="{self.slo.name}"}}', triton
 
     def until(self) -> float:
         """Return up to when is asked."""
@@ -162,10 +167,18 @@ class StoredEvents:
         return value if value is not None and isfinite(value) else None
 
     def _ask(self, query: str, end: float) -> Answer:
-        answer = self.api.instant(query, end)
+        try:
+            answer = self.api.instant(query, end)
+        except UsageError as error:
+            raise error if isinstance(self.slo.sli, Triton) else self._refused(error) from None
         for warning in answer.warnings:
             self.warn(f"{self.slo.name}: {warning}")
         return answer
+
+    def _refused(self, error: UsageError) -> UsageError:
+        """Return that the store cannot read the objective's own query, with the line that it is written at."""
+        hint = f"mend its queries; asked was {error.where}"
+        return UsageError(f"{self.slo.name}: {error.what}", where=self.slo.where, hint=hint)
 
 
 def _whole(sli: Triton) -> bool:

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 
 from diagnostics.cli.main import main
+from diagnostics.errors import UsageError
 from diagnostics.render.slo_json import slo_schema
 from diagnostics.render.slo_text import slo_text
 from diagnostics.render.slo_words import shares
@@ -182,6 +183,26 @@ def test_own_queries_are_asked_as_they_are_written_and_rates_become_events() -> 
     seen, store = stored(slo, {"bad": [({}, 18.0)], "all": [({}, 360.0)]})
     assert seen.over(0, 3600).tally.total == 360.0
     assert "sum(sum(rate(all[3600s]))) * 3600" in store.asked[0]
+
+
+def test_own_queries_are_as_old_as_their_total() -> None:
+    slo = Slo(name="gate", objective=0.99, sli=Promql(total="sum(rate(all[$window]))", bad="sum(rate(bad[$window]))"))
+    seen, _ = stored(slo, {"timestamp((sum(sum(rate(all[5m]))) * 300))": [({}, 1e6 - 900.0)]})
+    assert seen.since() == 1e6 - 900.0
+    assert stored(slo, {})[0].since() is None
+
+
+def test_a_query_that_the_store_cannot_read_is_told_with_the_line_of_its_objective() -> None:
+    slo = Slo(name="gate", objective=0.99, sli=Promql(total="all", bad="bad"), where="slos.yaml:7")
+    seen, store = stored(slo, {})
+
+    def refuse(query: str, at: float | None = None) -> Answer:
+        raise UsageError("the query was refused (parse error)", where="prometheus+http://store", hint="the selector")
+
+    store.instant = refuse  # type: ignore[method-assign]
+    with pytest.raises(UsageError) as caught:
+        seen.over(0, 3600)
+    assert str(caught.value).startswith("slos.yaml:7: gate: the query was refused (parse error); ")
 
 
 @pytest.mark.parametrize(

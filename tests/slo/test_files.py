@@ -150,12 +150,19 @@ def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
         (SHORT.replace("name: chat-latency", 'name: "a b"'), 2, "cannot be a name"),
         (SHORT.replace("    latency: 500ms\n", ""), 2, "promises nothing"),
         (SLOTH.replace("prometheus/v1", "prometheus/v2"), 1, "version 'prometheus/v2' is not supported"),
-        (SLOTH.replace("[{{.window}}]", "", 1), 10, "error_query has no range"),
+        (SLOTH.replace("[{{.window}}]", "", 1), 10, "chat-requests: error_query has no range"),
         (OPENSLO.replace("targetPercent", "target_percent"), 31, "has no key 'target_percent'"),
         (OPENSLO.replace("indicatorRef: first-token", "indicatorRef: last-token"), 26, "there is no SLI 'last-token'"),
         (OPENSLO.replace("duration: 4w", "duration: 1M"), 27, "duration is '1M'"),
         (OPENSLO.replace("Occurrences", "Timeslices"), 28, "budgets of Timeslices are not supported"),
         (OPENSLO.replace("type: Prometheus, conn", "type: Datadog, conn"), 17, "'Datadog' are not supported"),
+        (SHORT.replace("objective: 0.99", 'objective: "99%"'), 3, "which is no number; write 99 % as 0.99"),
+        (SHORT.replace("period: 7d", "period: 0d"), 7, "a period is between an hour and a year"),
+        (SHORT.replace("latency: 500ms", "availability: yes"), 5, "'yes', which is neither true nor false"),
+        ("slo:\n  - {name: a}\n  - chat\n", 3, "entry 2 of slo is no mapping"),
+        (SLOTH.replace('"5.."}', '"5.."'), 19, "chat-gateway: error_query is no PromQL: a ')' closes nothing"),
+        (SLOTH.replace('"5.."}', '"5..}'), 19, "chat-gateway: error_query is no PromQL: a quote"),
+        (OPENSLO.replace('le="500"}', 'le="500"} /'), 15, "chat-most: query is no PromQL: nothing follows '/'"),
         ("hello: world\n", 1, "is in no form of objectives that is known"),
         ("slo: [{name: a, objective: [}]\n", 1, "expected the node content"),
         ("a: &x 1\n", 1, "anchors and aliases are not allowed"),
@@ -168,6 +175,16 @@ def test_a_mistake_is_told_with_its_line_and_what_to_do(tmp_path: Path, text: st
     assert said in told
     assert told.startswith(f"{tmp_path / 'slos.yaml'}:{line}: ")
     assert "\n" not in told
+
+
+def test_a_query_loses_its_comments_and_keeps_what_stands_in_quotes(tmp_path: Path) -> None:
+    query = """sum(rate(http_requests_total[{{.window}}]))"""
+    commented = """|
+          sum( # of all (
+            rate(http_requests_total{path="a  # b"}[{{.window}}]))"""
+    (_, kept) = written(tmp_path, SLOTH.replace(query, commented))
+    assert isinstance(kept.sli, Promql)
+    assert kept.sli.total == 'sum( rate(http_requests_total{path="a  # b"}[$window]))'
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n"])
