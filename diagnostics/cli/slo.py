@@ -116,10 +116,10 @@ def _objectives(files: Sequence[Path], config_file: Path | None) -> tuple[Slo, .
     if config_file is None:
         return read_slos(files) if files else ()
     with _installed():
-        from diagnostics.cli.slo_sources import settings_of
+        from diagnostics.cli.slo_sources import loaded_from
         from diagnostics.slo.configured import configured
 
-    return unique([*configured(settings_of(config_file)), *(read_slos(files) if files else ())])
+    return unique([*configured(loaded_from(config_file)), *(read_slos(files) if files else ())])
 
 
 def _asked(service: RunningService, slos: Sequence[Slo], period: float | None, output: str, fail_on: str) -> int:

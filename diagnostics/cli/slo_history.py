@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from diagnostics.cli.slo_sources import settings_of
+from diagnostics.cli.slo_sources import loaded_from
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError
 from diagnostics.settings.tree import HistorySettings
@@ -28,7 +28,7 @@ def history_settings(directory: Path | None, config_file: Path | None) -> Histor
         UsageError: the settings cannot be used.
 
     """
-    found = settings_of(config_file).history if config_file is not None else HistorySettings()
+    found = loaded_from(config_file).settings.history if config_file is not None else HistorySettings()
     return found if directory is None else found.model_copy(update={"directory": directory})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from diagnostics.cli.sources import aloud, looks_like_a_path
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.settings.tree import Settings
+from diagnostics.settings.load import Loaded
 from diagnostics.slo.bins import Bins, Together
 from diagnostics.slo.replaying import count_recorded
 from diagnostics.slo.report import SloReport, report_on
@@ -21,11 +22,13 @@ from diagnostics.wire.records import Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import is_prometheus
 
+# As in triton:8000.
+_PORT = re.compile(r":\d+/?$")
 _NO_PROMQL = "its queries are PromQL: give prometheus+http://… as SOURCE"
 
 
-def settings_of(file: Path) -> Settings:
-    """Return the settings of the service.
+def loaded_from(file: Path) -> Loaded:
+    """Return the settings of the service, and where each comes from.
 
     Raises:
         UsageError: they cannot be used, or the service's packages are not installed.
@@ -33,7 +36,7 @@ def settings_of(file: Path) -> Settings:
     """
     from diagnostics.settings.load import load
 
-    return load(file, os.environ, {}).settings
+    return load(file, os.environ, {})
 
 
 def reports_from(
@@ -58,13 +61,20 @@ def reports_from(
         return reports_from_prometheus(sources[0], slos, period, options)
     for source in sources:
         if not looks_like_a_path(source):
-            hint = "record it with diag record, or let diag serve count"
-            raise UsageError("a server only tells of now", where=source, hint=hint)
+            raise _no_source(source)
     mine = _countable(slos)
     paths = [Path(source).expanduser() for source in sources]
     if not paths or (len(paths) == 1 and (paths[0] / raw.FOLDER).is_dir()):
         return _from_history(paths[0] if paths else None, mine, period, config_file, deployment)
     return _from_captures(paths, mine, period, deployment)
+
+
+def _no_source(source: str) -> UsageError:
+    if "://" in source or _PORT.search(source):
+        hint = "record it with diag record, or let diag serve count"
+        return UsageError("a server only tells of now", where=source, hint=hint)
+    hint = "name a recording, a history of diag serve, or prometheus+http://…"
+    return UsageError("there is no such file or folder", where=source, hint=hint)
 
 
 def _countable(slos: Sequence[Slo]) -> list[Slo]:

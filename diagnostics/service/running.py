@@ -21,7 +21,7 @@ from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.own_telemetry import own_telemetry, wanted
 from diagnostics.service.plan import check_repositories, deployments, jobs
 from diagnostics.service.service import Service
-from diagnostics.service.sharding import owns
+from diagnostics.service.sharding import check_fleet, owns
 from diagnostics.service.slo_keeper import SloKeeper
 from diagnostics.service.telling.telling import Telling
 from diagnostics.settings.load import Loaded, load
@@ -56,7 +56,7 @@ def check(
         _grpc().grpc_address(loaded.settings, Credentials(loaded.settings.web, read_secret))
     wanted(loaded.settings, environment)
     Telling(loaded.settings, OwnMetrics(), MemoryOutbox())
-    configured(loaded.settings)
+    configured(loaded)
     lines = list(loaded.lines())
     width = max(len(f"{name} = {value}") for name, value, _ in lines)
     for name, value, origin in lines:
@@ -81,7 +81,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     telemetry = own_telemetry(settings, environment, metrics)
     history = History(settings.history, metrics, read_secret=read_secret, owns=partial(owns, settings.fleet))
     telling = Telling(settings, metrics, FileOutbox(settings.history.directory), settle=history.settle)
-    objectives = SloKeeper(configured(settings), history)
+    objectives = SloKeeper(configured(loaded), history)
     metrics.registry.register(objectives)
     service = Service(settings, memory=history, consumers=[telling, objectives], metrics=metrics)
     telling.resume(history.open_incidents(), service.deployments)
@@ -120,4 +120,6 @@ def _grpc() -> ModuleType:
 def _loaded(
     file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], sources: Sequence[str]
 ) -> Loaded:
-    return load(file, environment, flags, servers=sources)
+    loaded = load(file, environment, flags, servers=sources)
+    check_fleet(loaded)
+    return loaded

@@ -30,6 +30,10 @@ class Loaded:
     settings: Settings
     origins: Mapping[str, str]
 
+    def where(self, name: str) -> str:
+        """Return a setting's dotted name with where its value came from, as messages begin."""
+        return _where(name, self.origins)
+
     def lines(self) -> Iterator[tuple[str, str, str]]:
         """Yield (name, value, origin) of every setting in order. Credentials of URLs are left out."""
         for name, value in _flat(self.settings.model_dump(mode="json")):
@@ -131,8 +135,12 @@ def _valid(tree: Tree, origins: Mapping[str, str]) -> Settings:
         # A mistyped name is often why another one is missing.
         first = next((one for one in errors if one["type"] == _UNKNOWN), errors[0])
         name = ".".join(str(part) for part in first["loc"])
-        where = _origin_of(name, origins)
-        raise UsageError(_told(first["msg"], first["type"]), where=f"{where}: {name}" if where else name) from None
+        raise UsageError(_told(first["msg"], first["type"]), where=_where(name, origins)) from None
+
+
+def _where(name: str, origins: Mapping[str, str]) -> str:
+    origin = _origin_of(name, origins)
+    return f"{origin}: {name}" if origin else name
 
 
 def _origin_of(name: str, origins: Mapping[str, str]) -> str:

@@ -5,15 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, model_validator
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationInfo, field_validator, model_validator
 
-from diagnostics.settings.values import Address, Bytes, Seconds
+from diagnostics.settings.values import Address, Bytes, Seconds, Share
 
 
 class Section(BaseModel):
     """A table of settings. A key that is not known is an error: a typing mistake must not pass as a default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_number(cls, value: object, about: ValidationInfo) -> object:
+        if isinstance(value, bool) and cls.model_fields[about.field_name or ""].annotation is not bool:
+            raise ValueError("cannot be true or false")
+        return value
 
 
 class WebSettings(Section):
@@ -82,7 +89,7 @@ class SloSettings(Section):
     """What is promised to those who call a model or ensemble."""
 
     name: str = Field(description="As metrics, alerts and reports call it.")
-    objective: float = Field(gt=0, lt=1, description="The share of requests that must be good, as in 0.99.")
+    objective: Share = Field(description="The share of requests that must be good, as in 0.99.")
     model: str | None = Field(default=None, description="The model that is called, all its versions.")
     ensemble: str | None = Field(default=None, description="The ensemble that is called, instead of a model.")
     availability: bool = Field(default=False, description="Good is a request that does not fail.")

@@ -61,8 +61,15 @@ def _no_credentials(value: object) -> object:
     return value
 
 
+def _no_percents(value: object) -> object:
+    if isinstance(value, str) and value.rstrip().endswith("%"):
+        raise ValueError(f"{value!r} is no number: write 99 % as 0.99")
+    return value
+
+
 Address = Annotated[str, BeforeValidator(_no_credentials)]
 Seconds = Annotated[
     float, _written(parse_duration, "a duration such as 500ms, 15s, 5m or 7d"), PlainSerializer(show_seconds)
 ]
+Share = Annotated[float, BeforeValidator(_no_percents)]
 Bytes = Annotated[int, _written(parse_size, "a size such as 4MiB or 10GB"), PlainSerializer(lambda size: f"{size}B")]

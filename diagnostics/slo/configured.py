@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from diagnostics.errors import UsageError
-from diagnostics.settings.tree import Settings, SloSettings
+from diagnostics.settings.load import Loaded
+from diagnostics.settings.tree import SloSettings
 from diagnostics.slo.reading import read_slos
 from diagnostics.slo.short_form import slo_of
 from diagnostics.slo.slo import Slo, unique
 
 
-def configured(settings: Settings) -> tuple[Slo, ...]:
+def configured(loaded: Loaded) -> tuple[Slo, ...]:
     """Return the objectives.
 
     Raises:
         UsageError: one cannot be used, two have the same name, or one names a deployment that is not there.
 
     """
-    found = unique([*map(_slo, settings.slo), *read_slos(settings.slo_files)])
+    settings = loaded.settings
+    tables = [_slo(one, loaded.where(f"slo.{number}")) for number, one in enumerate(settings.slo)]
+    found = unique([*tables, *_in_files(loaded)])
     known = {one.name for one in settings.deployment}
-    for one in settings.slo:
+    for number, one in enumerate(settings.slo):
         if one.deployment is not None and known and one.deployment not in known:
             hint = f"there is {', '.join(sorted(known))}"
-            raise UsageError(f"there is no deployment {one.deployment!r}", where=f"slo {one.name}", hint=hint)
+            where = loaded.where(f"slo.{number}.deployment")
+            raise UsageError(f"there is no deployment {one.deployment!r}", where=where, hint=hint)
     return found
 
 
-def _slo(one: SloSettings) -> Slo:
-    where = f"slo {one.name}"
+def _in_files(loaded: Loaded) -> tuple[Slo, ...]:
+    try:
+        return read_slos(loaded.settings.slo_files)
+    except UsageError as error:
+        where = f"{loaded.where('slo_files')}: {error.where}"
+        raise UsageError(error.what, where=where, hint=error.hint) from None
+
+
+def _slo(one: SloSettings, where: str) -> Slo:
     if one.model is not None and one.ensemble is not None:
         raise UsageError("names a model and an ensemble", where=where, hint="name one of them")
     return slo_of(

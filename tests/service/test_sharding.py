@@ -13,7 +13,7 @@ from diagnostics.errors import UsageError
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.plan import own
 from diagnostics.service.service import Service
-from diagnostics.service.sharding import owner, owns
+from diagnostics.service.sharding import check_fleet, owner, owns
 from diagnostics.settings.load import load
 from diagnostics.settings.tree import FleetSettings, Settings
 from diagnostics.store import statements
@@ -48,6 +48,22 @@ def test_a_worker_that_is_none_of_them_is_refused(tmp_path: Path) -> None:
     file.write_text("[fleet]\nworkers = 2\nworker = 2\n")
     with pytest.raises(UsageError, match="there is no worker 2 of 2: they are numbered from 0 on"):
         load(file, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", "each must know which one it is; set fleet.worker"),
+        ("worker = 1\n", "share their history in a PostgreSQL, and none is named; set history.database"),
+    ],
+)
+def test_workers_that_could_not_work_together_do_not_start(tmp_path: Path, more: str, said: str) -> None:
+    file = tmp_path / "diag.toml"
+    file.write_text(f"[fleet]\nworkers = 2\n{more}")
+    with pytest.raises(UsageError, match=said) as caught:
+        check_fleet(load(file, {}, {}))
+    assert str(caught.value).startswith(f"{file}:2: fleet.workers: ")
+    check_fleet(load(file, {"DIAG_FLEET__WORKER": "0", "DIAG_HISTORY__DATABASE": "postgresql://db/diag"}, {}))
 
 
 def test_a_worker_leaves_the_incidents_of_the_others_open(tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ def test_lists_are_written_with_commas_in_the_environment():
         ("[history]\nkeep_raw_bytes = '9 apples'", "/diag.toml:2: history.keep_raw_bytes: '9 apples' is not a size"),
         ("[[server]]\nurl='a'\n[[server]]\nname='b'", "/diag.toml:4: server.1.name: there is no such setting"),
         ("[[server]]\ninsecure = true", "/diag.toml:2: server.0.url: field required"),
+        ("[fleet]\nworkers = true", "/diag.toml:2: fleet.workers: cannot be true or false"),
+        ("[[slo]]\nname='a'\nobjective='99%'", "/diag.toml:3: slo.0.objective: '99%' is no number: write 99 % as 0.99"),
         ("[[deployment]]\nname='a b'\nservers=['x']", "/diag.toml:2: deployment.0.name: string should match"),
         ("[collect", "/diag.toml: is not TOML: "),
         ("web = 3", "/diag.toml:1: web: is a section with keys, not a value"),

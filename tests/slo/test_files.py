@@ -115,9 +115,35 @@ def test_objectives_in_the_settings_are_the_same_ones(tmp_path: Path) -> None:
     file = tmp_path / "diag.toml"
     table = '[[slo]]\nname = "a"\nobjective = 0.9\nmodel = "m"\navailability = true\n'
     file.write_text(f'slo_files = ["{tmp_path / "slos.yaml"}"]\n{table}')
-    first, *others = configured(load(file, {}, {}).settings)
+    first, *others = configured(load(file, {}, {}))
     assert first.sli == Triton(promise=Promise.AVAILABILITY, model="m")
     assert [one.name for one in others] == ["chat-latency", "chat-starts"]
+
+
+TABLE = '[[slo]]\nname = "a"\nobjective = 0.9\nmodel = "m"\navailability = true\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('slo_files = ["gone.yaml"]\n', ":1: slo_files: gone.yaml: cannot be read: no such file"),
+        (
+            TABLE.replace("0.9", "1.5"),
+            ":2: slo.0: an objective of 150 % cannot be missed or met; write 99.9 % as 0.999",
+        ),
+        (TABLE + 'period = "0d"\n', ":2: slo.0: a period is between an hour and a year"),
+        (TABLE.replace("true", "false"), ":2: slo.0: a promises nothing"),
+        (
+            '[[deployment]]\nname = "d"\nservers = ["s"]\n' + TABLE + 'deployment = "e"\n',
+            ":9: slo.0.deployment: there is",
+        ),
+    ],
+)
+def test_a_mistake_in_the_settings_is_told_with_its_line_there(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "diag.toml").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        configured(load(tmp_path / "diag.toml", {}, {}))
+    assert str(caught.value).startswith(f"{tmp_path / 'diag.toml'}{said}")
 
 
 def test_a_query_over_tritons_failures_in_sloths_form_is_measured_by_us_and_another_is_kept(tmp_path: Path) -> None:
