@@ -103,10 +103,10 @@ class SloKeeper(Collector):
         self._events[key] = self._events.get(key, NOTHING) + one.tally
         for cause, bad in one.causes.items():
             self._causes[one.slo.name, cause] += bad
-        if one.tally.total > 0:
-            minute = int(one.until) // MINUTE * MINUTE
-            known = self._unwritten.get((one.slo.name, deployment), minute)
-            self._unwritten[one.slo.name, deployment] = min(minute, known)
+        # Minutes without events are written too: a pause of counting must not look like one of traffic.
+        minute = int(one.until) // MINUTE * MINUTE
+        known = self._unwritten.get((one.slo.name, deployment), minute)
+        self._unwritten[one.slo.name, deployment] = min(minute, known)
 
     def _write(self, key: tuple[str, str], before: float) -> None:
         """Write the minutes of an objective that are not written and began before Unix second `before`."""

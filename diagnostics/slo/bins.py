@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
@@ -39,6 +39,21 @@ class Bin:
         self.began, self.ended = min(self.began, began), max(self.ended, ended)
 
 
+Span = tuple[float, float]
+"""Unix seconds from which, and up to which."""
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """Return what any of the spans covers, in order and apart; those that end before they begin are left out."""
+    found = list[Span]()
+    for began, ended in sorted(span for span in spans if span[1] > span[0]):
+        if found and began <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], ended))
+        else:
+            found.append((began, ended))
+    return found
+
+
 class Seen(Protocol):
     """Whoever can say what happened to one objective."""
 
@@ -46,12 +61,8 @@ class Seen(Protocol):
         """Return the events of [start, end], Unix seconds; of no known time, a bin of nothing."""
         ...
 
-    def since(self) -> float | None:
-        """Return the Unix second from which on events are known; None for nothing."""
-        ...
-
-    def until(self) -> float | None:
-        """Return the Unix second up to which events are known; None for nothing."""
+    def known(self, start: float, end: float) -> Sequence[Span]:
+        """Return the parts of [start, end], Unix seconds, in which events are known, in order and apart."""
         ...
 
     def silence(self) -> str:
@@ -70,7 +81,6 @@ class Bins:
     def __init__(self, why_none: str = "") -> None:
         self.why_none = why_none
         self._bins: dict[tuple[int, int], Bin] = {}
-        self._since: float | None = None
 
     def add(
         self,
@@ -87,7 +97,6 @@ class Bins:
         """
         key = (seconds, int(at) // seconds * seconds)
         start = float(key[1]) if began is None else began
-        self._since = start if self._since is None else min(self._since, start)
         one = self._bins.setdefault(key, Bin())
         one.add(tally, causes)
         one.reach(start, float(seconds + key[1]) if ended is None else ended)
@@ -101,9 +110,10 @@ class Bins:
                 found.add(_scaled(one.tally, part), {cause: bad * part for cause, bad in one.causes.items()})
         return found
 
-    def since(self) -> float | None:
-        """Return when counting began."""
-        return self._since
+    def known(self, start: float, end: float) -> Sequence[Span]:
+        """Return when was counted; within an hour that is old, a pause is not known any more."""
+        within = (one for one in self._bins.values() if one.ended > start and one.began < end)
+        return joined((max(one.began, start), min(one.ended, end)) for one in within)
 
     def until(self) -> float | None:
         """Return when counting ended, up to now; None where nothing was counted."""
@@ -125,7 +135,6 @@ class Bins:
             old = self._bins.pop(key)
             self.add(key[1], old.tally, old.causes, HOUR, old.began, old.ended)
         self._bins = {key: one for key, one in self._bins.items() if key[1] >= before}
-        self._since = max(self._since, before) if self._since is not None else None
 
 
 def _scaled(tally: Tally, part: float) -> Tally:
@@ -154,13 +163,9 @@ class Together:
             found.add(one.tally, one.causes)
         return found
 
-    def since(self) -> float | None:
-        """Return when the first of them began."""
-        return min((since for part in self._parts if (since := part.since()) is not None), default=None)
-
-    def until(self) -> float | None:
-        """Return when the last of them ended."""
-        return max((until for part in self._parts if (until := part.until()) is not None), default=None)
+    def known(self, start: float, end: float) -> Sequence[Span]:
+        """Return when events of any of them are known."""
+        return joined(span for part in self._parts for span in part.known(start, end))
 
     def silence(self) -> str:
         """Return why the first has none that knows it."""

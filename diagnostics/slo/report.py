@@ -101,14 +101,13 @@ def report_on(
 
     """
     length = period or slo.period
-    since, until = seen.since(), seen.until()
-    known = min(max(min(at, until) - since, 1.0), length) if since is not None and until is not None else 0.0
+    known = _known(seen, at - length, at)
     whole = seen.over(at - length, at)
     allowed = slo.allowed * whole.tally.total * (length / known if known else 0.0)
     windows = pairs(slo.period)
     lengths = {seconds for pair in windows for seconds in (pair.short, pair.long)}
-    counted = {seconds: _counted(seen, at, seconds, known) for seconds in lengths}
-    told = [seconds for seconds in sorted(lengths) if known >= _LEAST_SEEN * seconds]
+    counted = {seconds: _counted(seen, at, seconds) for seconds in lengths}
+    told = [seconds for seconds in sorted(lengths) if counted[seconds].seconds >= _LEAST_SEEN * seconds]
     return SloReport(
         slo=slo,
         at=at,
@@ -129,10 +128,17 @@ def report_on(
     )
 
 
-def _counted(seen: Seen, at: float, seconds: float, known: float) -> Counted:
+def _known(seen: Seen, start: float, end: float) -> float:
+    """Return the seconds in which events are known; 0 for none, else at least one."""
+    spans = seen.known(start, end)
+    return max(sum(until - since for since, until in spans), 1.0) if spans else 0.0
+
+
+def _counted(seen: Seen, at: float, seconds: float) -> Counted:
     tally = seen.over(at - seconds, at).tally
-    length = min(seconds, max(known, 1.0))
-    return Counted(seconds=length, total=tally.total, bad=tally.bad, low=tally.low, high=tally.high)
+    return Counted(
+        seconds=_known(seen, at - seconds, at), total=tally.total, bad=tally.bad, low=tally.low, high=tally.high
+    )
 
 
 def _burn(one: Counted, allowed: float, seconds: float) -> Burn:

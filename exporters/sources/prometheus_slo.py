@@ -7,7 +7,7 @@ their own are asked as they are written.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
@@ -15,7 +15,7 @@ from diagnostics import names
 from diagnostics.errors import UsageError
 from diagnostics.gen.slo_expressions import BAD, EVENTS, bad_events, total_events
 from diagnostics.slo.attribution import Cause
-from diagnostics.slo.bins import Bin
+from diagnostics.slo.bins import Bin, Span
 from diagnostics.slo.histograms import of_buckets
 from diagnostics.slo.samples import Batch, from_averages
 from diagnostics.slo.silence import missing
@@ -44,6 +44,7 @@ class StoredEvents:
     at: float
     warn: Callable[[str], None]
     _known: dict[tuple[float, float], Bin] = field(default_factory=dict)
+    _since: list[float | None] = field(default_factory=list)
 
     def over(self, start: float, end: float) -> Bin:
         """Return the events of [start, end], Unix seconds; a bin of nothing where the store has none.
@@ -56,6 +57,13 @@ class StoredEvents:
         if (start, end) not in self._known:
             self._known[start, end] = self._asked(start, end)
         return self._known[start, end]
+
+    def known(self, start: float, end: float) -> Sequence[Span]:
+        """Return the part of [start, end] since the first sample of the period."""
+        if not self._since:
+            self._since.append(self.since())
+        since = self._since[0]
+        return [(max(since, start), end)] if since is not None and since < end else []
 
     def since(self) -> float | None:
         """Return the first sample of the period, to a five-hundredth of it; None where there is none.
@@ -77,10 +85,6 @@ class StoredEvents:
             return (total_events(self.slo, "5m", 300.0),)
         triton = names.REQUEST_SUCCESS + self.api.address.selector(*_matchers(self.slo.sli))
         return f'{EVENTS}{{slo="{self.slo.name}"}}', triton
-
-    def until(self) -> float:
-        """Return up to when is asked."""
-        return self.at
 
     def silence(self) -> str:
         """Return whether the series are missing, the model is, or only the traffic; and what to do."""

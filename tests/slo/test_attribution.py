@@ -134,3 +134,5 @@ def test_a_part_of_a_minute_counts_as_the_part_that_it_is() -> None:
     report = report_on(slo, bins, 1_000.0)
     assert report.seen == 20.0
     assert report.allowed == pytest.approx(2 * slo.period / 20.0)
+    bins.add(900.0, bad(0, 0), {}, began=895.0, ended=900.0)  # after a pause, and without traffic
+    assert report_on(slo, bins, 1_000.0).seen == 25.0

@@ -124,7 +124,7 @@ def test_minutes_of_the_schema_before_spans_are_read_as_whole_ones(tmp_path: Pat
         connection.execute(insert(old), {**row, **text, "seconds": 60, "total": 9, "bad": 1, "low": 1, "high": 1})
         bins = slo_events.read_bins(connection, AVAILABLE, 0)[NAME]
     engine.dispose()
-    assert (bins.since(), bins.until(), bins.over(0, 200).tally.total) == (120, 180, 9)
+    assert (bins.known(0, 200), bins.over(0, 200).tally.total) == ([(120, 180)], 9)
 
 
 def test_the_command_reads_the_same_from_the_service_and_from_its_history(
