@@ -16,6 +16,8 @@ from exporters.sources.access import DEFAULT_TIMEOUT, SourceOptions, clean_secre
 
 BEARER_VARIABLE = "DIAG_BEARER_TOKEN"
 BASIC_VARIABLE = "DIAG_BASIC_AUTH"
+# Beyond, clocks of systems overflow.
+LONGEST_SECONDS = 100 * 365 * 86_400.0
 _SECRET_HEADERS = {"authorization", "proxy-authorization", "cookie"}
 
 
@@ -30,6 +32,8 @@ class Duration(click.ParamType[float]):
         seconds = parse_duration(str(value))
         if seconds is None or seconds <= 0:
             self.fail(f"{value!r} is not a duration such as 500ms, 60s, 2m or 1h30m", param, ctx)
+        if seconds > LONGEST_SECONDS:
+            self.fail("a duration has a hundred years at most", param, ctx)
         return seconds
 
 

@@ -53,6 +53,8 @@ def _span(question: Question, window: float | None, now: float) -> tuple[float, 
     if end > now + LATEST_PAST_END:
         clock = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         raise UsageError("lies in the future", where="--at", hint=f"the store's clock is at {clock}")
+    if end <= 0:
+        raise UsageError("lies before 1970", where="--at", hint="write 03:12, 2026-11-27T03:12:00Z or Unix seconds")
     seconds = window or question.since
     if seconds is not None and seconds > end:
         option = "--since" if window is None else "--window"

@@ -138,6 +138,7 @@ def _drain(response: BaseHTTPResponse, deadline: float, options: SourceOptions) 
     while part := response.read1(_CHUNK, decode_content=True):
         size += len(part)
         if size > most:
+            parts.clear()  # whoever keeps the failure would keep them
             raise _too_large(most)
         if time.monotonic() > deadline:
             raise _incomplete(options.timeout)

@@ -24,6 +24,8 @@ from exporters.sources.prometheus_address import PrometheusAddress
 TIMEOUT_SECONDS = 30.0
 # The store gives up before its answer is given up here: its refusal says why, and that it lives.
 _OF_THE_STORE = 0.9
+# The year 5138: milliseconds instead of seconds are later.
+_LATEST = 1e11
 # Whoever waits for longer wants to know what for.
 SILENT_SECONDS = 5.0
 # Five minutes of 500 servers with 20 models each are some 150 MB of JSON.
@@ -82,9 +84,11 @@ class PrometheusApi:
     def clock(self) -> float:
         """Return the store's own Unix seconds: a reader's clock may be wrong."""
         answer = self.instant("time()")
-        if len(answer.series) != 1:
-            raise MalformedBody("does not tell its time", where=str(self.address))
-        return answer.series[0].values[0]
+        now = answer.series[0].values[-1] if len(answer.series) == 1 else inf
+        if not 0 < now < _LATEST:
+            hint = "look at the store's clock, and whether /api/v1/query answers at this address"
+            raise MalformedBody("does not tell its time", where=str(self.address), hint=hint)
+        return now
 
     def instant(self, query: str, at: float | None = None) -> Answer:
         """Return what a query gives at Unix second `at`, at the store's own time by default.
@@ -176,7 +180,8 @@ def _next_step(failure: ReadFailure, options: SourceOptions) -> str:
         given = "look at what these credentials may read"
         return given if options.has_credentials else "give --bearer-token-file, --basic-auth-file or --header"
     if failure.status is None:
-        return _BY_OBSTACLE.get(failure.obstacle, "")
+        # What is wrong with TLS says by itself what to do.
+        return "" if "TLS" in failure.reason else _BY_OBSTACLE.get(failure.obstacle, "")
     if failure.status < 400:
         return "give the address that answers by itself, or credentials for the login before it"
     return "look at the store's log, or ask again later"
@@ -185,8 +190,8 @@ def _next_step(failure: ReadFailure, options: SourceOptions) -> str:
 _BY_OBSTACLE = {
     Obstacle.NO_HOST: "look at the host's name",
     Obstacle.CLOSED: "look whether the store runs, and at its port",
-    Obstacle.PROTOCOL: "look at the address: http or https, host and port",
-    Obstacle.ANSWER: "look at what stands between here and the store",
+    Obstacle.PROTOCOL: "look at the address (http or https, host, port) and at what stands before the store",
+    Obstacle.ANSWER: "look at what stands before the store",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diagnostics.errors import CollectError
 from diagnostics.wire.prometheus_answer import Answer, joined
@@ -84,7 +84,9 @@ class SampleReader:
 
     def _ask(self, matchers: Sequence[str], part: Part) -> Answer:
         chosen = [] if part.servers is None else [among(self.label, part.servers)]
-        return self.api.samples(self.api.address.selector(*matchers, *chosen), part.start, part.end)
+        answer = self.api.samples(self.api.address.selector(*matchers, *chosen), part.start, part.end)
+        # Only something that is no store leaves out the name of what was scraped.
+        return replace(answer, series=tuple(one for one in answer.series if "__name__" in one.labels))
 
     def _split(self, matchers: Sequence[str], part: Part) -> list[Part]:
         """Return smaller parts in time order; none when it cannot be split."""

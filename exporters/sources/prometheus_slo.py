@@ -158,7 +158,8 @@ class StoredEvents:
     def _buckets(self, sli: Triton, window: str, end: float) -> dict[float, float]:
         selector = self.api.address.selector(*_matchers(sli))
         query = f"sum by (le) (increase({names.FIRST_RESPONSE}_bucket{selector}[{window}]))"
-        return {float(one.labels["le"]) * _MILLISECOND: one.values[-1] for one in self._ask(query, end).series}
+        found = [one for one in self._ask(query, end).series if "le" in one.labels]
+        return {float(one.labels["le"]) * _MILLISECOND: one.values[-1] for one in found}
 
     def _triton(self, family: str, sli: Triton, window: str, end: float, *more: str) -> float | None:
         selector = self.api.address.selector(*_matchers(sli), *more)

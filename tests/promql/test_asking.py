@@ -114,6 +114,20 @@ def test_an_answer_that_is_no_samples_is_one_line(
     assert f"prometheus+http://127.0.0.1:{fake.port}" in line
 
 
+@pytest.mark.parametrize("time", ["NaN", "+Inf", "0", "1796000000000"])
+def test_a_store_that_does_not_tell_its_time_is_one_line(fake: FakePrometheus, say: Say, time: str) -> None:
+    body = f'{{"status":"success","data":{{"resultType":"scalar","result":[1,"{time}"]}}}}'.encode()
+    fake.refuse = refusing(200, body, of="time()")
+    result = say(fake.url)
+    assert (result.code, "does not tell its time; look at the store's clock" in result.line) == (3, True)
+
+
+def test_series_without_a_name_are_none(fake: FakePrometheus, say: Say) -> None:
+    row = f'{{"metric":{{"job":"triton"}},"values":[[{fake.now - 9},"1"]]}}'
+    fake.refuse = refusing(200, f'{{"status":"success","data":{{"resultType":"matrix","result":[{row}]}}}}'.encode())
+    assert "holds nothing of a Triton" in say(fake.url).line
+
+
 def test_a_store_that_cannot_be_reached_is_one_line(say: Say) -> None:
     result = say("prometheus+http://127.0.0.1:9")
     assert (result.code, "connection refused" in result.line) == (3, True)
@@ -203,8 +217,9 @@ def test_other_sources_beside_a_store_are_refused(fake: FakePrometheus, say: Say
     ("given", "words"),
     [
         (("--at", "2099-01-01T00:00:00Z"), "--at: lies in the future; the store's clock is at 1970-01-12T"),
-        (("--since", "99999999d"), "--since: reaches back beyond 1970; write 5m, 12h or 7d"),
-        (("--window", "99999999d"), "--window: reaches back beyond 1970; write 5m, 12h or 7d"),
+        (("--at", "1969-12-31"), "--at: lies before 1970; write 03:12"),
+        (("--since", "36500d"), "--since: reaches back beyond 1970; write 5m, 12h or 7d"),
+        (("--window", "36500d"), "--window: reaches back beyond 1970; write 5m, 12h or 7d"),
     ],
 )
 def test_a_span_that_no_store_can_hold_is_one_line(
@@ -213,6 +228,7 @@ def test_a_span_that_no_store_can_hold_is_one_line(
     result = say(fake.url, *given)
     assert (result.code, words in result.line) == (2, True)
     assert fake.queries == ["time()"]
+    assert "a hundred years at most" in say(fake.url, "--timeout", "36501d").line
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_a_store_of_the_last_minute_knows_when_its_series_began() -> None:
 def test_a_store_without_the_service_bounds_what_tritons_families_allow() -> None:
     name = "nv_inference_first_response_histogram_ms_bucket"
     answers = {
-        name: [({"le": "100"}, 50.0), ({"le": "500"}, 90.0), ({"le": "+Inf"}, 100.0)],
+        name: [({}, 7.0), ({"le": "100"}, 50.0), ({"le": "500"}, 90.0), ({"le": "+Inf"}, 100.0)],
         "nv_inference_request_success": [({}, 100.0)],
         "nv_inference_request_duration_us": [({}, 20e6)],
     }
