@@ -157,6 +157,9 @@ class PrometheusApi:
 
     def _refusal(self, failure: ReadFailure, question: str) -> CollectError | UsageError:
         where = str(self.address)
+        if failure.reason == "HTTP 400":
+            hint = "look at the address: a port that speaks TLS answers so to http://"
+            return CollectError("refuses the query without a reason (HTTP 400)", where=where, hint=hint)
         if failure.status == 400:
             hint = "look at the selector" if self.address.matchers else "look at what is asked"
             return UsageError(f"the query was refused ({failure.reason})", where=where, hint=hint)

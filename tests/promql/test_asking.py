@@ -86,6 +86,7 @@ FAILED = json.dumps({"status": "error", "errorType": "execution", "error": "the 
             2,
             "parse error: unexpected",
         ),
+        (400, b"Client sent an HTTP request to an HTTPS server.", 3, "(HTTP 400); look at the address: a port that"),
         (422, FAILED, 3, "HTTP 422: the query is too expensive"),
         (503, FAILED, 3, "HTTP 503: the query is too expensive"),
         (200, HTML, 3, "answers with something else than query results: '<!DOCTYPE html>"),
