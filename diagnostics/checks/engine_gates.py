@@ -6,7 +6,8 @@ Slots, KV cache and token budget exclude each other: a request that waits is hel
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Quiet

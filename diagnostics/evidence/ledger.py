@@ -6,7 +6,9 @@ Evidence lines, unknown reasons, confidence and `--why-not` all come from it; no
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.signals.reading import Missing, Reading
@@ -35,8 +37,7 @@ class Limit:
     because: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One look at one reading. `met` is None when there was nothing to compare; `optional` lines only rule out."""
 
     signal: str
@@ -54,7 +55,7 @@ class Line:
 
     def supporting(self) -> Line:
         """Return the line as it speaks for a finding: a comparison that failed on the way, the other way round."""
-        return replace(self, sign=_OPPOSITE[self.sign], met=True) if self.met is False else self
+        return msgspec.structs.replace(self, sign=_OPPOSITE[self.sign], met=True) if self.met is False else self
 
 
 _OPPOSITE = {">=": "<", "<": ">=", "<=": ">", ">": "<="}

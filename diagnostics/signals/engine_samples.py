@@ -72,6 +72,8 @@ def _samples(view: View) -> tuple[list[EngineSample], bool]:
             continue
         if snapshot.layout not in slots:
             slots[snapshot.layout] = engine_slots(snapshot.layout, view.model or "", view.version)
+        if not slots[snapshot.layout]:
+            continue  # most models are no engine
         sample = sample_of_page(snapshot, slots[snapshot.layout], at)
         if sample is not None:
             found.append(sample)

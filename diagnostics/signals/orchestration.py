@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from msgspec.structs import replace as with_changes
+
 from diagnostics.signals.counting import FEWEST_EVENTS, absent
 from diagnostics.signals.engine_rows import hides_its_time
 from diagnostics.signals.flow import ENSEMBLE_FAILURES_PER_REQUEST
@@ -201,7 +203,7 @@ def _hops_from_clients(view: View) -> Reading:
     for model in path:
         total = total - members[model]
     least, most = total.low or 0.0, total.high or 0.0
-    return replace(total, value=max(total.value or 0.0, 0.0), low=max(least, 0.0), high=max(most, 0.0))
+    return with_changes(total, value=max(total.value or 0.0, 0.0), low=max(least, 0.0), high=max(most, 0.0))
 
 
 def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading], fix: str = "") -> Signal:

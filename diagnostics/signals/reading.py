@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import StrEnum
+
+import msgspec
 
 from diagnostics.units import Unit
 
@@ -22,8 +23,8 @@ class Missing(StrEnum):
     CONFLICTING = "conflicting"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+# A verdict makes thousands: a structure is made in a tenth of a data class's time, and holds nothing of a cycle.
+class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One value with all that is needed to trust it or not.
 
     Attributes:
@@ -78,7 +79,7 @@ class Reading:
 
     def with_unit(self, unit: Unit) -> Reading:
         """Return the same reading in another unit; the caller vouches for the meaning."""
-        return replace(self, unit=unit)
+        return msgspec.structs.replace(self, unit=unit)
 
     def __add__(self, other: Reading) -> Reading:
         return self._combine(other, self.unit, lambda a, b: a + b)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from diagnostics import names
 from diagnostics.wire.model_config import EnsembleStep, ModelConfig
@@ -19,10 +19,15 @@ class Ensemble:
     name: str
     steps: tuple[EnsembleStep, ...]
     edges: tuple[tuple[int, ...], ...]
+    _models: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Name the members once: hundreds of readings ask."""
+        object.__setattr__(self, "_models", tuple(dict.fromkeys(step.model for step in self.steps)))
 
     def models(self) -> tuple[str, ...]:
         """Return member names in order, once each."""
-        return tuple(dict.fromkeys(step.model for step in self.steps))
+        return self._models
 
     def after(self, model: str) -> tuple[str, ...]:
         """Return the models that consume an output of `model`."""
@@ -52,10 +57,15 @@ class DeploymentGraph:
     """All ensembles of one server, by name."""
 
     ensembles: Mapping[str, Ensemble]
+    _callers: dict[str, tuple[Ensemble, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def callers(self, model: str) -> tuple[Ensemble, ...]:
         """Return the ensembles that have `model` among their steps."""
-        return tuple(ensemble for ensemble in self.ensembles.values() if model in ensemble.models())
+        found = self._callers.get(model)
+        if found is None:
+            found = tuple(ensemble for ensemble in self.ensembles.values() if model in ensemble.models())
+            self._callers[model] = found
+        return found
 
 
 def graph_of(configs: Mapping[str, ModelConfig]) -> DeploymentGraph:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from diagnostics.checks import engine_settings
 from diagnostics.checks.catalogue import catalogue
