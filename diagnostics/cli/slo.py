@@ -84,7 +84,9 @@ def report(
             raise UsageError("is for a history", where="--deployment")
         ctx.exit(_asked(RunningService(url, options), slos, period, output, fail_on))
     if not slos:
-        raise UsageError("there are no objectives", hint="name a file of them with --slo")
+        raise UsageError(
+            "there are no objectives", hint="name a file of them with --slo, or settings with --config.file"
+        )
     with _installed():
         from diagnostics.cli.slo_sources import reports_from
 

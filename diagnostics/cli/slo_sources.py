@@ -18,6 +18,7 @@ from diagnostics.slo.report import SloReport, report_on
 from diagnostics.slo.slo import Slo, Triton
 from diagnostics.store import raw
 from diagnostics.wire.capture import open_capture
+from diagnostics.wire.capture_layout import MANIFEST
 from diagnostics.wire.records import Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import is_prometheus
@@ -64,9 +65,24 @@ def reports_from(
             raise _no_source(source)
     mine = _countable(slos)
     paths = [Path(source).expanduser() for source in sources]
-    if not paths or (len(paths) == 1 and (paths[0] / raw.FOLDER).is_dir()):
+    if not paths or (len(paths) == 1 and _is_history(paths[0])):
         return _from_history(paths[0] if paths else None, mine, period, config_file, deployment)
     return _from_captures(paths, mine, period, deployment)
+
+
+def _is_history(path: Path) -> bool:
+    """Return whether a folder is a history, and not a recording.
+
+    Raises:
+        CollectError: it is neither.
+
+    """
+    if (path / raw.FOLDER).is_dir():
+        return True
+    if path.is_dir() and not (path / MANIFEST).is_file():
+        hint = "a history is what history.directory of its settings names"
+        raise CollectError("is neither a recording nor a history of diag serve", where=str(path), hint=hint)
+    return False
 
 
 def _no_source(source: str) -> UsageError:
@@ -120,7 +136,9 @@ def _from_history(
     incidents: Sequence[Incident] = incidents_of(settings, since)
     found = []
     for slo in slos:
-        parts = events_of(settings, slo, since, deployment) or _from_bodies(settings.directory, slo, since, deployment)
+        parts = events_of(settings, slo, since, deployment)
+        if not any(part.over(since, now).tally.total > 0 for part in parts):
+            parts = _from_bodies(settings.directory, slo, since, deployment, known=bool(parts)) or parts
         # Of a service that ended, what it knew at its end is told.
         known = [until for part in parts if (until := part.until()) is not None]
         at = min(now, max(known, default=now))
@@ -128,12 +146,21 @@ def _from_history(
     return found
 
 
-def _from_bodies(directory: Path, slo: Slo, since: float, deployment: str | None) -> list[Bins]:
-    """Count recorded bodies, where the service did not know the objective."""
-    names = [one for one in raw.deployments(directory) if deployment in (None, one)]
+def _from_bodies(directory: Path, slo: Slo, since: float, deployment: str | None, *, known: bool) -> list[Bins]:
+    """Count recorded bodies, where the service did not know the objective; nothing where none of its bodies are left.
+
+    `known` is whether the service knew it.
+    """
+    there = raw.deployments(directory)
+    names = [one for one in there if deployment in (None, one)]
+    if not names and known:
+        return []
+    if not names and there:
+        hint = f"there is {', '.join(there)}"
+        raise UsageError(f"there is no deployment {deployment!r}", where=str(directory), hint=hint)
     if not names:
-        raise CollectError("holds nothing of it", where=str(directory), hint="name another history or deployment")
-    aloud(f"{slo.name} was not counted by the service: recorded bodies are counted instead")
+        raise CollectError("holds no history", where=str(directory), hint="give history.directory of `diag serve`")
+    aloud(f"{slo.name}: the service counted no events of it; recorded bodies are counted instead")
     now = time.time()
     found = [count_recorded(one, [slo], raw.scrapes(directory, one, since, now), aloud) for one in names]
     return [bins[slo.name] for bins in found if slo.name in bins]

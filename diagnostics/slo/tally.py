@@ -33,7 +33,9 @@ class Tally:
         return cls(total=total, bad=bad, low=bad, high=bad, source=source)
 
     def __add__(self, other: Tally) -> Tally:
-        sources = sorted({*self.source.split(" and "), *other.source.split(" and ")} - {""})
+        sources = [self.source]
+        if other.source != self.source:  # thousands of minutes with one source are added for each report
+            sources = sorted({*self.source.split(" and "), *other.source.split(" and ")} - {""})
         return Tally(
             total=self.total + other.total,
             bad=self.bad + other.bad,

@@ -8,14 +8,17 @@ import jsonschema
 import pytest
 
 from diagnostics.cli.main import main
+from diagnostics.cli.slo_sources import reports_from
 from diagnostics.errors import UsageError
-from diagnostics.render.slo_json import slo_schema
-from diagnostics.render.slo_text import slo_text
+from diagnostics.render.slo_json import slo_report, slo_schema
+from diagnostics.render.slo_text import slo_markdown, slo_text
 from diagnostics.render.slo_words import shares
 from diagnostics.slo.burn import DAY
+from diagnostics.slo.reading import read_slos
 from diagnostics.slo.report import report_on
 from diagnostics.slo.slo import Promise, Promql, Slo, Triton
 from diagnostics.wire.prometheus_answer import Answer, SampledSeries
+from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import parse_prometheus
 from exporters.sources.prometheus_slo import StoredEvents
 
@@ -24,6 +27,7 @@ SLOS = """\
 slo:
   - {name: chat-latency, objective: 0.99, ensemble: chat, latency: 500ms}
   - {name: chat-availability, objective: 0.999, ensemble: chat, availability: true}
+  - {name: absent, objective: 0.999, ensemble: talk, availability: true}
 """
 
 
@@ -45,28 +49,20 @@ def test_a_recording_tells_what_took_the_budget(file: str, capsys: pytest.Captur
     assert "1,371 events, 0 bad (from metrics)" in told
 
 
-def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["slo", str(CAPTURE), "--slo", file, "--output", "json", "--period", "7d"]) == 0
-    found = json.loads(capsys.readouterr().out)
+def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str) -> None:
+    slos = read_slos([Path(file)])
+    reports = reports_from(
+        [str(CAPTURE)], slos, period=7 * DAY, config_file=None, deployment=None, options=SourceOptions()
+    )
+    found = slo_report(reports)
     jsonschema.validate(found, json.loads(slo_schema()))
-    latency = found["slos"][0]
+    latency, _, absent = found["slos"]
     assert latency["period"]["seconds"] == 7 * DAY
     assert latency["causes"][0]["check"] == "single-instance-serialization"
     assert sum(one["share"] for one in latency["causes"]) + latency["unexplained"] == pytest.approx(1.0)
-    assert main(["slo", str(CAPTURE), "--slo", file, "--output", "markdown"]) == 0
-    assert "- 52 % went to single-instance-serialization of safety on triton-0" in capsys.readouterr().out
-
-
-def test_a_name_that_no_server_has_is_told_with_those_there_are(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "slos.yaml").write_text(SLOS.replace("ensemble: chat", "ensemble: talk"))
-    assert main(["slo", str(CAPTURE), "--slo", str(tmp_path / "slos.yaml"), "--output", "json"]) == 3
-    found = json.loads(capsys.readouterr().out)
-    jsonschema.validate(found, json.loads(slo_schema()))
-    assert {one["silence"] for one in found["slos"]} == {
-        "no server has a model 'talk'; there is chat, detokenizer, embedder, llm, safety, tokenizer"
-    }
+    assert latency["silence"] is None
+    assert absent["silence"].startswith("no server has a model 'talk'; there is chat, ")
+    assert "- 52 % went to single-instance-serialization of safety on triton-0" in slo_markdown(reports)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +84,7 @@ def test_shares_that_are_told_add_up(parts: list[float], told: list[str]) -> Non
     [
         ((str(CAPTURE),), 2, "name a file of them with --slo"),
         (("http://triton:8000", "--slo", "FILE"), 2, "a server only tells of now"),
+        ((str(CAPTURE.parent), "--slo", "FILE"), 3, "is neither a recording nor a history of diag serve"),
         (("nope", "--slo", "FILE"), 2, "nope: there is no such file or folder; name a recording"),
         (("nowhere.tar.xz", "--slo", "FILE"), 3, "nowhere.tar.xz"),
         (("--slo", "FILE", "--url", "http://127.0.0.1:1"), 3, "no service answers"),
