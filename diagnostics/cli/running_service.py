@@ -29,6 +29,8 @@ _HINTS = {
     Obstacle.PROTOCOL: "if it serves TLS, say so: --url https://…, with --ca-file where its authority is your own",
     Obstacle.DENIED: "set DIAG_BASIC_AUTH or DIAG_BEARER_TOKEN, or name a file: --basic-auth-file, --bearer-token-file",
 }
+# Whoever gives no reason is a proxy, or another program.
+_ELSEWHERE = "give the address of diag serve, with the path of its web.route_prefix"
 Command = Callable[..., object]
 
 
@@ -80,7 +82,8 @@ class RunningService:
         except ReadFailure as failure:
             away = failure.obstacle in (Obstacle.CLOSED, Obstacle.NO_HOST)
             what = f"no service answers: {failure.reason}" if away else failure.reason
-            raise CollectError(what, where=self.url, hint=_HINTS.get(failure.obstacle, "")) from None
+            hint = _ELSEWHERE if failure.reason == "HTTP 404" else _HINTS.get(failure.obstacle, "")
+            raise CollectError(what, where=self.url, hint=hint) from None
 
     def json(self, path: str, **query: str | float | Sequence[str] | None) -> Any:
         """Return a JSON answer, read.

@@ -12,7 +12,7 @@ import click
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.running_service import RunningService, url_option
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError, not_installed
-from diagnostics.slo.slo import Slo
+from diagnostics.slo.slo import LONGEST_PERIOD, SHORTEST_PERIOD, Slo
 from exporters.sources.access import SourceOptions
 
 _EPILOG = """\b
@@ -43,7 +43,10 @@ class _ReportUnlessNamed(click.Group):
 
 @click.group(cls=_ReportUnlessNamed, epilog=_EPILOG, subcommand_metavar="[SOURCE]... | rules FILE...")
 def command() -> None:
-    """Say how objectives stand, and which causes took their budgets."""
+    """Say how objectives stand, and which causes took their budgets.
+
+    The options of the report (--slo, --period, --output, …): diag slo report --help
+    """
 
 
 @command.command(epilog=_EPILOG)
@@ -78,6 +81,8 @@ def report(
     options: SourceOptions,
 ) -> None:
     """Say how objectives stand (the default)."""
+    if period is not None and not SHORTEST_PERIOD <= period <= LONGEST_PERIOD:
+        raise UsageError("a period is between an hour and a year", where="--period", hint="30d is usual")
     slos = _objectives(files, config_file)
     if not sources and config_file is None:
         if deployment is not None:

@@ -85,6 +85,7 @@ def test_shares_that_are_told_add_up(parts: list[float], told: list[str]) -> Non
         ((str(CAPTURE),), 2, "name a file of them with --slo"),
         (("http://triton:8000", "--slo", "FILE"), 2, "a server only tells of now"),
         ((str(CAPTURE.parent), "--slo", "FILE"), 3, "is neither a recording nor a history of diag serve"),
+        ((str(CAPTURE), "--slo", "FILE", "--period", "5m"), 2, "--period: a period is between an hour and a year"),
         (("nope", "--slo", "FILE"), 2, "nope: there is no such file or folder; name a recording"),
         (("nowhere.tar.xz", "--slo", "FILE"), 3, "nowhere.tar.xz"),
         (("--slo", "FILE", "--url", "http://127.0.0.1:1"), 3, "no service answers"),
