@@ -96,7 +96,8 @@ class PrometheusApi:
         A query with a range selector gives the samples as they were scraped.
 
         Raises:
-            TooMuch: it was refused or not answered in time, and a smaller one may be.
+            TooMuch: it was refused, and a smaller one may be answered.
+            Late: the store said nothing in time, or the time for all questions is over.
             UsageError: the store cannot read the query.
             CollectError: it does not answer, or not as this API does.
 
@@ -121,8 +122,9 @@ class PrometheusApi:
 
     def _ask(self, endpoint: str, form: Mapping[str, str]) -> Answer:
         with self._told(plain(form["query"], _SHOWN)) as reader:
-            timeout = _OF_THE_STORE * min(self.options.timeout, self.left)
-            answer = parse_answer(self._read(reader, endpoint, urlencode({**form, "timeout": f"{timeout:.3g}s"})))
+            # Prometheus reads no fractions of a second.
+            timeout = max(round(_OF_THE_STORE * min(self.options.timeout, self.left) * 1000), 1)
+            answer = parse_answer(self._read(reader, endpoint, urlencode({**form, "timeout": f"{timeout}ms"})))
         return replace(answer, warnings=tuple(plain(self.options.scrub(text)) for text in answer.warnings))
 
     @contextmanager
@@ -133,7 +135,7 @@ class PrometheusApi:
             text = f"the {self._in_all:g} s for all questions are over before {question}"
             raise Late(text, where=where, hint=_MORE)
         timeout = min(self.options.timeout, left)
-        waiting = Timer(SILENT_SECONDS, self.tell, [f"waiting up to {timeout:.3g} s for {where}: {question}"])
+        waiting = Timer(SILENT_SECONDS, self.tell, [f"waiting up to {round(timeout, 1):g} s for {where}: {question}"])
         waiting.daemon = True
         waiting.start()
         try:
