@@ -19,6 +19,7 @@ SCHEMAS_VERSION := 1.37.0
 SCHEMAS := .tools/kubernetes_validate-$(SCHEMAS_VERSION)-py3-none-any.whl
 UNPACKED := .tools/has-$(subst $() ,-,$(DEBIAN_PACKAGES))
 PYTEST := $(BIN)/pytest -q
+LIVE = $$(grep -rlE 'pytest\.mark\.live' --include='test_*.py' tests)
 
 export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
@@ -36,7 +37,9 @@ test: venv tools triton browser ## run all tests: the quick ones, then those wit
 	@echo '--- tests without servers'
 	@$(PYTEST) -n 2 --dist loadfile -m 'not live' --ignore=tests/bench
 	@echo '--- tests with real servers'
-	@$(PYTEST) -m live $$(grep -rlE 'pytest\.mark\.live' --include='test_*.py' tests)
+	@$(PYTEST) -n 3 --dist loadfile -m 'live and not alone' $(LIVE)
+	@echo '--- tests that time real servers'
+	@$(PYTEST) -m 'live and alone' $(LIVE)
 
 check: check-format check-lint check-types check-layers check-generated check-rules ## check style, types, layers, generated files
 

@@ -1,8 +1,9 @@
-"""What holds for all tests, and how they are shared out between two processes."""
+"""What holds for all tests, and how they are shared out between processes."""
 
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -16,6 +17,8 @@ gc.set_threshold(50_000, 20, 100)
 
 # What takes longest begins first, so that no process is alone with it at the end.
 LONGEST = (
+    "tests/tuning/test_suggested_live.py",
+    "tests/collect/test_live_triton.py",
     "tests/captures/test_accuracy.py",
     "tests/benchmark/test_benchmark.py",
     "tests/tuning/test_suggested.py",
@@ -28,6 +31,14 @@ LONGEST = (
 )
 # Files that replay the same recordings, and remember what they found.
 TOGETHER = {"tests/tuning/test_suggested.py": "tests/benchmark/test_benchmark.py"}
+# Files whose tests share nothing and mostly wait for servers: each test goes to whichever process is free.
+SCATTERED = (
+    "tests/demo/test_live_server.py",
+    "tests/service/test_live_otlp.py",
+    "tests/service/test_live_outages.py",
+    "tests/service/test_serving.py",
+    "tests/service/telling/test_live_alertmanager.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,16 +48,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Sharing(LoadFileScheduling):
-    """Each file is one process's, and so are all files that belong together."""
+    """Each file is one process's, and so are all files that belong together; they begin in the order given above."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        config.option.loadscopereorder = False  # by default files of many tests begin first, however short they are
+        super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
         file = file_of(nodeid)
-        return TOGETHER.get(file, file)
+        return nodeid if file in SCATTERED else TOGETHER.get(file, file)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Sharing | None:
-    """Share the tests out as `--dist loadfile` does, but for the files that belong together."""
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Sharing | None:
+    """Share the tests out as `--dist loadfile` does, but for the files that are named here."""
     return Sharing(config, log) if config.getvalue("dist") == "loadfile" else None
 
 

@@ -28,6 +28,7 @@ from exporters.sources.schedule import collect
 from exporters.sources.triton import discover
 
 pytestmark = pytest.mark.live
+OUTPUTS = ("a.tar.xz", "a.tar.gz", "a.tar", "folder")
 MODELS = ["embedder", "ensemble", "postprocessing", "preprocessing", "safety", "tensorrt_llm"]
 
 
@@ -35,7 +36,7 @@ def launched(*arguments: str) -> TritonLauncher:
     environment = find_environment()
     if environment is None:
         pytest.skip("no environment of a Triton on this machine: `make demo` makes one")
-    return TritonLauncher(environment, load_fault("healthy"), args=arguments)
+    return TritonLauncher(environment, load_fault("healthy"), args=arguments, stop_timeout=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -113,12 +114,21 @@ def diag(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("output", ["a.tar.xz", "a.tar.gz", "a.tar", "folder"])
-def test_a_recording_reads_back(server: TritonLauncher, tmp_path: Path, output: str):
-    path = tmp_path / output
-    arguments = ("--for", "2s", "--interval", "500ms", "--repository", server.repository)
-    result, errors = (recorder := diag("record", server.http_url, "-o", path, *arguments)).communicate(timeout=30)
-    assert recorder.returncode == 0, errors
+@pytest.fixture(scope="module")
+def recorded(server: TritonLauncher, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, int, str, str]]:
+    """Record the server in every form at once; return of each its place, the exit code and what was printed."""
+    folder = tmp_path_factory.mktemp("recorded")
+    arguments = ("--for", "4s", "--interval", "1s", "--repository", server.repository)
+    running = {name: diag("record", server.http_url, "-o", folder / name, *arguments) for name in OUTPUTS}
+    printed = {name: one.communicate(timeout=30) for name, one in running.items()}
+    return {name: (folder / name, one.returncode, *printed[name]) for name, one in running.items()}
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_a_recording_reads_back(server: TritonLauncher, recorded: dict[str, tuple[Path, int, str, str]], output: str):
+    path, code, result, errors = recorded[output]
+    assert code == 0, errors
     assert result.startswith(f"{path}: 127.0.0.1:{server.ports.metrics}, ")
     capture = open_capture(path)
     kinds = [scrape.kind for scrape in capture.scrapes()]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 
 import pytest
 import urllib3
 
-from diagnostics.demo.environment import find_environment, reference_root
+from diagnostics.demo.environment import TritonEnvironment, find_environment, reference_root
 from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import Explanation, explain_window
@@ -19,11 +20,13 @@ from diagnostics.signals.callers import CALLER_SECONDS
 from diagnostics.signals.subject import Subject
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Scrape
+from diagnostics.wire.spans import decode_spans
 from exporters.sources.schedule import collect
 from exporters.sources.triton import discover
 from tests.benchmark.record import Spans, tracing
+from tests.soak.running import until
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.alone]
 OWN_SECONDS = 0.15
 REQUESTS = 120
 
@@ -43,7 +46,7 @@ def explanation(shell: ModuleType) -> Explanation:
     environment = find_environment()
     if environment is None:
         pytest.skip("no environment of a Triton on this machine: `make demo` makes one")
-    with Spans() as spans, TritonLauncher(environment, load_fault("healthy"), args=tracing(spans.url)) as triton:
+    with Spans() as spans, _server(environment, spans.url) as triton:
         gateway = shell.Gateway(triton.http_url, spans.url, OWN_SECONDS)
         front = shell.serve(gateway, 0)
         threading.Thread(target=front.serve_forever, daemon=True).start()
@@ -54,9 +57,20 @@ def explanation(shell: ModuleType) -> Explanation:
         front.shutdown()
         front.server_close()
         gateway.provider.shutdown()
-        time.sleep(6)  # Triton hands its spans on every five seconds
+        until(lambda: _requests(spans.scrapes()) == REQUESTS, 30, "the spans of every request")
         window = window_of([*scrapes, *spans.scrapes()])
     return explain_window(window)
+
+
+def _server(environment: TritonEnvironment, spans_url: str) -> TritonLauncher:
+    options = (*tracing(spans_url), "--trace-config=opentelemetry,bsp_schedule_delay=200")
+    return TritonLauncher(environment, load_fault("healthy"), args=options, stop_timeout=0.0)
+
+
+def _requests(scrapes: Sequence[Scrape]) -> int:
+    """Return how many requests Triton has told of: of each whose caller is traced, it tells."""
+    spans = (span for one in scrapes for span in decode_spans(one.body or b"").spans)
+    return sum(span.model == "ensemble" for span in spans)
 
 
 def _drive(url: str) -> None:

@@ -28,12 +28,12 @@ def environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT)}
 
 
-def until(true: Callable[[], object], seconds: float, what: str = "it") -> None:
-    """Wait until something is true."""
+def until(true: Callable[[], object], seconds: float, what: str = "it", pause: float = 0.02) -> None:
+    """Wait until something is true; look again after so many seconds."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"{what} did not come true in {seconds:g} s"
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving(settings: Path, port: int, *, patience: float = 20.0) -> Iterator[Serving]:
+def serving(settings: Path, port: int, *, patience: float = 60.0) -> Iterator[Serving]:
     """Run `diag serve` with a settings file that listens on `port` of the loopback, until the context is left."""
     log = settings.with_suffix(".log")
     with log.open("ab") as file:
