@@ -30,6 +30,8 @@ from diagnostics.demo.server import TritonLauncher
 from diagnostics.errors import CollectError, UsageError
 
 pytestmark = pytest.mark.live
+# Seconds that a server gets for its end: by default it takes some to unload its models, one instance after another.
+SOON = 0.0
 
 CHILD = """
 import sys
@@ -140,7 +142,7 @@ def test_a_server_serves_its_three_ports_and_leaves_nothing_behind(
 def test_a_server_that_dies_is_noticed_and_cleaned_up(
     environment: TritonEnvironment, nothing_left: Path, small: Path
 ) -> None:
-    with TritonLauncher(environment, small) as server:
+    with TritonLauncher(environment, small, stop_timeout=SOON) as server:
         os.kill(server.pid, signal.SIGKILL)
         with pytest.raises(CollectError, match="the server ended by signal 9"):
             wait_until(lambda: bool(server.check()))
@@ -149,7 +151,7 @@ def test_a_server_that_dies_is_noticed_and_cleaned_up(
 def test_a_supervisor_that_is_killed_takes_the_server_with_it(
     environment: TritonEnvironment, nothing_left: Path, small: Path
 ) -> None:
-    with TritonLauncher(environment, small) as server:
+    with TritonLauncher(environment, small, stop_timeout=SOON) as server:
         os.kill(parent(server.pid), signal.SIGKILL)
         with pytest.raises(CollectError, match="supervisor was ended"):
             wait_until(lambda: bool(server.check()))
@@ -193,7 +195,10 @@ def test_a_server_that_does_not_start_says_why(
         only(model, repository)
     path = repository / file
     path.write_text(path.read_text("utf-8").replace(old, new))
-    with pytest.raises(CollectError, match=reason) as raised, TritonLauncher(environment, repository):
+    with (
+        pytest.raises(CollectError, match=reason) as raised,
+        TritonLauncher(environment, repository, stop_timeout=SOON),
+    ):
         pass
     assert "\n" not in str(raised.value)
     assert path.exists()
@@ -207,7 +212,7 @@ def test_a_port_that_another_process_takes_meanwhile_is_given_up_for_another(
         free = Ports.free
         offers = iter([replace(free(), **{taken: other.getsockname()[1]})])
         monkeypatch.setattr(Ports, "free", lambda: next(offers, None) or free())
-        with TritonLauncher(environment, small) as server:
+        with TritonLauncher(environment, small, stop_timeout=SOON) as server:
             assert other.getsockname()[1] not in {server.ports.http, server.ports.grpc, server.ports.metrics}
 
 
@@ -216,13 +221,13 @@ def test_given_ports_are_used_or_refused(environment: TritonEnvironment, nothing
         ports = replace(Ports.free(), http=other.getsockname()[1])
         with (
             pytest.raises(CollectError, match="already in use"),
-            TritonLauncher(environment, small, ports=ports),
+            TritonLauncher(environment, small, ports=ports, stop_timeout=SOON),
         ):
             pass
 
 
 def test_a_changed_instance_count_is_taken_over_in_place(environment: TritonEnvironment, nothing_left: Path) -> None:
-    with TritonLauncher(environment, load_fault("single-instance")) as server:
+    with TritonLauncher(environment, load_fault("single-instance"), stop_timeout=SOON) as server:
         run_load(server.http_url, LoadProfile(rate=10, duration=1))
         path = server.repository / "safety" / "config.pbtxt"
         path.write_text(path.read_text("utf-8").replace("count: 1", "count: 3"))
@@ -236,11 +241,12 @@ def test_a_changed_instance_count_is_taken_over_in_place(environment: TritonEnvi
         server.check()
 
 
+@pytest.mark.alone
 def test_the_healthy_deployment_answers_all_and_hardly_queues(
     environment: TritonEnvironment, nothing_left: Path
 ) -> None:
     fault = load_fault("healthy")
-    with TritonLauncher(environment, fault) as server:
+    with TritonLauncher(environment, fault, stop_timeout=SOON) as server:
         run_load(server.http_url, replace(fault.load, duration=3))  # the first execution of each instance is slow
         before = statistics(server)
         records = run_load(server.http_url, replace(fault.load, duration=8))
@@ -253,12 +259,13 @@ def test_the_healthy_deployment_answers_all_and_hardly_queues(
     assert all(record.ms_since_due >= record.ms > 0 for record in records)
 
 
+@pytest.mark.alone
 def test_the_single_instance_is_busy_and_its_queue_long_and_three_mend_it(
     environment: TritonEnvironment, nothing_left: Path
 ) -> None:
     fault = load_fault("single-instance")
     load = replace(fault.load, duration=12)
-    with TritonLauncher(environment, fault) as server:
+    with TritonLauncher(environment, fault, stop_timeout=SOON) as server:
         run_load(server.http_url, load)
         before = statistics(server)["safety"]
         path = server.repository / "safety" / "config.pbtxt"
@@ -271,11 +278,12 @@ def test_the_single_instance_is_busy_and_its_queue_long_and_three_mend_it(
     assert mean_queue(after, before) < mean_queue(before) / 3
 
 
+@pytest.mark.alone
 def test_a_release_goes_live_under_load_and_is_slow_at_first(
     environment: TritonEnvironment, nothing_left: Path
 ) -> None:
     fault = load_fault("cold-start")
-    with TritonLauncher(environment, fault) as server:
+    with TritonLauncher(environment, fault, stop_timeout=SOON) as server:
         release = Action(at=1.0, do=lambda: server.load_model(make_release(fault, server.repository).model))
         records = run_load(server.http_url, replace(fault.load, duration=8), actions=[release])
         assert statistics(server)["safety"]["version"] == "2"
@@ -292,7 +300,7 @@ def test_a_failing_stage_fails_its_requests_in_both_ways(
     path = repository / "safety" / "config.pbtxt"
     text = path.read_text("utf-8").replace("count: 2", "count: 1")
     path.write_text(text)
-    with TritonLauncher(environment, repository) as server:
+    with TritonLauncher(environment, repository, stop_timeout=SOON) as server:
         assert failures_counted(server) == 0
         path.write_text(text.replace('"error" }', '"raise" }'))
         assert path.read_text("utf-8") != text
@@ -314,7 +322,7 @@ def failures_counted(server: TritonLauncher) -> int:
 
 
 def test_load_on_a_model_that_is_not_there_is_refused(environment: TritonEnvironment, nothing_left: Path) -> None:
-    with TritonLauncher(environment, load_fault("healthy")) as server:
+    with TritonLauncher(environment, load_fault("healthy"), stop_timeout=SOON) as server:
         with pytest.raises(UsageError, match="no model 'no-such'"):
             run_load(server.http_url, LoadProfile(model="no-such", rate=1, duration=1))
         with pytest.raises(ZeroDivisionError):
@@ -357,7 +365,7 @@ def test_a_real_server_accepts_the_ensembles_of_the_real_forms(
             {"name": "max_tokens", "datatype": "INT32", "shape": [1, 1], "data": [4]},
         ]
     }
-    with TritonLauncher(environment, repository) as server:
+    with TritonLauncher(environment, repository, stop_timeout=SOON) as server:
         answer = urllib3.request("POST", f"{server.http_url}/v2/models/ensemble/infer", body=json.dumps(body))
     assert answer.json()["outputs"][0]["data"] == ["x"]
 

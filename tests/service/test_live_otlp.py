@@ -46,7 +46,7 @@ def test_the_traces_of_a_real_server_arrive_and_are_remembered(tmp_path: Path):
     url = f"opentelemetry,url=http://127.0.0.1:{port}/v1/traces"
     tracing = ("mode=opentelemetry", url, "rate=1", "level=TIMESTAMPS", "opentelemetry,bsp_schedule_delay=200")
     arguments = [f"--trace-config={one}" for one in tracing]
-    with TritonLauncher(environment, one_model(tmp_path), args=arguments, stop_timeout=1.0) as server:
+    with TritonLauncher(environment, one_model(tmp_path), args=arguments, stop_timeout=0.0) as server:
         settings = tmp_path / "diag.toml"
         settings.write_text(
             f'[web]\nlisten_address = "127.0.0.1:{port}"\n[history]\ndirectory = "{tmp_path / "data"}"\n'

@@ -80,7 +80,7 @@ def running_stack(folder: Path, fault: str = "single-instance", extra: Sequence[
     wrong = load_fault(fault)
     with ExitStack() as stack:
         port = free_ports(1)
-        triton = stack.enter_context(TritonLauncher(installed, wrong, args=_traced(port)))
+        triton = stack.enter_context(TritonLauncher(installed, wrong, args=_traced(port), stop_timeout=0.0))
         stack.enter_context(_load(triton.http_url, wrong))
         alertmanager = Alertmanager(folder / "alertmanager", free_ports(1), stack.enter_context(Pager().running()))
         alertmanager.start()

@@ -54,7 +54,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonLauncher]
     if environment is None:
         pytest.skip("no environment of a Triton on this machine: `make demo` makes one")
     repository = tmp_path_factory.mktemp("repository")
-    with TritonLauncher(environment, repository) as running:
+    with TritonLauncher(environment, repository, stop_timeout=0.0) as running:
         yield running
 
 
