@@ -94,12 +94,12 @@ def _no_source(source: str) -> UsageError:
 
 
 def _countable(slos: Sequence[Slo]) -> list[Slo]:
-    for slo in slos:
-        if not isinstance(slo.sli, Triton):
-            aloud(f"{slo.where}: {slo.name} is left out: {_NO_PROMQL}")
     mine = [slo for slo in slos if isinstance(slo.sli, Triton)]
     if not mine:
-        raise UsageError("no objective can be counted here", where=slos[0].where, hint=_NO_PROMQL)
+        raise UsageError(f"{slos[0].name} cannot be counted here", where=slos[0].where, hint=_NO_PROMQL)
+    for slo in slos:
+        if slo not in mine:
+            aloud(f"{slo.where}: {slo.name} is left out: {_NO_PROMQL}")
     return mine
 
 

@@ -92,7 +92,7 @@ def _cause(one: Spent) -> Json:
     cause = one.cause
     about = {"check": cause.check, "server": cause.server, "model": cause.model, "fingerprint": cause.fingerprint}
     incidents = [
-        {"id": found.id, "onset": found.onset, "closed": found.closed, "summary": found.summary}
+        {"id": found.id, "onset": found.onset, "seen": found.seen, "closed": found.closed, "summary": found.summary}
         for found in one.incidents
     ]
     return {**about, "bad": one.bad, "share": one.share, "incidents": incidents}
