@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
+
+import msgspec
 
 from diagnostics.anatomy.anatomy import Anatomy, entry_of
 from diagnostics.checks.catalogue import Registered, catalogue
@@ -14,8 +15,7 @@ from diagnostics.evidence.ledger import Entry, Ledger, Undecided
 from diagnostics.signals.subject import Subject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What one check said of one subject, and the ledger that shows why."""
 
     check: Registered

@@ -5,8 +5,9 @@ Evidence lines, unknown reasons, confidence and `--why-not` all come from it; no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import msgspec
 
@@ -90,6 +91,9 @@ class Entry:
     engine_seconds: float = 0.0
 
 
+_NONE_ABSENT: Mapping[str, tuple[Signal, Missing]] = MappingProxyType({})  # most ledgers share it
+
+
 @dataclass(slots=True)
 class Ledger:
     """What one check saw of one subject."""
@@ -97,7 +101,7 @@ class Ledger:
     evidence: Evidence
     entry_of: Callable[[Subject], Entry | None]
     lines: list[Line] = field(default_factory=list)
-    absent: dict[str, tuple[Signal, Missing]] = field(default_factory=dict)
+    absent: Mapping[str, tuple[Signal, Missing]] = field(default_factory=lambda: _NONE_ABSENT)
 
     def read(self, signal: Signal, on: Subject) -> Reading:
         """Return a reading and note that it was looked at."""
@@ -185,7 +189,7 @@ class Ledger:
     def _look(self, signal: Signal, on: Subject) -> Reading:
         reading = self.evidence.read(signal, on)
         if reading.missing is not None:
-            self.absent[signal.name] = (signal, reading.missing)
+            self.absent = {**self.absent, signal.name: (signal, reading.missing)}
         return reading
 
     def _note(self, limit: Limit, sign: str, met: bool) -> bool:

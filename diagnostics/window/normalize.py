@@ -145,4 +145,10 @@ def batches_from_statistics(model: ModelStatistics) -> dict[int, Batches]:
 
 
 def _key(series: Series) -> ModelKey:
-    return series.labels.get(names.MODEL, ""), series.labels.get(names.VERSION, "")
+    return key_of(series.labels.get(names.MODEL, ""), series.labels.get(names.VERSION, ""))
+
+
+@lru_cache(maxsize=10_000)
+def key_of(model: str, version: str) -> ModelKey:
+    """Return a model version's key, one and the same for all reads that list it."""
+    return model, version

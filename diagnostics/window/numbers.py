@@ -7,23 +7,27 @@ from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from enum import StrEnum
 from functools import lru_cache
 from operator import sub
+from struct import Struct
 from typing import Generic, TypeVar, overload
 
 T = TypeVar("T")
 K = TypeVar("K", bound=StrEnum)
+_NUMBER = Struct("d")
 
 
 class Numbers(Mapping[K, float], Generic[K]):
     """An immutable mapping to floats. Those with the same keys in the same order share them."""
 
-    __slots__ = ("_numbers", "_places")
+    __slots__ = ("_packed", "_places")
 
     def __init__(self, values: Mapping[K, float]) -> None:
         self._places: Mapping[K, int] = _places(tuple(values))
-        self._numbers = array("d", values.values())
+        # Bytes hold their content themselves; an array is as large again.
+        self._packed = array("d", values.values()).tobytes()
 
     def __getitem__(self, key: K) -> float:
-        return self._numbers[self._places[key]]
+        number: float = _NUMBER.unpack_from(self._packed, self._places[key])[0]
+        return number
 
     def __contains__(self, key: object) -> bool:
         return key in self._places
@@ -32,7 +36,7 @@ class Numbers(Mapping[K, float], Generic[K]):
         return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._places)
 
     def __repr__(self) -> str:
         return repr(self.plain())
@@ -43,8 +47,7 @@ class Numbers(Mapping[K, float], Generic[K]):
     def get(self, key: K, /, default: float | T) -> float | T: ...
     def get(self, key: K, /, default: float | T | None = None) -> float | T | None:
         """Return the number of a key, `default` where there is none."""
-        place = self._places.get(key)
-        return default if place is None else self._numbers[place]
+        return self[key] if key in self._places else default
 
     def items(self) -> ItemsView[K, float]:
         """Return keys with their numbers."""
@@ -56,12 +59,16 @@ class Numbers(Mapping[K, float], Generic[K]):
 
     def plain(self) -> dict[K, float]:
         """Return them as a dictionary of the caller's own."""
-        return dict(zip(self._places, self._numbers, strict=True))
+        return dict(zip(self._places, self.numbers(), strict=True))
+
+    def numbers(self) -> array[float]:
+        """Return the numbers alone, in the order of the keys."""
+        return array("d", self._packed)
 
     def less(self, before: Mapping[K, float]) -> dict[K, float]:
         """Return by how much each exceeds an earlier number, where there is one."""
         if isinstance(before, Numbers) and before._places is self._places:
-            return dict(zip(self._places, map(sub, self._numbers, before._numbers), strict=True))
+            return dict(zip(self._places, map(sub, self.numbers(), before.numbers()), strict=True))
         return {key: value - before[key] for key, value in self.items() if key in before}
 
 
@@ -69,11 +76,11 @@ def sum_of(rows: Sequence[Mapping[K, float]]) -> dict[K, float]:
     """Return the sum of each number that all rows carry; nothing where there is no row."""
     alike = [row for row in rows if isinstance(row, Numbers)]
     if rows and len(alike) == len(rows) and all(row._places is alike[0]._places for row in alike):
-        return dict(zip(alike[0]._places, map(sum, zip(*(row._numbers for row in alike), strict=True)), strict=True))
+        return dict(zip(alike[0]._places, map(sum, zip(*(row.numbers() for row in alike), strict=True)), strict=True))
     common = set.intersection(*map(set, rows)) if rows else set()
     return {key: sum(row[key] for row in rows) for key in common}
 
 
 @lru_cache(maxsize=1_000)
 def _places(keys: tuple[K, ...]) -> Mapping[K, int]:
-    return {key: place for place, key in enumerate(keys)}
+    return {key: place * _NUMBER.size for place, key in enumerate(keys)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
+from weakref import WeakValueDictionary
 
 from diagnostics.errors import MalformedBody
 from diagnostics.window.client import ClientRequest, parse_client
@@ -16,6 +18,7 @@ from diagnostics.window.normalize import (
     counters_from_metrics,
     counters_from_statistics,
     gpus_from_metrics,
+    key_of,
 )
 from diagnostics.window.numbers import Numbers
 from diagnostics.window.points import NO_BATCHES
@@ -67,7 +70,7 @@ class StatisticsRows:
     rows: Rows
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Index:
     """The models of the repository with their states."""
 
@@ -173,7 +176,7 @@ def without_body(scrape: Scrape) -> Scrape:
 def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
     return StatisticsRows(
         {
-            (model.name, model.version): Point(
+            key_of(model.name, model.version): Point(
                 at=scrape.at,
                 mono=scrape.mono,
                 values=Numbers(counters_from_statistics(model)),
@@ -184,11 +187,27 @@ def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
     )
 
 
+_ALIKE: WeakValueDictionary[tuple[Kind, bytes], Index | ModelConfig] = WeakValueDictionary()
+
+
+def _once(kind: Kind, read: Callable[[bytes], Index | ModelConfig]) -> Callable[[Scrape, bytes], Content]:
+    """Return a reader of bodies that replicas say alike, and servers again and again: each is read and held once."""
+
+    def find(_: Scrape, body: bytes) -> Content:
+        key = (kind, sha256(body).digest())
+        found = _ALIKE.get(key)
+        if found is None:
+            found = _ALIKE[key] = read(body)
+        return found
+
+    return find
+
+
 # Export bodies are not among them: one may hold a million spans, and `SpanStore` takes them as they are read.
 _READERS: Mapping[Kind, Callable[[Scrape, bytes], Content]] = {
     Kind.STATISTICS: _statistics,
-    Kind.INDEX: lambda _, body: Index(parse_index(body)),
-    Kind.CONFIG: lambda _, body: parse_model_config(body),
+    Kind.INDEX: _once(Kind.INDEX, lambda body: Index(parse_index(body))),
+    Kind.CONFIG: _once(Kind.CONFIG, parse_model_config),
     Kind.LOG: lambda scrape, body: LogLines(parse_log(body, scrape.at)),
     Kind.SERVER: lambda _, body: parse_server(body),
     Kind.HOST: lambda _, body: parse_host(body),

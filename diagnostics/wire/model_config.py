@@ -78,7 +78,7 @@ class Input:
     optional: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ModelConfig:
     """The effective configuration of one model.
 

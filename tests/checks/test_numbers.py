@@ -32,7 +32,7 @@ class Told(StatedEvidence):
 
     def read(self, signal: Signal, on: Subject, span: object = None) -> Reading:
         found = super().read(signal, on)
-        return replace(found, **self.more) if signal is self.signal else found  # type: ignore[arg-type]
+        return replace(found, **self.more) if signal is self.signal else found
 
 
 def firing(check: str, case: int = 0) -> Mapping[Signal, float]:

@@ -10,6 +10,7 @@ import html5lib
 
 from diagnostics.checks.check import Fires, Quiet
 from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.run import Result
 from diagnostics.render.clean import clean
 from diagnostics.render.html import html
 from tests.render.situations import HOSTILE, situations
@@ -143,7 +144,13 @@ def test_entries_beyond_the_drawn_ones_are_in_a_table() -> None:
 
 def test_what_a_check_says_of_another_version_is_no_reason_against_what_it_found(degraded: Explanation) -> None:
     found = next(result for result in degraded.results if isinstance(result.outcome, Fires))
-    other = replace(found, subject=replace(found.subject, version="0"), outcome=Quiet(because="that version idles"))
+    other = Result(
+        check=found.check,
+        subject=replace(found.subject, version="0"),
+        outcome=Quiet(because="that version idles"),
+        ledger=found.ledger,
+        entry=found.entry,
+    )
 
     page = parsed(replace(degraded, results=(other, *degraded.results)))
 
