@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from diagnostics.errors import UsageError
+from diagnostics.service.allocation import share_arenas
 from diagnostics.service.daemon import Daemon, Part
 from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext
@@ -76,6 +77,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     if not settings.server:
         raise UsageError("there is no server to watch", where="diag serve", hint="name one, or write [[server]]")
     gc.set_threshold(*_COLLECTION)
+    share_arenas()
     log_to_stderr(settings.log.level, settings.log.format)
     metrics = OwnMetrics()
     telemetry = own_telemetry(settings, environment, metrics)

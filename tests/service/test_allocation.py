@@ -1,0 +1,35 @@
+"""Memory that many threads have let go of is there for the others."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+import sys
+
+import pytest
+
+# Threads that are all at work at once meet in the arenas, and glibc gives each an arena of its own where it may.
+MEET = """
+import ctypes, threading
+from diagnostics.service.allocation import share_arenas
+print(share_arenas())
+met = threading.Barrier(12)
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+def work():
+    met.wait()
+    libc.malloc(100)
+    met.wait()
+threads = [threading.Thread(target=work) for _ in range(12)]
+[one.start() for one in threads]
+[one.join() for one in threads]
+libc.malloc_stats()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas")
+def test_a_dozen_threads_share_two_arenas() -> None:
+    done = subprocess.run([sys.executable, "-c", MEET], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "True\n"
+    assert len(re.findall(r"^Arena \d+:", done.stderr, re.MULTILINE)) <= 2
