@@ -94,6 +94,12 @@ def explanation_of(scrapes: Sequence[Scrape]) -> Explanation:
     return explain_window(window)
 
 
+@cache
+def explained_whole(name: str) -> Explanation:
+    """Return the explanation of a capture that nothing is left out of; made once."""
+    return explanation_of(scrapes_of(name))
+
+
 _PARSERS = {
     parsed_module: ("parse_statistics", "parse_model_config", "parse_client", "parse_log", "parse_nvml", "parse_host"),
 }

@@ -10,7 +10,7 @@ from diagnostics.diagnosis.link import CAUSED_BY
 from diagnostics.wire.records import Kind
 from tests.captures.accuracy import ablated, main, perturbed, row_of
 from tests.captures.judging import Outcome, judge, judge_whole
-from tests.captures.recorded import FOLDER, explanation_of, labels, scrapes_of
+from tests.captures.recorded import FOLDER, explained_whole, explanation_of, labels, scrapes_of
 from tests.captures.variations import ABLATIONS, PERTURBATIONS
 
 NAMES = tuple(labels())
@@ -29,14 +29,14 @@ def test_every_capture_has_a_label_and_every_label_a_capture() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_whole_capture_shows_its_cause_first_and_nothing_that_is_not_labelled(name: str) -> None:
-    found = judge_whole(labels()[name], explanation_of(scrapes_of(name)))
+    found = judge_whole(labels()[name], explained_whole(name))
 
     assert found.outcome is not Outcome.WRONG, found.wrong
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not labels()[name].decidable])
 def test_a_cause_without_a_check_yields_no_loud_wrong_one(name: str) -> None:
-    explanation = explanation_of(scrapes_of(name))
+    explanation = explained_whole(name)
 
     assert {finding.check for finding in explanation.loud} <= labels()[name].allowed
     assert explanation.loud or explanation.verdict is not Verdict.DEGRADED
@@ -59,7 +59,7 @@ def test_told_otherwise_it_is_the_same_cause(name: str, perturbation: str) -> No
 
 @pytest.mark.parametrize("name", NAMES)
 def test_claims_never_exceed_what_a_request_takes(name: str) -> None:
-    explanation = explanation_of(scrapes_of(name))
+    explanation = explained_whole(name)
     shares: dict[tuple[str, str | None], float] = {}
     for finding in explanation.findings:
         entry = (finding.subject.server, finding.subject.ensemble or finding.subject.model)
@@ -91,23 +91,23 @@ class TestTheJudge:
     """It must be able to say wrong; otherwise the suite above holds nothing."""
 
     def test_another_captures_answer_is_wrong(self) -> None:
-        explanation = explanation_of(scrapes_of("cpu-handed-batch-collapse"))
+        explanation = explained_whole("cpu-handed-batch-collapse")
 
         assert judge(labels()["cpu-handed-single-instance"], explanation).outcome is Outcome.WRONG
 
     def test_the_right_cause_on_another_model_is_wrong(self) -> None:
-        explanation = explanation_of(scrapes_of("cpu-handed-cheap-step-serializes"))
+        explanation = explained_whole("cpu-handed-cheap-step-serializes")
         found = judge(labels()["cpu-handed-single-instance"], explanation)
 
         assert found.wrong == "single-instance-serialization on model tokenizer, not safety"
 
     def test_silence_on_a_whole_incident_with_a_check_is_wrong(self) -> None:
-        explanation = explanation_of(scrapes_of("cpu-handed-healthy"))
+        explanation = explained_whole("cpu-handed-healthy")
 
         assert judge_whole(labels()["cpu-handed-single-instance"], explanation).outcome is Outcome.WRONG
 
     def test_noise_on_a_healthy_capture_is_wrong(self) -> None:
-        explanation = explanation_of(scrapes_of("cpu-handed-single-instance"))
+        explanation = explained_whole("cpu-handed-single-instance")
 
         assert judge(labels()["cpu-handed-healthy"], explanation).outcome is Outcome.WRONG
 
