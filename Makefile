@@ -22,6 +22,8 @@ PYTEST := $(BIN)/pytest -q
 LIVE = $$(grep -rlE 'pytest\.mark\.live' --include='test_*.py' tests)
 
 export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
+# What was compiled once stays, whatever the caller's shell says: many processes are started from the same files.
+export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
 .PHONY: help venv tools browser triton demo test check bench stack-test soak accuracy generate format clean
