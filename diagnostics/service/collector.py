@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 FAILING_THREADS = 8
 # A server's first round reads every model's configuration, and costs as much as ten others: of a large fleet some
 # servers begin an interval or more later, rather than all of them hold up each other.
-FIRST_ROUNDS_PER_SECOND = 5
+FIRST_ROUNDS_PER_SECOND = 3
 SMALL_FLEET = 40
 # How long a new or removed job may go unnoticed.
 _ATTENTION = 0.5
@@ -60,6 +60,7 @@ class Collector:
         """
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="collect")
         self._failing = ThreadPoolExecutor(min(threads, FAILING_THREADS), thread_name_prefix="collect-failing")
+        self._local = ThreadPoolExecutor(1, thread_name_prefix="collect-local")
         self._deliver, self._metrics = deliver, metrics
         self._due: list[tuple[float, int, Job]] = []
         self._jobs: dict[str, Job] = {}
@@ -89,7 +90,7 @@ class Collector:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-        for pool in (self._pool, self._failing):
+        for pool in (self._pool, self._failing, self._local):
             pool.shutdown(wait=True, cancel_futures=True)
         for job in self._jobs.values():
             job.reader.close()
@@ -104,7 +105,12 @@ class Collector:
                     self._changed.wait(self._patience())
                     continue
             with contextlib.suppress(RuntimeError):  # it was stopped meanwhile
-                (self._failing if job.failures else self._pool).submit(self._round, job)
+                self._pool_of(job).submit(self._round, job)
+
+    def _pool_of(self, job: Job) -> ThreadPoolExecutor:
+        if job.local:
+            return self._local
+        return self._failing if job.failures else self._pool
 
     def _begin(self, fresh: Sequence[Job]) -> None:
         now, counting = time.monotonic(), sum(job.counts for job in fresh)

@@ -40,6 +40,7 @@ class Job:
         interval: seconds between the beginnings of two rounds.
         reader: what reads it.
         counts: whether its rounds read a server's counters, without which they failed.
+        local: whether it is read without a network, and so never waits for sources that are.
         failures: rounds that failed in a row.
         due: steady seconds at which its last round was to begin.
 
@@ -50,6 +51,7 @@ class Job:
     interval: float
     reader: Reader
     counts: bool = True
+    local: bool = False
     failures: int = 0
     due: float = 0.0
 

@@ -129,7 +129,9 @@ def with_machine(read: Mapping[str, Job]) -> dict[str, Job]:
         if isinstance(job.reader, TritonReader):
             readers.setdefault(job.deployment, []).append(job.reader)
     interval = min(MACHINE_INTERVAL, *(job.interval for job in read.values())) if read else MACHINE_INTERVAL
-    machine = Job(key=MACHINE, deployment="", interval=interval, reader=MachineReader(readers), counts=False)
+    machine = Job(
+        key=MACHINE, deployment="", interval=interval, reader=MachineReader(readers), counts=False, local=True
+    )
     return {**read, MACHINE: machine}
 
 
