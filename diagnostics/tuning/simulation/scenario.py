@@ -97,7 +97,8 @@ class Model:
         batcher: the dynamic batcher; None for the default scheduler.
         in_flight: executions that one instance overlaps: 2 for TensorRT, else 1.
         demand: what one running execution takes of each resource, in the resource's own amount.
-        engine: how it batches inside; then only `name` and `engine` count.
+        engine: how it batches inside; then only `name`, `engine` and `demand` (of the running batch, however many
+            requests are in it) count.
         rate_limit: what one execution must hold of each rate-limiter resource before it starts.
 
     """
@@ -135,7 +136,8 @@ class Step:
         after: positions of the steps that must have ended; empty for a step that starts with the request.
         gap_seconds: seconds between the end of the last of them (or the request's arrival) and this step's queue.
         tail_seconds: seconds that pass after its execution before the step counts as ended, unseen by the scheduler
-            (the hidden time of an engine whose iterations are not modelled).
+            (the hidden time of an engine whose iterations are not modelled), mean.
+        tail_scv: squared coefficient of variation of that time, 0 for a constant one.
 
     """
 
@@ -143,6 +145,7 @@ class Step:
     after: tuple[int, ...] = ()
     gap_seconds: float = 0.0
     tail_seconds: float = 0.0
+    tail_scv: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
