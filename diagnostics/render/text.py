@@ -108,10 +108,11 @@ def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> I
         yield from _wrapped(beside, "   ")
     if advice and advice.patch:
         yield ""
-        yield from (style(line, _diff_colour(line)) for line in code_lines(advice.patch.text))
+        yield from (style(line, diff_colour(line)) for line in code_lines(advice.patch.text))
 
 
-def _diff_colour(line: str) -> str:
+def diff_colour(line: str) -> str:
+    """Return the colour of a line of a diff; empty for what is not changed."""
     if line.startswith("+") and not line.startswith("+++"):
         return "green"
     return "red" if line.startswith("-") and not line.startswith("---") else ""
