@@ -42,6 +42,11 @@ class DynamicBatcher:
         preserve_ordering: whether responses leave in the order of arrival.
         policy: the default queue policy; None where none is set.
         priority_levels: 0 for none; requests carry a level from 1 (first) on.
+        default_priority: the level of requests that carry none (0).
+        overtakes: share of execution ends at which the batcher's thread comes before the instance, so that the
+            payload that waits takes in what waits beside it; matters with a window only.
+        oversleeps: share of execution ends at which the batcher's thread looks too early to see the instance wait,
+            and sleeps on; matters with a queue policy or priorities only.
 
     """
 
@@ -50,6 +55,9 @@ class DynamicBatcher:
     preserve_ordering: bool = False
     policy: QueuePolicy | None = None
     priority_levels: int = 0
+    default_priority: int = 1
+    overtakes: float = 1 / 3
+    oversleeps: float = 0.06
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
