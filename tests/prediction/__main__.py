@@ -1,0 +1,67 @@
+"""`python -m tests.prediction run|score|pack`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from diagnostics.demo.environment import ensure_environment
+from diagnostics.errors import DiagError
+from tests.prediction.backlog import Backlog
+from tests.prediction.folder import Folder
+from tests.prediction.groups import gpu_points, points
+from tests.prediction.plan import POINT_SECONDS, Job, jobs
+from tests.prediction.running import gpu_name, measure_all, shares
+
+FOLDER = Path(".bench-prediction")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.prediction", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    running = verbs.add_parser("run", help="measure on a real Triton what is not yet in the folder")
+    running.add_argument("--folder", type=Path, default=FOLDER)
+    running.add_argument("--budget", type=float, help="minutes; what is left is measured by the next run")
+    running.add_argument("--only", action="append", default=[], help="measurements whose name begins so; repeatable")
+    running.add_argument("--cpus", type=_cpus, help="processors to use, as 0-7,12; by default all")
+    running.add_argument("--parallel", type=int, default=1, help="servers at once; each wants two processors")
+    running.add_argument("--seconds", type=float, default=POINT_SECONDS, help="measured of each point")
+    arguments = parser.parse_args()
+    try:
+        return _run(arguments)
+    except DiagError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    folder, gpu = Folder(arguments.folder), gpu_name(ensure_environment())
+    wanted = [job for job in _jobs(arguments.seconds) if _is_wanted(job, arguments.only) and (gpu or not job.gpu)]
+    missing = [job for job in wanted if not folder.has(job.name)]
+    backlog = Backlog(missing, None if arguments.budget is None else arguments.budget * 60)
+    cpus: Sequence[int] = arguments.cpus or sorted(os.sched_getaffinity(0))
+    failed = measure_all(folder, backlog, shares(cpus, arguments.parallel), gpu)
+    left = len(backlog.left())
+    print(f"{len(missing) - left - failed} measured, {failed} failed, {left} left, {len(wanted) - len(missing)} before")
+    return 1 if failed else 0
+
+
+def _jobs(seconds: float) -> list[Job]:
+    return jobs([*points(), *gpu_points()], seconds)
+
+
+def _is_wanted(job: Job, only: Sequence[str]) -> bool:
+    return not only or job.name.startswith(tuple(only))
+
+
+def _cpus(text: str) -> list[int]:
+    """Return the processors that a list such as `0-7,12` names."""
+    ranges = [part.partition("-") for part in text.split(",")]
+    return sorted({cpu for low, _, high in ranges for cpu in range(int(low), int(high or low) + 1)})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
