@@ -1,0 +1,107 @@
+"""An in-flight-batching engine's iterations, from its gauges and the time that requests spend in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import exp
+
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.signals.engine import ENGINE_SLOTS, ENGINE_STATIC_BATCHING, ENGINE_WAIT_SECONDS
+from diagnostics.signals.engine_cache import ENGINE_BLOCK_TOKENS, ENGINE_KV_BLOCKS, ENGINE_KV_NEED
+from diagnostics.signals.engine_iterations import ENGINE_AT_WORK, ENGINE_ITERATION_RATE, ENGINE_JOINING_SECONDS
+from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS
+from diagnostics.signals.subject import Subject
+from diagnostics.signals.triton import REQUEST_RATE
+from diagnostics.tuning.simulation.scenario import Engine
+
+Interval = tuple[float, float]
+
+# Where it could not be seen what joining costs: from nothing to half of all iterations' time.
+_MOST_JOINING = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedEngine:
+    """An engine with what is not known of it, and the share of time in which it iterates."""
+
+    engine: Engine
+    joining: Interval
+    at_work: float
+    assumptions: tuple[str, ...]
+
+
+def fit_engine(evidence: Evidence, on: Subject, seconds: float, scv: float | None) -> FittedEngine | None:
+    """Return the iterations of an engine; None where its gauges do not tell its slots and how often it iterates.
+
+    With `f` iterations per second in a share `p` of the time, one takes `p / f`; a request that joins waits for the
+    running one (half of it, where there is one), and its number of iterations fills what is left of its time.
+
+    Args:
+        evidence: where it was read.
+        on: the engine's model.
+        seconds: mean time of a request in the engine, waiting for a slot included.
+        scv: squared coefficient of variation of that time; None where unknown.
+
+    """
+    slots, frequency = evidence.read(ENGINE_SLOTS, on).value, evidence.read(ENGINE_ITERATION_RATE, on).value
+    rate = evidence.read(REQUEST_RATE, on).value
+    if not slots or not frequency or not rate or seconds <= 0:
+        return None
+    work = max(seconds - (evidence.read(ENGINE_WAIT_SECONDS, on).value or 0.0), seconds / slots / 100)
+    at_work = _at_work(evidence, on, rate * work)
+    iteration = _iteration(evidence, on, at_work / frequency)
+    joins = min(rate / frequency, slots)
+    joining, bounds, said = _joining(evidence, on, iteration, joins)
+    count = max((work - at_work * iteration / 2 - joining * (1 - min(joins, 1.0))) / iteration, 1.0)
+    engine = Engine(
+        slots=round(slots),
+        prefill_seconds=joining,
+        iteration_seconds=max(iteration - joins * joining, iteration / 100),
+        iterations=count,
+        iterations_scv=_own_scv(scv, rate, work, joining),
+        continuous=not evidence.read(ENGINE_STATIC_BATCHING, on).value,
+    )
+    return FittedEngine(engine=_with_cache(evidence, on, engine), joining=bounds, at_work=at_work, assumptions=(said,))
+
+
+def _at_work(evidence: Evidence, on: Subject, running: float) -> float:
+    """Return the share of time in which the engine iterates: as read, else that of independent requests."""
+    read = evidence.read(ENGINE_AT_WORK, on)
+    independent = 1 - exp(-running)
+    if read.value is None or read.low is None or read.high is None:
+        return independent
+    # A few reads tell little: within what they allow, independent arrivals are the better guess.
+    return min(max(independent, read.low), read.high) or independent
+
+
+def _iteration(evidence: Evidence, on: Subject, seconds: float) -> float:
+    read = evidence.read(ENGINE_ITERATION_SECONDS, on)
+    if read.value is None:
+        return seconds
+    return min(seconds, read.value) if read.estimated else read.value
+
+
+def _joining(evidence: Evidence, on: Subject, iteration: float, joins: float) -> tuple[float, Interval, str]:
+    """Return what a joining request adds, its bounds, and what that rests on."""
+    read, most = evidence.read(ENGINE_JOINING_SECONDS, on), _MOST_JOINING * iteration / joins
+    if read.value is None or read.low is None or read.high is None:
+        said = f"{on.model}'s iterations take as long at other loads: what joining requests add could not be seen"
+        return 0.0, (0.0, most), said
+    value = min(read.value, most)
+    said = f"{on.model}'s iterations lengthen with the requests that join, as between the reads of its gauges"
+    return value, (min(read.low, value), max(min(read.high, most), value)), said
+
+
+def _own_scv(scv: float | None, rate: float, seconds: float, joining: float) -> float:
+    """Return the variability that is the requests' own: what other requests' joining does not make."""
+    return max((scv or 0.0) - rate * joining**2 / seconds, 0.0)
+
+
+def _with_cache(evidence: Evidence, on: Subject, engine: Engine) -> Engine:
+    """Return the engine with what its cache holds, in blocks where it does not say how many tokens one has."""
+    blocks, need = evidence.read(ENGINE_KV_BLOCKS, on).value, evidence.read(ENGINE_KV_NEED, on).value
+    tokens = evidence.read(ENGINE_BLOCK_TOKENS, on).value
+    if not blocks or not need:
+        return engine
+    per_block = tokens or 1.0
+    return replace(engine, cache_tokens=blocks * per_block, tokens_per_request=max(need, 1.0) * per_block)
