@@ -1,0 +1,122 @@
+"""Draws of a fitted scenario: each with other values of what is not known, all of them within its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from math import exp, log
+from random import Random
+
+from diagnostics.forecast.fitted import Doubt, Fitted, Interval, ModelDoubt
+from diagnostics.forecast.sharing import Sharing
+from diagnostics.tuning.service import ServiceTime
+from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, Scenario
+
+# The time that an execution holds its instance is known to about 0.2 ms of 25 (dispatch gap, timers).
+_OCCUPANCY_ERROR = 0.01
+# Recorded arrivals are drawn anew in blocks of this many: bunches shorter than a block keep their shape.
+_BLOCK = 20
+
+
+def drawn(fitted: Fitted, seed: int) -> Scenario:
+    """Return the scenario with values drawn for what is not known; the same for the same seed.
+
+    Each model and each entry draws from a generator of its own, so that a change of one leaves the others' values.
+    """
+    scenario, doubt = fitted.scenario, fitted.doubt
+    positions = {one.resource: _rng(seed, one.resource).random() for one in doubt.sharing}
+    models = tuple(
+        _model(_shared(model, doubt, positions), doubt.models.get(model.name), _rng(seed, model.name))
+        for model in scenario.models
+    )
+    traffic = tuple(_traffic(one, doubt, _rng(seed, f"arrivals {one.entry}")) for one in scenario.traffic)
+    return replace(scenario, models=models, traffic=traffic)
+
+
+def _rng(seed: int, name: str) -> Random:
+    return Random(f"{seed}/{name}")  # noqa: S311 (nothing here is secret)
+
+
+def _model(model: Model, doubt: ModelDoubt | None, rng: Random) -> Model:
+    slope, error = rng.random(), 1 + rng.uniform(-_OCCUPANCY_ERROR, _OCCUPANCY_ERROR)
+    spread = rng.random()
+    scv = model.service_scv if doubt is None else _between(doubt.service_scv, spread)
+    made = replace(model, service=_service(model.service, slope).scaled(error), service_scv=scv)
+    return made if doubt is None or doubt.joining is None else _joining(made, doubt.joining, slope)
+
+
+def _service(service: ServiceTime, position: float) -> ServiceTime:
+    low, high = service.per_item_low, service.per_item_high
+    return service.with_slope(low + (high - low) * position)
+
+
+def _joining(model: Model, bounds: Interval, position: float) -> Model:
+    """Return the model with another split of its iterations' time, the mean of which was measured."""
+    engine = model.engine
+    if engine is None:
+        return model
+    joining = bounds[0] + (bounds[1] - bounds[0]) * position
+    whole = engine.iteration_seconds + engine.prefill_seconds
+    left = max(whole - joining, whole / 100)
+    return replace(model, engine=replace(engine, prefill_seconds=joining, iteration_seconds=left))
+
+
+def _shared(model: Model, doubt: Doubt, positions: dict[str, float]) -> Model:
+    for sharing in doubt.sharing:
+        if model.name in sharing.central:
+            model = _at(model, sharing, positions[sharing.resource])
+    return model
+
+
+def _at(model: Model, sharing: Sharing, position: float) -> Model:
+    share, central = sharing.at(position, model.name), sharing.central[model.name]
+    factor = share.alone / central.alone
+    demand = {**model.demand, sharing.resource: share.demand}
+    engine = model.engine
+    if engine is None:
+        return replace(model, demand=demand, service=model.service.scaled(factor))
+    quicker = replace(
+        engine,
+        iteration_seconds=engine.iteration_seconds * factor,
+        prefill_seconds=engine.prefill_seconds * factor,
+    )
+    return replace(model, demand=demand, engine=quicker)
+
+
+def _between(bounds: Interval, position: float) -> float:
+    """Return a value between bounds of a scale, at equal ratios."""
+    low, high = bounds
+    if low <= 0 or high <= low:
+        return low
+    return exp(log(low) + (log(high) - log(low)) * position)
+
+
+def _traffic(traffic: OpenLoop | ClosedLoop, doubt: Doubt, rng: Random) -> OpenLoop | ClosedLoop:
+    if isinstance(traffic, ClosedLoop):
+        return traffic
+    if traffic.times is not None:
+        return replace(traffic, times=_redrawn(traffic.times, rng)) if traffic.entry in doubt.replayed else traffic
+    bounds = doubt.arrivals.get(traffic.entry)
+    if bounds is None:
+        return traffic
+    return replace(traffic, scv=_between(bounds, rng.random()))
+
+
+def _redrawn(times: Sequence[float], rng: Random) -> Sequence[float]:
+    """Return as many arrivals, with the intervals of the recorded ones drawn anew in blocks (circular block bootstrap,
+    Politis and Romano 1992).
+    """
+    count = len(times)
+    if count < 2:
+        return times
+    whole = times[-1] - times[0]
+    gaps = [*(after - before for before, after in pairwise(times)), whole / (count - 1)]
+    made: list[float] = []
+    now = times[0]
+    while len(made) < count:
+        start = rng.randrange(count)
+        for position in range(start, start + min(_BLOCK, count - len(made))):
+            made.append(now)
+            now += gaps[position % count]
+    return tuple(made)
