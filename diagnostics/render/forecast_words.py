@@ -64,7 +64,7 @@ def headline(proposal: Proposal) -> str:
     if then is None:
         return f"{entry_name(proposal.on)} {NO_KEEPING_UP}: {what}"
     before = _show(now.value) if now is not None else NO_KEEPING_UP
-    return f"{entry_name(proposal.on)}: mean {before} → {_show(then.value)}{_relative(now, then)}: {what}"
+    return f"{entry_name(proposal.on)}: mean {before} → {_show(then.value)}{relative(now, then)}: {what}"
 
 
 def cannot_keep_up(one: Performance) -> str:
@@ -80,10 +80,10 @@ def rows(before: Performance, after: Performance) -> list[tuple[str, str, str, s
     found = []
     for name in STATISTICS:
         now, then = getattr(before, name), getattr(after, name)
-        found.append((name, estimate(now), estimate(then), _relative(now, then).strip(" ()")))
+        found.append((name, estimate(now), estimate(then), relative(now, then).strip(" ()")))
     rate = Unit.PER_SECOND.show
     served = (before.throughput, after.throughput)
-    found.append(("throughput", *(rate(one.value) for one in served), _relative(*served).strip(" ()")))
+    found.append(("throughput", *(rate(one.value) for one in served), relative(*served).strip(" ()")))
     if before.rejected > 0 or after.rejected > 0:
         found.append(("rejected", rate(before.rejected), rate(after.rejected), ""))
     return found
@@ -130,7 +130,8 @@ def against_measurement(baseline: Performance, measured: float | None) -> str:
     return text if abs(off) <= _FAR or inside else f"{text}: trust the order of alternatives more than the numbers"
 
 
-def _relative(now: Estimate | None, then: Estimate | None) -> str:
+def relative(now: Estimate | None, then: Estimate | None) -> str:
+    """Return the change of a number as a share in brackets, a space before it; empty where there is none."""
     if now is None or then is None or now.value <= 0:
         return ""
     return f" ({_signed((then.value - now.value) / now.value)})"
