@@ -51,26 +51,36 @@ def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0, draws: int = DRA
     )
 
 
-def performance(fitted: Fitted, what_if: WhatIf | None = None, *, seed: int = 0, draws: int = DRAWS) -> Performance:
+def performance(
+    fitted: Fitted,
+    what_if: WhatIf | None = None,
+    *,
+    seed: int = 0,
+    draws: int = DRAWS,
+    replay_warmup_seconds: float = 0.0,
+) -> Performance:
     """Return what requests to the fitted entry would experience; the same for the same seed.
 
     Values are those of a run with central values of all that is not known, as long as can be afforded. Intervals are
     the least and most of `draws` runs of the measured window's length, each with other values of what is not known: of
-    20, they hold another window's value with 19 / 21 = 90 % probability.
+    20, they hold another window's value with 19 / 21 = 90 % probability. Where arrivals are replayed, requests of the
+    first `replay_warmup_seconds` are not looked at.
 
     Raises:
         UsageError: the change names what is not there.
         Unpredictable: the model does not hold what the change does.
 
     """
-    return _performance(fitted if what_if is None else changed(fitted, what_if), seed, draws)
+    after = fitted if what_if is None else changed(fitted, what_if)
+    return _performance(after, seed, draws, replay_warmup_seconds)
 
 
-def _performance(fitted: Fitted, seed: int, draws: int) -> Performance:
+def _performance(fitted: Fitted, seed: int, draws: int, replay_warmup: float = 0.0) -> Performance:
     rate = _visits_per_second(fitted.scenario)
-    central = _run(fitted.scenario, _seconds(fitted, rate, _CENTRAL_VISITS, replays=True), seed)
+    central = _run(fitted.scenario, _seconds(fitted, rate, _CENTRAL_VISITS, replays=True), seed, replay_warmup)
     window = _seconds(fitted, rate, _VISITS_PER_DRAW, replays=False)
-    runs = [_run(drawn(fitted, seed * draws + i), window, seed * draws + i + 1) for i in range(draws)]
+    seeds = range(seed * draws, (seed + 1) * draws)
+    runs = [_run(drawn(fitted, one), window, one + 1, replay_warmup) for one in seeds]
     return _summary(fitted, central, runs)
 
 
@@ -100,10 +110,11 @@ def _seconds(fitted: Fitted, visits_per_second: float, most: int, *, replays: bo
     return max(min(wanted, afforded), 1.0)
 
 
-def _run(scenario: Scenario, seconds: float, seed: int) -> _Run:
+def _run(scenario: Scenario, seconds: float, seed: int, replay_warmup: float) -> _Run:
     fixed = any(isinstance(one, OpenLoop) and one.times is not None for one in scenario.traffic)
-    warmup = 0.0 if fixed else _WARMUP * seconds
-    return _Run(scenario, simulate(scenario, seconds=seconds, warmup_seconds=warmup, seed=seed))
+    warmup = replay_warmup if fixed else _WARMUP * seconds
+    looked_at = seconds - warmup if fixed else seconds
+    return _Run(scenario, simulate(scenario, seconds=looked_at, warmup_seconds=warmup, seed=seed))
 
 
 def _summary(fitted: Fitted, central: _Run, runs: Sequence[_Run]) -> Performance:
