@@ -1,0 +1,184 @@
+"""Closed-form forecasts: an instant answer, a cross-check of the simulation, and a screen for searches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from diagnostics.forecast.closed_form import StageNumbers, engine_numbers, stage_numbers
+from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.load import capacity, offered, open_rate
+from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
+from diagnostics.forecast.sharing import Lane, shares
+from diagnostics.forecast.what_if import WhatIf, changed
+from diagnostics.tuning.simulation.scenario import ClosedLoop, Entry, Model, OpenLoop, Scenario
+
+_ROUNDS = 8
+_BISECTIONS = 24
+# Standard normal quantiles.
+_P50, _P95, _P99 = 0.0, 1.6449, 2.3263
+
+
+def estimate(fitted: Fitted, what_if: WhatIf | None = None) -> Performance:
+    """Return what requests to the fitted entry would experience, by formulas.
+
+    Each stage is a queue of its own (`tuning.queueing.predict`) whose arrivals are the entry's; executions that share
+    a device are slowed as by the others' mean use; an engine's iterations lengthen with what joins. The latency is that
+    of the longest path; its percentiles are those of a gamma distribution with the sum of the waits' variances
+    (Wilson and Hilferty 1931). A closed loop's rate follows from the interactive response time law. `None` where a
+    stage cannot keep up.
+
+    Raises:
+        UsageError: the change names what is not there.
+        Unpredictable: the model does not hold what the change does.
+
+    """
+    after = fitted if what_if is None else changed(fitted, what_if)
+    scenario = _opened(after)
+    stages = _stages(after, scenario)
+    entry = next(one for one in scenario.entries if one.name == after.entry)
+    rate = sum(open_rate(one) for one in scenario.traffic if isinstance(one, OpenLoop) and one.entry == entry.name)
+    return _performance(after, entry, stages, rate)
+
+
+def _opened(fitted: Fitted) -> Scenario:
+    """Return the scenario with closed loops as open ones of the rate that they come to."""
+    scenario = fitted.scenario
+    for loop in (one for one in scenario.traffic if isinstance(one, ClosedLoop)):
+        scenario = replace(scenario, traffic=tuple(one for one in scenario.traffic if one is not loop))
+        entry = next(one for one in scenario.entries if one.name == loop.entry)
+        scenario = _with_rate(scenario, loop, _loop_rate(fitted, scenario, loop, entry))
+    return scenario
+
+
+def _with_rate(scenario: Scenario, loop: ClosedLoop, rate: float) -> Scenario:
+    return replace(scenario, traffic=(*scenario.traffic, OpenLoop(entry=loop.entry, rate=rate, items=loop.items)))
+
+
+def _loop_rate(fitted: Fitted, scenario: Scenario, loop: ClosedLoop, entry: Entry) -> float:
+    """Return the rate at which `rate × (latency + thinking)` is the number of clients."""
+    models = {model.name: model for model in scenario.models}
+    low, high = 0.0, loop.clients / max(_fixed(entry, models) + loop.think_seconds, 1e-9)
+    for _ in range(_BISECTIONS):
+        rate = (low + high) / 2
+        mean = _path(entry, _stages(fitted, _with_rate(scenario, loop, rate)))
+        over = mean is None or rate * (mean[0] + loop.think_seconds) > loop.clients
+        low, high = (low, rate) if over else (rate, high)
+    return low
+
+
+def _fixed(entry: Entry, models: Mapping[str, Model]) -> float:
+    """Return the shortest time that a request can take, about."""
+    return max((models[step.model].service.time(1) for step in entry.steps), default=0.0)
+
+
+def _stages(fitted: Fitted, scenario: Scenario) -> Mapping[str, StageNumbers]:
+    rates, scv = offered(scenario), _arrival_scv(scenario)
+    slowed = _slowed(scenario, rates)
+    span = fitted.measured.span_seconds
+    return {
+        model.name: engine_numbers(model.engine, rates.get(model.name, 0.0), slowed.get(model.name, 1.0))
+        if model.engine
+        else stage_numbers(model, rates.get(model.name, 0.0), slowed.get(model.name, 1.0), scv, span)
+        for model in scenario.models
+    }
+
+
+def _arrival_scv(scenario: Scenario) -> float:
+    """Return the mean variability of open arrivals, by rate; recorded ones are taken for independent."""
+    weighted = [
+        (open_rate(o), 1.0 if o.times is not None else o.scv) for o in scenario.traffic if isinstance(o, OpenLoop)
+    ]
+    total = sum(rate for rate, _ in weighted)
+    return sum(rate * scv for rate, scv in weighted) / total if total > 0 else 1.0
+
+
+def _slowed(scenario: Scenario, rates: Mapping[str, float]) -> Mapping[str, float]:
+    """Return how many times as long each model's executions take beside the others on what they share."""
+    found = {model.name: 1.0 for model in scenario.models}
+    for resource in scenario.resources:
+        users = [model for model in scenario.models if model.demand.get(resource.name)]
+        for _ in range(_ROUNDS):
+            lanes = [
+                lane
+                for model in users
+                for lane in _lanes(model, resource.name, rates.get(model.name, 0.0), found[model.name])
+            ]
+            parts = shares(lanes, 1.0, resource.capacity)
+            for name, part in parts.items():
+                found[name] = (found[name] + 1 / max(part.alone, 1e-6)) / 2
+    return found
+
+
+def _lanes(model: Model, resource: str, rate: float, slowed: float) -> list[Lane]:
+    if model.engine is not None:
+        running = rate * model.engine.iterations * model.engine.iteration_seconds * slowed
+        return [Lane(model=model.name, busy=min(running, 1.0), weight=model.demand[resource])]
+    busy = rate * model.service.time(1) * slowed / model.instances
+    return [Lane(model=model.name, busy=min(busy, 1.0), weight=model.demand[resource])] * model.instances
+
+
+def _path(entry: Entry, stages: Mapping[str, StageNumbers]) -> tuple[float, float, float, float | None, float] | None:
+    """Return the longest path's mean, fixed part, low and high end, and its variance; None where it never ends."""
+    ends: list[tuple[float, float, float, float | None, float]] = []
+    for step in entry.steps:
+        stage = stages[step.model]
+        if stage.queue is None:
+            return None
+        before = max((ends[i] for i in step.after), default=(0.0, 0.0, 0.0, 0.0, 0.0))
+        fixed = stage.compute.value + step.gap_seconds + step.tail_seconds
+        high = None if stage.queue.high is None or stage.compute.high is None else stage.queue.high + stage.compute.high
+        ends.append(
+            (
+                before[0] + stage.queue.value + fixed,
+                before[1] + fixed,
+                before[2] + stage.queue.low + stage.compute.low + fixed - stage.compute.value,
+                None if before[3] is None or high is None else before[3] + high + fixed - stage.compute.value,
+                before[4] + stage.variance + step.tail_scv * step.tail_seconds**2,
+            )
+        )
+    return max(ends)
+
+
+def _performance(fitted: Fitted, entry: Entry, stages: Mapping[str, StageNumbers], rate: float) -> Performance:
+    path = _path(entry, stages)
+    most = [capacity(m) for m in fitted.scenario.models if m.name in {step.model for step in entry.steps}]
+    served = min([rate, *(each for each in most if each is not None and path is None)])
+    quantiles: list[Estimate | None] = [None, None, None]
+    mean = None
+    if path is not None:
+        mean = Estimate(value=path[0], low=min(path[2], path[0]), high=path[3])
+        quantiles = [_quantile(path, z) for z in (_P50, _P95, _P99)]
+    return Performance(
+        entry=entry.name,
+        mean=mean,
+        p50=quantiles[0],
+        p95=quantiles[1],
+        p99=quantiles[2],
+        throughput=Estimate(value=served, low=served, high=served),
+        rejected=0.0,
+        stages=tuple(_of(model, stages[model]) for model in dict.fromkeys(step.model for step in entry.steps)),
+    )
+
+
+def _of(model: str, stage: StageNumbers) -> StagePerformance:
+    return StagePerformance(
+        model=model,
+        queue_mean=stage.queue,
+        queue_p95=None,
+        compute_mean=stage.compute,
+        busy_share=Estimate(value=stage.busy, low=stage.busy, high=stage.busy),
+        batch_size_mean=stage.batch,
+        refused_per_second=0.0,
+        stable=stage.queue is not None,
+    )
+
+
+def _quantile(path: tuple[float, float, float, float | None, float], z: float) -> Estimate:
+    mean, fixed, low, high, variance = path
+    waited = max(mean - fixed, 1e-9)
+    shape = max(waited**2 / variance, 1e-3) if variance > 0 else 1e9
+    spread = 1 / (9 * shape)
+    value = fixed + waited * max(1 - spread + z * spread**0.5, 0.0) ** 3
+    factor = value / mean
+    return Estimate(value=value, low=min(low * factor, value), high=None if high is None else max(high * factor, value))
