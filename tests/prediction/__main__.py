@@ -14,9 +14,11 @@ from tests.prediction.backlog import Backlog
 from tests.prediction.folder import Folder
 from tests.prediction.groups import gpu_points, points
 from tests.prediction.plan import POINT_SECONDS, Job, jobs
+from tests.prediction.readme import write_block
 from tests.prediction.running import gpu_name, measure_all, shares
+from tests.prediction.sweeps import sweeps
 
-FOLDER = Path(".bench-prediction")
+FOLDER, PACKED = Path(".bench-prediction"), Path("fixtures/prediction")
 
 
 def main() -> int:
@@ -29,9 +31,18 @@ def main() -> int:
     running.add_argument("--cpus", type=_cpus, help="processors to use, as 0-7,12; by default all")
     running.add_argument("--parallel", type=int, default=1, help="servers at once; each wants two processors")
     running.add_argument("--seconds", type=float, default=POINT_SECONDS, help="measured of each point")
+    scoring = verbs.add_parser("score", help="predict what a folder holds, and print how far off that is")
+    scoring.add_argument("folder", type=Path, nargs="?", default=PACKED)
+    scoring.add_argument("--only", action="append", default=[], help="measurements whose name begins so; repeatable")
+    scoring.add_argument("--every", action="store_true", help="a line for each measurement as well")
+    scoring.add_argument("--jobs", type=int, help="processes; by default as many as processors")
+    scoring.add_argument("--readme", type=Path, help="write the tables between its two markers")
+    packing = verbs.add_parser("pack", help="write what scoring needs of a folder into another one, as few files")
+    packing.add_argument("folder", type=Path)
+    packing.add_argument("into", type=Path)
     arguments = parser.parse_args()
     try:
-        return _run(arguments)
+        return {"run": _run, "score": _score, "pack": _pack}[arguments.verb](arguments)
     except DiagError as error:
         print(error, file=sys.stderr)
         return 2
@@ -50,7 +61,24 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _jobs(seconds: float) -> list[Job]:
-    return jobs([*points(), *gpu_points()], seconds)
+    return [*jobs([*points(), *gpu_points()], seconds), *(job for sweep in sweeps() for job in sweep.jobs())]
+
+
+def _score(arguments: argparse.Namespace) -> int:
+    # Fitting and simulating are imported only here: a machine that measures needs none of it.
+    from tests.prediction.report import report
+
+    lines, enough = report(Folder(arguments.folder), arguments.only, every=arguments.every, processes=arguments.jobs)
+    for line in lines:
+        print(line)
+    if arguments.readme is not None:
+        write_block(arguments.readme, lines)
+    return 0 if enough else 1
+
+
+def _pack(arguments: argparse.Namespace) -> int:
+    Folder(arguments.folder).pack(arguments.into, [job.name for job in _jobs(POINT_SECONDS) if job.kept])
+    return 0
 
 
 def _is_wanted(job: Job, only: Sequence[str]) -> bool:

@@ -1,0 +1,132 @@
+"""What the search is held against: scenarios of twelve settings each, all of which are tried on a real Triton.
+
+The load is a closed loop, in which throughput is clients divided by mean latency (Little's law): one short run per
+setting says what it reaches, without looking for a rate.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import median
+
+from tests.benchmark.deployment import Deployment, StageSpec
+from tests.prediction.plan import Job, Load, Pattern
+
+SCENARIOS = 10
+BASE_SECONDS = 30.0
+SWEEP_SECONDS = 8.0
+SWEEP_SETTLE_SECONDS = 2.0
+_NAMES = ("preprocessing", "embedder", "safety", "generator", "postprocessing")
+# Of what a setting in the middle needs: half of the settings miss the objective, whichever limits.
+_OBJECTIVE_SLACK = 1.25
+Field = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """One scenario.
+
+    Attributes:
+        name: unique.
+        base: what runs when the window is recorded from which the search predicts.
+        load: a closed loop.
+        space: the values of each field of a stage, by stage and field; as in `StageSpec`.
+        objective_seconds: what the 95th percentile end to end must stay under.
+
+    """
+
+    name: str
+    base: Deployment
+    load: Load
+    space: Mapping[Field, Sequence[int]]
+    objective_seconds: float
+
+    @property
+    def window(self) -> str:
+        """Name of the measurement that the search predicts from."""
+        return f"{self.name}.window"
+
+    def settings(self) -> Iterator[tuple[str, Deployment]]:
+        """Yield each setting of the space: the name of its measurement, and what is served."""
+        for values in product(*self.space.values()):
+            deployment = self.base
+            for (stage, field), value in zip(self.space, values, strict=True):
+                deployment = deployment.changed(stage, **{field: value})
+            yield f"{self.name}.{'-'.join(map(str, values))}", deployment
+
+    def jobs(self) -> list[Job]:
+        """Return the measurements: the window, and a short one of each setting."""
+        window = Job(
+            name=self.window,
+            server=self.name,
+            deployment=self.base,
+            load=self.load,
+            seed=1,
+            seconds=BASE_SECONDS,
+            kept=True,
+        )
+        short = replace(window, settle=SWEEP_SETTLE_SECONDS, seconds=SWEEP_SECONDS, kept=False)
+        return [window, *(replace(short, name=name, deployment=one) for name, one in self.settings())]
+
+
+def sweeps(seed: int = 1) -> list[Sweep]:
+    """Return the scenarios."""
+    return [_drawn(number, random.Random(f"{seed}/sweep/{number}")) for number in range(1, SCENARIOS + 1)]
+
+
+def _drawn(number: int, chance: random.Random) -> Sweep:
+    first, second = chance.sample(_NAMES[1:4], 2)
+    heavy = {
+        name: StageSpec(
+            name=name,
+            base_ms=chance.uniform(12, 36),
+            per_item_ms=chance.uniform(1.0, 5.0),
+            jitter=chance.choice((0.05, 0.3)),
+            max_batch=8,
+            delay_us=0,
+        )
+        for name in (first, second)
+    }
+    light = {name: StageSpec(name=name, base_ms=chance.uniform(0.8, 3.0), instances=2, max_batch=8) for name in _NAMES}
+    base = Deployment(ensemble="chat", stages=tuple({**light, **heavy}[name] for name in _NAMES))
+    load = Load(pattern=Pattern.CLOSED, clients=chance.randint(5, 14))
+    space = _space(chance, first, second)
+    drawn = Sweep(name=f"sweep{number:02}", base=base, load=load, space=space, objective_seconds=1.0)
+    return replace(drawn, objective_seconds=_objective(drawn))
+
+
+def _space(chance: random.Random, first: str, second: str) -> Mapping[Field, Sequence[int]]:
+    window = chance.choice((2000, 5000, 10000))
+    counts: Field = (first, "instances")
+    other: Field = (second, "instances")
+    delay: Field = (first, "delay_us")
+    return chance.choice(
+        (
+            {counts: (1, 2, 3), delay: (0, window), other: (1, 2)},
+            {counts: (1, 2), delay: (0, window, 3 * window), other: (1, 2)},
+            {counts: (1, 2), delay: (0, window), other: (1, 2, 3)},
+        )
+    )
+
+
+def _objective(sweep: Sweep) -> float:
+    """Return seconds that about half of the settings meet: by the closed loop's bound, clients × the slowest stage's.
+
+    Source of the bound: Denning and Buzen, The operational analysis of queueing network models, 1978. Batches are as
+    large as their share of the clients.
+    """
+    bounds = [sweep.load.clients * _slowest(one, sweep.load.clients) for _, one in sweep.settings()]
+    return _OBJECTIVE_SLACK * median(bounds)
+
+
+def _slowest(deployment: Deployment, clients: int) -> float:
+    """Return seconds per request of the stage that limits."""
+    return max(_seconds_each(stage, clients) for stage in deployment.stages)
+
+
+def _seconds_each(stage: StageSpec, clients: int) -> float:
+    batch = 1.0 if stage.delay_us is None else max(1.0, min(clients / 2 / stage.instances, stage.max_batch))
+    return stage.seconds(batch) / batch / stage.instances
