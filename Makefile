@@ -19,11 +19,14 @@ SCHEMAS_VERSION := 1.37.0
 SCHEMAS := .tools/kubernetes_validate-$(SCHEMAS_VERSION)-py3-none-any.whl
 UNPACKED := .tools/has-$(subst $() ,-,$(DEBIAN_PACKAGES))
 PYTEST := $(BIN)/pytest -q
+# Of bench-prediction: minutes, after which the next run goes on, and servers at once, each of which wants two processors.
+BUDGET ?= 120
+PARALLEL ?= 1
 
 export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
-.PHONY: help venv tools browser triton demo test check bench stack-test soak accuracy generate format clean
+.PHONY: help venv tools browser triton demo test check bench bench-prediction stack-test soak accuracy generate format clean
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules
 
 help: ## list what can be made
@@ -42,6 +45,10 @@ check: check-format check-lint check-types check-layers check-generated check-ru
 
 bench: venv ## run the benchmarks, which compare times within one run
 	@$(PYTEST) tests/bench
+
+bench-prediction: venv triton ## measure configurations on a real Triton, for as long as BUDGET minutes; predict each of them
+	@$(BIN)/python -m tests.prediction run --budget $(BUDGET) --parallel $(PARALLEL)
+	@$(BIN)/python -m tests.prediction score .bench-prediction
 
 stack-test: venv tools triton ## run Triton, Prometheus, Alertmanager and the service, with a fault and its patch
 	@$(PYTEST) tests/stack
