@@ -30,7 +30,7 @@ export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: venv triton ## diagnose a slow, real Triton and repair it, in two minutes
 	@$(BIN)/diag demo
