@@ -96,7 +96,6 @@ def swept(seen: Seen, wish: Wish, text: str) -> SweepProposal:
     sweep = _sweep(given, found, _now(ground, given))
     at = sweep.knee
     wanted = merged(ground.changes, given.changes[at : at + 1] if at is not None and at != sweep.now else ())
-    said = [line for one in cases for line in changed(ground.fitted, one).assumptions]
     return SweepProposal(
         on=ground.on,
         window=seen.window,
@@ -105,7 +104,7 @@ def swept(seen: Seen, wish: Wish, text: str) -> SweepProposal:
         baseline=performance(ground.fitted, seed=wish.seed),
         measured_mean=ground.fitted.measured.mean,
         sweep=sweep,
-        assumptions=tuple(dict.fromkeys(said)),
+        assumptions=changed(ground.fitted, cases[-1 if at is None else at]).assumptions,
         patches=patches(seen.evidence, ground.on.server, wanted),
     )
 

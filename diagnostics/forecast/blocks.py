@@ -129,14 +129,16 @@ _QUANTILE_DRAWS = 250
 def block_length(found: Sequence[Stretch], block_seconds: float) -> int | None:
     """Return how many stretches a block holds; None where the window holds fewer than four such blocks.
 
-    A block is at least as long as given, and as the cube root of the number of stretches, the order that makes the
-    bootstrap's error smallest (Künsch 1989; Hall, Horowitz & Jing, Biometrika 82, 1995).
+    A block is at least as long as given, and where the window allows as the cube root of the number of stretches, the
+    order that makes the bootstrap's error smallest (Künsch 1989; Hall, Horowitz & Jing, Biometrika 82, 1995).
     """
     whole = sum(one.seconds for one in found)
     if not found or whole <= 0:
         return None
-    least = len(found) ** (1 / 3)
-    length = max(ceil(block_seconds / (whole / len(found)) - 1e-9), ceil(least - 1e-9), 1)
+    if block_seconds * FEWEST_BLOCKS > whole:
+        return None
+    least = min(round(len(found) ** (1 / 3)), len(found) // FEWEST_BLOCKS)
+    length = max(ceil(block_seconds / (whole / len(found)) - 1e-9), least, 1)
     return length if len(found) / length >= FEWEST_BLOCKS else None
 
 

@@ -126,9 +126,9 @@ def verify(before: Evidence, was: Subject, after: Evidence, now: Subject, *, see
 def _compared(bare: Verification, old: _Side, new: _Side, seed: int) -> Verification:
     moved, unpredicted = split(bare.changes, old.fitted.configs, new.fitted.configs)
     traffic = tuple(one for one in new.fitted.scenario.traffic if one.entry in _entries(old.fitted.scenario))
-    same = performance(old.fitted, WhatIf(traffic=traffic), seed=seed)
+    base = performance(old.fitted, seed=seed)
+    same = performance(old.fitted, WhatIf(traffic=traffic), seed=seed) if bare.load_differs else base
     then = performance(old.fitted, WhatIf(changes=moved, traffic=traffic), seed=seed) if moved else same
-    base = performance(old.fitted, WhatIf(), seed=seed)
     found = replace(
         bare,
         unpredicted=unpredicted,

@@ -13,7 +13,7 @@ from diagnostics.render.forecast_text import listed, patch_lines, window_lines, 
 from diagnostics.render.text import Style, plain
 
 _BAR_COLUMNS = 52
-_VALUE_COLUMNS = 9
+_VALUE_COLUMNS = 8
 
 
 class Ink(NamedTuple):
@@ -46,18 +46,21 @@ def sweep_text(proposal: SweepProposal, style: Style = plain, ink: Ink = BLOCKS)
     return "\n".join(parts) + "\n"
 
 
-_WIDTHS = (_VALUE_COLUMNS, 28, 10, 11, 12, 11)
+_SETTING_WIDTHS = (_VALUE_COLUMNS, 29, 9, 10, 9, 6)
+_LOAD_WIDTHS = (_VALUE_COLUMNS, 29, 9, 10, 12, 6)
 
 
 def _table(proposal: SweepProposal, style: Style) -> Iterator[str]:
-    yield _row(sweep_words.columns(proposal))
+    widths = _SETTING_WIDTHS if proposal.sweep.model is not None else _LOAD_WIDTHS
+    yield _row(sweep_words.columns(proposal), widths)
     for at, row in enumerate(sweep_words.rows(proposal)):
-        yield style(_row(row), "green" if at == proposal.sweep.knee else "")
+        yield style(_row(row, widths), "green" if at == proposal.sweep.knee else "")
 
 
-def _row(cells: tuple[str, ...]) -> str:
+def _row(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
     *shown, remark = cells
-    return "".join(f"{fitted(cell, width - 1):<{width}}" for cell, width in zip(shown, _WIDTHS, strict=True)) + remark
+    text = "".join(f"{fitted(cell, width - 1):<{width}}" for cell, width in zip(shown, widths, strict=True))
+    return f"{text}{remark}".rstrip()
 
 
 def _plot(proposal: SweepProposal, style: Style, ink: Ink) -> Iterator[str]:

@@ -34,7 +34,7 @@ def knee(proposal: SweepProposal) -> str:
 
 def columns(proposal: SweepProposal) -> tuple[str, ...]:
     """Return the heads of the columns."""
-    return ("value", "mean", "p95", "throughput", *_stage_columns(proposal), "")
+    return ("value", "mean (90 %)", "p95", "answered", *_stage_columns(proposal), "")
 
 
 def rows(proposal: SweepProposal) -> list[tuple[str, ...]]:
@@ -81,7 +81,7 @@ def _latency(one: Performance) -> tuple[str, str, str]:
 
 
 def _stage_columns(proposal: SweepProposal) -> tuple[str, ...]:
-    return ("queue", "busy share") if proposal.sweep.model else ("busiest", "busy share")
+    return ("queue", "busy") if proposal.sweep.model else ("busiest", "busy")
 
 
 def _of_stage(proposal: SweepProposal, point: SweepPoint) -> tuple[str, str]:

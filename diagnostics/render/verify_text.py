@@ -22,7 +22,8 @@ def verify_text(found: Verification, windows: tuple[WindowFacts, WindowFacts], s
     parts = [
         *(style(line, _COLOURS[found.judgement.verdict]) for line in wrapped(head, hang="  ")),
         *(line for told in _told(found) for line in wrapped(told, "  ", hang="  ")),
-        *(line for one in found.measures for line in _measure(one)),
+        *(line for one in found.measures for line in _measure(one, found)),
+        "",
         *wrapped(words.blocks(found)),
         *listed("the prediction assumes:", found.assumptions if found.measures else ()),
         "",
@@ -41,12 +42,12 @@ def _told(found: Verification) -> Iterator[str]:
     yield words.load(found)
 
 
-def _measure(one: Measure) -> Iterator[str]:
+def _measure(one: Measure, found: Verification) -> Iterator[str]:
     yield ""
     for at, (name, number) in enumerate(words.rows(one)):
         yield f"  {one.statistic if at == 0 else '':<6}{name:<20}{number}"
-    yield from wrapped(words.judged(one), "        ")
-    yield ""
+    if one.judgement.reason != found.judgement.reason:
+        yield from wrapped(words.judged(one), "        ")
 
 
 def _window(one: WindowFacts) -> list[str]:
