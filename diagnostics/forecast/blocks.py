@@ -74,7 +74,7 @@ def stretches(evidence: Evidence, on: Subject) -> Sequence[Stretch]:
     return found
 
 
-def mean_of(found: Sequence[Stretch], block_seconds: float, seed: int = 0) -> Estimate | None:
+def mean_of(found: Sequence[Stretch], block_seconds: float, seed: int = 0, *, draws: int = DRAWS) -> Estimate | None:
     """Return the mean seconds of a request with its interval.
 
     None with fewer than thirty requests, or where the window holds fewer than four blocks.
@@ -92,7 +92,7 @@ def mean_of(found: Sequence[Stretch], block_seconds: float, seed: int = 0) -> Es
         n, s = (sum(one[at + length] - one[at] for at in starts) for one in sums)
         return s / n if n > 0 else spent / requests
 
-    return _estimate(spent / requests, drawn, len(found), length, seed)
+    return _estimate(spent / requests, drawn, len(found), length, seed, draws=draws)
 
 
 def quantile_of(
@@ -153,7 +153,7 @@ def _estimate(
 ) -> Estimate:
     """Return the value between the 5 % and 95 % quantiles of its draws, widened for the few blocks behind them."""
     random, blocks = Random(seed), max(round(cells / length), FEWEST_BLOCKS)  # noqa: S311 - not for secrets
-    found = sorted(drawn([random.randrange(cells) for _ in range(blocks)]) for _ in range(draws))
+    found = sorted(drawn([int(random.random() * cells) for _ in range(blocks)]) for _ in range(draws))
     wider = student(blocks - 1) / _NORMAL
     low, high = (value + (_rank(found, at) - value) * wider for at in (LOW, HIGH))
     return Estimate(value=value, low=max(min(low, value), 0.0), high=max(high, value))
