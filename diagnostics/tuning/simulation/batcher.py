@@ -24,7 +24,9 @@ from random import Random
 from diagnostics.tuning.simulation.clock import Clock
 from diagnostics.tuning.simulation.forming import Formed, Forming
 from diagnostics.tuning.simulation.instances import Instances
+from diagnostics.tuning.simulation.limiting import Limited, RateLimiter
 from diagnostics.tuning.simulation.observing import ModelLog
+from diagnostics.tuning.simulation.ordering import Ordering
 from diagnostics.tuning.simulation.payload import Payload, take_first
 from diagnostics.tuning.simulation.scenario import DynamicBatcher, Model
 from diagnostics.tuning.simulation.visits import Visit
@@ -42,6 +44,8 @@ class Batcher:
         "_at",
         "_blocked",
         "_forming",
+        "_limited",
+        "_limiter",
         "_log",
         "_max_batch",
         "_payload",
@@ -51,20 +55,32 @@ class Batcher:
         "_saturated",
         "_settings",
         "_slots",
+        "_start",
         "_waiting",
         "_wake_at",
         "_wake_at_items",
         "instances",
+        "ordering",
     )
 
     instances: Instances
 
-    def __init__(self, clock: Clock, log: ModelLog, model: Model, rng: Random) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        log: ModelLog,
+        model: Model,
+        rng: Random,
+        limiter: RateLimiter | None,
+        limited: Limited | None,
+    ) -> None:
         assert model.batcher
         self._at, self._log, self._rng = clock.at, log, rng
         self._settings = model.batcher
         self._forming, self._waiting = Forming(model), Waiting(model.batcher)
-        self._max_batch = model.max_batch
+        self._max_batch, self._start = model.max_batch, model.start_seconds
+        self._limiter, self._limited = limiter, limited
+        self.ordering = Ordering() if model.batcher.preserve_ordering else None
         self._slots = 2 * model.instances if prefetches(model.batcher) else 0
         self._ready: deque[Payload] = deque()
         self._payload = Payload()
@@ -100,19 +116,26 @@ class Batcher:
 
     def freed(self, now: float) -> None:
         """Be told that an instance can take a payload."""
+        if self._limiter and self._limited:
+            self._limiter.release(now, self._limited)
+        early = self._waiting.size > 0 and self._rng.random() < self._settings.overtakes
+        if early and self._ready:
+            self.wake(now)
+        if early and not self._slots and not self._ready:
+            self.instances.idle += 1
+            if not self._blocked:
+                self._block(now)
+        else:
+            self._next(now, None)
+
+    def _next(self, now: float, _: object) -> None:
+        """Let an instance take the first payload, or wait for one."""
         if self._ready:
-            if self._settings.delay_seconds > 0 and self._rng.random() < self._settings.overtakes:
-                self.wake(now)
             self._take(now, take_first(self._ready, now, self._settings.delay_seconds, self._max_batch))
+        else:
+            self.instances.idle += 1
+        if self._waiting.size:
             self.wake(now)
-            return
-        self.instances.idle += 1
-        if not self._waiting.size:
-            return
-        if self._slots or self._rng.random() >= self._settings.oversleeps:
-            self.wake(now)
-        elif not self._blocked:
-            self._block(now)
 
     def _slot(self) -> bool:
         return len(self._ready) < self._slots if self._slots else self.instances.idle > 0
@@ -149,20 +172,37 @@ class Batcher:
         if formed.wake_at_items is not None:
             self._wake_at_items = formed.wake_at_items
         if formed.count:
-            before = payload.items
-            payload.add(self._waiting.take(formed.count))
+            before, visits = payload.items, self._waiting.take(formed.count)
+            payload.add(visits)
             self._queued -= payload.items - before
+            if self.ordering:
+                self.ordering.batched(visits)
 
     def _hand_over(self, now: float, payload: Payload) -> None:
         payload.handed = True
-        if self.instances.idle:
-            payload.taken = True
+        if self._limiter and self._limited:
             self.instances.idle -= 1
-            self._take(now, payload)
-        else:
-            self._ready.append(payload)
+            self._limiter.defer(now, self._limited, lambda time: self._granted(time, payload))
+            return
+        self._ready.append(payload)
+        if self.instances.idle:
+            self.instances.idle -= 1
+            if self._start > 0:
+                self._at(now + self._start, self._next, None)
+            else:
+                self._take(now, self._ready.popleft())
+
+    def _granted(self, now: float, payload: Payload) -> None:
+        """Be told by the rate limiter that a payload may run; planned wake-ups do not interrupt the thread."""
+        self._take(now, payload)
+        self._at(now, self._roused, None)
+
+    def _roused(self, now: float, _: object) -> None:
+        if self._waiting.size:
+            self.wake(now)
 
     def _take(self, now: float, payload: Payload) -> None:
+        payload.taken = True
         self.instances.take(now, payload.visits, payload.items)
 
     def _block(self, now: float) -> None:

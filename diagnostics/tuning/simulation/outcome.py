@@ -12,11 +12,12 @@ class ModelOutcome:
 
     Attributes:
         waits: seconds each of its requests queued, in the order in which they were taken.
-        service: seconds each of its requests spent in the execution it was part of, in the same order.
-        executions: executions that began.
-        items: items in them.
-        busy_share: share of time an instance was occupied, mean over instances; of an engine, the share of time in
-            which it ran anything.
+        service: seconds each of its requests spent in the execution it was part of, in the same order; of one that
+            had not ended, what it would take alone (0 in an engine).
+        executions: executions that began; of an engine, iterations.
+        items: items in them; of an engine, the requests in each iteration.
+        busy_share: share of time an instance was occupied, dispatch gaps included, mean over instances; above 1 where
+            executions overlap. Of an engine, the share of time in which it ran anything.
         queue_length: time average of the requests that waited.
         arrived: requests that joined its queue, refused ones included.
         refused: requests turned away by its queue policy (size or timeout).

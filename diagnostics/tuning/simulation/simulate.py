@@ -7,56 +7,87 @@ from dataclasses import dataclass
 from diagnostics.tuning.simulation.batcher import Batcher
 from diagnostics.tuning.simulation.clock import Clock
 from diagnostics.tuning.simulation.draws import durations, stream
-from diagnostics.tuning.simulation.instances import Instances
+from diagnostics.tuning.simulation.engine import InFlight
+from diagnostics.tuning.simulation.instances import Alone, Instances, Overlapping
+from diagnostics.tuning.simulation.limiting import Limited, RateLimiter
 from diagnostics.tuning.simulation.observing import EntryLog, ModelLog
 from diagnostics.tuning.simulation.outcome import Outcome
 from diagnostics.tuning.simulation.scenario import Model, Scenario
+from diagnostics.tuning.simulation.sharing import Sharing
+from diagnostics.tuning.simulation.stability import LOOKS, bounded, grew
 from diagnostics.tuning.simulation.traffic import start
-from diagnostics.tuning.simulation.unbatched import Unbatched
+from diagnostics.tuning.simulation.unbatched import Queued, Unbatched
 from diagnostics.tuning.simulation.visits import Flow, Station
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    scenario: Scenario
+    """What the models of a run have in common."""
+
     clock: Clock
     seed: int
-
-    @property
-    def most_items(self) -> int:
-        return max((traffic.items for traffic in self.scenario.traffic), default=1)
+    most_items: int
+    sharing: Sharing
+    limiter: RateLimiter
 
 
 def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> Outcome:
     """Run a scenario from empty queues for the warm-up and then `seconds`, and return what happened in the latter.
 
-    The same scenario, seconds and seed give the same outcome. What is still inside at the end is in no latency.
+    The same scenario, seconds and seed give the same outcome; scenarios that differ in one model see the same
+    arrivals and the same luck elsewhere. What is still inside at the end is in no latency. `stable` is False where
+    open-loop traffic asks for more than a model or a resource can do and no queue policy sheds it, and where the
+    requests inside kept growing (`stability.grew`).
     """
-    run = _Run(scenario=scenario, clock=Clock(warmup_seconds, warmup_seconds + seconds), seed=seed)
-    logs = {model.name: ModelLog(run.clock, _slots(model)) for model in scenario.models}
-    stations = {model.name: _station(run, model, logs[model.name]) for model in scenario.models}
-    entries = {entry.name: EntryLog(run.clock) for entry in scenario.entries}
-    flows = {entry.name: Flow(run.clock, entry, stations, entries[entry.name]) for entry in scenario.entries}
-    for position, traffic in enumerate(scenario.traffic):
-        start(run.clock, traffic, flows[traffic.entry], stream(seed, f"traffic {position}"))
-    run.clock.run()
+    end = warmup_seconds + seconds
+    clock = Clock(warmup_seconds, end)
+    run = _Run(
+        clock=clock,
+        seed=seed,
+        most_items=max((traffic.items for traffic in scenario.traffic), default=1),
+        sharing=Sharing(clock, scenario.resources),
+        limiter=RateLimiter(scenario.rate_limits),
+    )
+    models = {model.name: ModelLog(clock, 1 if model.engine else model.instances) for model in scenario.models}
+    entries = {entry.name: EntryLog(clock) for entry in scenario.entries}
+    _start(run, scenario, models, entries)
+    clock.run()
     return Outcome(
         seconds=seconds,
-        models={name: log.outcome() for name, log in logs.items()},
+        models={name: log.outcome() for name, log in models.items()},
         entries={name: log.outcome() for name, log in entries.items()},
-        stable=True,
+        stable=bounded(scenario, end) and not any(grew(log.seen, log.arrived) for log in entries.values()),
     )
 
 
-def _slots(model: Model) -> int:
-    return 1 if model.engine else model.instances
+def _start(run: _Run, scenario: Scenario, models: dict[str, ModelLog], entries: dict[str, EntryLog]) -> None:
+    clock = run.clock
+    stations = {model.name: _station(run, model, models[model.name]) for model in scenario.models}
+    flows = {entry.name: Flow(clock, entry, stations, entries[entry.name]) for entry in scenario.entries}
+    for position, traffic in enumerate(scenario.traffic):
+        start(clock, traffic, flows[traffic.entry], stream(run.seed, f"traffic {position}"))
+    for log in entries.values():
+        for look in range(LOOKS):
+            clock.at(clock.begin + (clock.end - clock.begin) * (look + 0.5) / LOOKS, log.look, None)
 
 
 def _station(run: _Run, model: Model, log: ModelLog) -> Station:
-    seconds = durations(model, stream(run.seed, f"service {model.name}"), max(model.max_batch, run.most_items, 1))
-    gap = model.service.dispatch_gap
-    if model.batcher is None:
-        return Unbatched(run.clock, log, model.instances, seconds, gap)
-    batcher = Batcher(run.clock, log, model, stream(run.seed, f"race {model.name}"))
-    batcher.instances = Instances(run.clock, log, model.instances, seconds, gap, batcher.freed)
-    return batcher
+    rng = stream(run.seed, f"service {model.name}")
+    if model.engine:
+        return InFlight(run.clock, log, model.engine, rng)
+    seconds = durations(model, rng, max(model.max_batch, run.most_items, 1))
+    computing = run.sharing.computing(model.demand)
+    limited = Limited(model.rate_limit, model.instances) if model.rate_limit else None
+    limiter = run.limiter if limited else None
+    kind = Overlapping if model.in_flight > 1 else Instances
+    if model.batcher:
+        batcher = Batcher(run.clock, log, model, stream(run.seed, f"race {model.name}"), limiter, limited)
+        batcher.instances = kind(run.clock, log, model, seconds, computing, batcher.freed)
+        if batcher.ordering:
+            batcher.instances.respond = batcher.ordering.respond
+        return batcher
+    if limited or model.in_flight > 1 or not isinstance(computing, Alone):
+        queued = Queued(run.clock, log, model, limiter, limited)
+        queued.instances = kind(run.clock, log, model, seconds, computing, queued.freed)
+        return queued
+    return Unbatched(run.clock, log, model, seconds)

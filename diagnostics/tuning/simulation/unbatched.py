@@ -2,36 +2,77 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from heapq import heapreplace
 
 from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.instances import Instances
+from diagnostics.tuning.simulation.limiting import Limited, RateLimiter
 from diagnostics.tuning.simulation.observing import ModelLog
+from diagnostics.tuning.simulation.scenario import Model
 from diagnostics.tuning.simulation.visits import Visit
 
 
 class Unbatched:
     """Instances that share nothing: who takes a request, and when, is known as it arrives."""
 
-    __slots__ = ("_at", "_free", "_gap", "_log", "_seconds")
+    __slots__ = ("_at", "_free", "_gap", "_log", "_seconds", "_start")
 
-    def __init__(
-        self, clock: Clock, log: ModelLog, instances: int, seconds: Callable[[int], float], gap: float
-    ) -> None:
-        self._at, self._log, self._seconds, self._gap = clock.at, log, seconds, gap
-        self._free = [0.0] * instances
+    def __init__(self, clock: Clock, log: ModelLog, model: Model, seconds: Callable[[int], float]) -> None:
+        self._at, self._log, self._seconds = clock.at, log, seconds
+        self._gap, self._start = model.service.dispatch_gap, model.start_seconds
+        self._free = [0.0] * model.instances
 
     def join(self, now: float, visit: Visit) -> None:
         """Queue a visit for the instance that is free first."""
         free, log = self._free, self._log
-        begun = free[0]
-        if begun < now:
-            begun = now
+        begun = max(free[0], now + self._start)
         seconds = self._seconds(visit.items)
         ended = begun + seconds
         heapreplace(free, ended + self._gap)
         self._at(ended, visit.stage.done, visit)
         log.joined(now)
-        log.taken(begun, now, seconds)
-        log.executed(begun, visit.items)
-        log.occupied(begun, ended + self._gap)
+        log.passed(now, begun, seconds, ended + self._gap, visit.items)
+
+
+class Queued:
+    """Instances that share something, so that nothing is known ahead."""
+
+    __slots__ = ("_at", "_limited", "_limiter", "_log", "_queue", "_start", "instances")
+
+    instances: Instances
+
+    def __init__(
+        self, clock: Clock, log: ModelLog, model: Model, limiter: RateLimiter | None, limited: Limited | None
+    ) -> None:
+        self._at, self._log, self._start = clock.at, log, model.start_seconds
+        self._limiter, self._limited = limiter, limited
+        self._queue: deque[Visit] = deque()
+
+    def join(self, now: float, visit: Visit) -> None:
+        """Queue a visit."""
+        self._log.joined(now)
+        self._queue.append(visit)
+        if self._limiter and self._limited:
+            self._limiter.defer(now, self._limited, self._begin)
+        elif self.instances.idle:
+            self.instances.idle -= 1
+            self._at(now + self._start, self._take, None)
+
+    def freed(self, now: float) -> None:
+        """Be told that an instance can take a request."""
+        if self._limiter and self._limited:
+            self._limiter.release(now, self._limited)
+        else:
+            self._take(now, None)
+
+    def _begin(self, now: float) -> None:
+        self._take(now, None)
+
+    def _take(self, now: float, _: object) -> None:
+        if self._queue:
+            visit = self._queue.popleft()
+            self.instances.take(now, (visit,), visit.items)
+        else:
+            self.instances.idle += 1
