@@ -22,10 +22,11 @@ _MOST_JOINING = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedEngine:
-    """An engine with what is not known of it, and the share of time in which it iterates."""
+    """An engine with what is not known of it, requests that join per iteration, and the share of time in which it works."""
 
     engine: Engine
     joining: Interval
+    joins: float
     at_work: float
     assumptions: tuple[str, ...]
 
@@ -61,7 +62,9 @@ def fit_engine(evidence: Evidence, on: Subject, seconds: float, scv: float | Non
         iterations_scv=_own_scv(scv, rate, work, joining),
         continuous=not evidence.read(ENGINE_STATIC_BATCHING, on).value,
     )
-    return FittedEngine(engine=_with_cache(evidence, on, engine), joining=bounds, at_work=at_work, assumptions=(said,))
+    return FittedEngine(
+        engine=_with_cache(evidence, on, engine), joining=bounds, joins=joins, at_work=at_work, assumptions=(said,)
+    )
 
 
 def _at_work(evidence: Evidence, on: Subject, running: float) -> float:

@@ -34,14 +34,14 @@ def estimate(fitted: Fitted, what_if: WhatIf | None = None) -> Performance:
 
     """
     after = fitted if what_if is None else changed(fitted, what_if)
-    scenario = _opened(after)
+    scenario = opened(after)
     stages = _stages(after, scenario)
     entry = next(one for one in scenario.entries if one.name == after.entry)
     rate = sum(open_rate(one) for one in scenario.traffic if isinstance(one, OpenLoop) and one.entry == entry.name)
     return _performance(after, entry, stages, rate)
 
 
-def _opened(fitted: Fitted) -> Scenario:
+def opened(fitted: Fitted) -> Scenario:
     """Return the scenario with closed loops as open ones of the rate that they come to."""
     scenario = fitted.scenario
     for loop in (one for one in scenario.traffic if isinstance(one, ClosedLoop)):

@@ -67,12 +67,16 @@ class ModelDoubt:
 
     Attributes:
         service_scv: bounds of the squared coefficient of variation of an execution's time.
+        service_error: standard deviation of the mean execution time from one window to another, as a share of it.
         joining: bounds of the seconds that a joining request adds to an engine's iteration.
+        joins: requests that joined per iteration when the iterations' mean time was measured.
 
     """
 
     service_scv: Interval
+    service_error: float = 0.01
     joining: Interval | None = None
+    joins: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -206,7 +206,7 @@ def _model(model: Model, engine: FittedEngine | None, sharing: Sequence[Sharing]
 
 
 def _doubt(doubt: ModelDoubt, engine: FittedEngine | None) -> ModelDoubt:
-    return replace(doubt, joining=engine.joining) if engine else doubt
+    return replace(doubt, joining=engine.joining, joins=engine.joins) if engine else doubt
 
 
 def _assumptions(parts: _Parts, sharing: Sequence[Sharing]) -> tuple[str, ...]:

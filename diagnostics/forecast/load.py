@@ -52,3 +52,17 @@ def _full(model: Model, wanted: float) -> bool:
     most = capacity(model)
     limited = model.batcher is not None and model.batcher.policy is not None and model.batcher.policy.max_size > 0
     return most is not None and wanted >= most and not limited
+
+
+def relaxation_seconds(scenario: Scenario) -> float:
+    """Return how long the slowest queue that keeps up takes to forget how it began; 0 where none is loaded.
+
+    For G/G/c in heavy traffic `(scv of arrivals + scv of service) / (capacity × slack²)` (Whitt 1989).
+    """
+    wanted, longest = offered(scenario), 0.0
+    scv = max((traffic.scv for traffic in scenario.traffic if isinstance(traffic, OpenLoop)), default=1.0)
+    for model in scenario.models:
+        most, rate = capacity(model), wanted.get(model.name, 0.0)
+        if most is not None and 0 < rate < most:
+            longest = max(longest, (scv + model.service_scv) / (most * (1 - rate / most) ** 2))
+    return longest
