@@ -10,6 +10,7 @@ from random import Random
 
 from diagnostics.tuning.simulation.clock import Clock
 from diagnostics.tuning.simulation.draws import factors
+from diagnostics.tuning.simulation.instances import Computing, Execution
 from diagnostics.tuning.simulation.observing import ModelLog
 from diagnostics.tuning.simulation.scenario import Engine
 from diagnostics.tuning.simulation.visits import Visit
@@ -24,11 +25,13 @@ class InFlight:
     Requests join first come, first served: one that does not fit holds up those behind it. The cache is reserved for
     the whole request as it joins (TensorRT-LLM's GUARANTEED_NO_EVICT). The token budget counts a token for each
     running request and the prompt of each that joins; one request may always join an empty batch. Iterations between
-    two changes of the batch are alike and are passed over in one event.
+    two changes of the batch are alike and are passed over in one event, unless they share a resource, on which each is
+    an execution.
     """
 
     __slots__ = (
         "_at",
+        "_computing",
         "_draw",
         "_each",
         "_engine",
@@ -43,7 +46,11 @@ class InFlight:
         "_ticket",
     )
 
-    def __init__(self, clock: Clock, log: ModelLog, engine: Engine, rng: Random) -> None:
+    def __init__(
+        self, clock: Clock, log: ModelLog, engine: Engine, rng: Random, computing: Computing | None = None
+    ) -> None:
+        """Begin idle; `computing` is what iterations are slowed on, None where they share nothing."""
+        self._computing = computing
         self._at, self._log, self._engine, self._rng = clock.at, log, engine, rng
         self._draw = factors(engine.iterations_scv, rng)
         self._queue: deque[Visit] = deque()
@@ -101,7 +108,14 @@ class InFlight:
         self._each = engine.iteration_seconds + engine.iteration_seconds_per_request * len(self._running)
         # What joins lengthens this iteration only.
         self._each += engine.prefill_seconds * joined
-        self._plan(1 if joined else self._running[0][0] - self._iteration)
+        if self._computing is None:
+            self._plan(1 if joined else self._running[0][0] - self._iteration)
+        else:
+            self._run = 1
+            self._computing.run(now, Execution(now, (), self._each, None), self._computed)
+
+    def _computed(self, now: float, _: Execution) -> None:
+        self._ended(now, self._ticket)
 
     def _admit(self, now: float) -> int:
         joined, before = 0, len(self._running)

@@ -73,10 +73,10 @@ def _start(run: _Run, scenario: Scenario, models: dict[str, ModelLog], entries: 
 
 def _station(run: _Run, model: Model, log: ModelLog) -> Station:
     rng = stream(run.seed, f"service {model.name}")
-    if model.engine:
-        return InFlight(run.clock, log, model.engine, rng)
-    seconds = durations(model, rng, max(model.max_batch, run.most_items, 1))
     computing = run.sharing.computing(model.demand)
+    if model.engine:
+        return InFlight(run.clock, log, model.engine, rng, None if isinstance(computing, Alone) else computing)
+    seconds = durations(model, rng, max(model.max_batch, run.most_items, 1))
     limited = Limited(model.rate_limit, model.instances) if model.rate_limit else None
     limiter = run.limiter if limited else None
     kind = Overlapping if model.in_flight > 1 else Instances
