@@ -74,7 +74,7 @@ def value_of(path: str, text: str) -> SettingValue:
     if path in (_SIZES, "model_warmup"):
         sizes = _integers(text)
         return Warmup(batch_sizes=sizes) if path == "model_warmup" and sizes else sizes or text
-    return _scalar(text)
+    return text.upper() if path.endswith("timeout_action") else _scalar(text)
 
 
 def _scalar(text: str) -> SettingValue:
@@ -83,7 +83,7 @@ def _scalar(text: str) -> SettingValue:
         return words[text.lower()]
     if _INTEGER.fullmatch(text):
         return int(text)
-    return text.upper() if text.isalpha() else text
+    return text
 
 
 def _integers(text: str) -> tuple[int, ...]:

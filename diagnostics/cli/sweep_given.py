@@ -77,4 +77,4 @@ def _ranged(match: re.Match[str]) -> tuple[str, ...]:
         hint = f"give a larger step than {step}; {MOST_VALUES} values at most"
         raise UsageError(f"{count} values are too many", where="--sweep", hint=hint)
     unit = match[3] or match[5] or ""
-    return tuple(f"{first + step * number:f}{unit}" for number in range(count))
+    return tuple(f"{(first + step * number).normalize():f}{unit}" for number in range(count))
