@@ -22,16 +22,22 @@ _MOST_JOINING = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedEngine:
-    """An engine with what is not known of it, requests that join per iteration, and the share of time in which it works."""
+    """An engine with what is not known of it, requests that join per iteration, the share of time it works, and the time
+    of its requests that it was fitted to.
+    """
 
     engine: Engine
     joining: Interval
     joins: float
     at_work: float
+    seconds: float
+    scv: float | None
     assumptions: tuple[str, ...]
 
 
-def fit_engine(evidence: Evidence, on: Subject, seconds: float, scv: float | None) -> FittedEngine | None:
+def fit_engine(
+    evidence: Evidence, on: Subject, seconds: float, scv: float | None, at_work: float | None = None
+) -> FittedEngine | None:
     """Return the iterations of an engine; None where its gauges do not tell its slots and how often it iterates.
 
     With `f` iterations per second in a share `p` of the time, one takes `p / f`; a request that joins waits for the
@@ -42,6 +48,7 @@ def fit_engine(evidence: Evidence, on: Subject, seconds: float, scv: float | Non
         on: the engine's model.
         seconds: mean time of a request in the engine, waiting for a slot included.
         scv: squared coefficient of variation of that time; None where unknown.
+        at_work: share of time in which it iterates, where that is known better than from its reads.
 
     """
     slots, frequency = evidence.read(ENGINE_SLOTS, on).value, evidence.read(ENGINE_ITERATION_RATE, on).value
@@ -49,7 +56,7 @@ def fit_engine(evidence: Evidence, on: Subject, seconds: float, scv: float | Non
     if not slots or not frequency or not rate or seconds <= 0:
         return None
     work = max(seconds - (evidence.read(ENGINE_WAIT_SECONDS, on).value or 0.0), seconds / slots / 100)
-    at_work = _at_work(evidence, on, rate * work)
+    at_work = at_work or _at_work(evidence, on, rate * work)
     iteration = _iteration(evidence, on, at_work / frequency)
     joins = min(rate / frequency, slots)
     joining, bounds, said = _joining(evidence, on, iteration, joins)
@@ -63,7 +70,13 @@ def fit_engine(evidence: Evidence, on: Subject, seconds: float, scv: float | Non
         continuous=not evidence.read(ENGINE_STATIC_BATCHING, on).value,
     )
     return FittedEngine(
-        engine=_with_cache(evidence, on, engine), joining=bounds, joins=joins, at_work=at_work, assumptions=(said,)
+        engine=_with_cache(evidence, on, engine),
+        joining=bounds,
+        joins=joins,
+        at_work=at_work,
+        seconds=seconds,
+        scv=scv,
+        assumptions=(said,),
     )
 
 

@@ -108,8 +108,6 @@ class Fitted:
         doubt: what draws vary.
         measured: what the window showed.
         configs: the configurations by model.
-        start_seconds: seconds that a request waits for an idle instance to begin, by model: part of the gap before
-            the step in the scenario, and of the queue in what is measured.
         devices: by model, the devices that each of its instance groups spans.
         assumptions: what the model rests on, one sentence each.
 
@@ -121,6 +119,5 @@ class Fitted:
     doubt: Doubt
     measured: Measured
     configs: Mapping[str, ModelConfig]
-    start_seconds: Mapping[str, float]
     devices: Mapping[str, tuple[int, ...]]
     assumptions: tuple[str, ...]

@@ -29,10 +29,13 @@ from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
 from diagnostics.tuning.simulation.scenario import Entry, Model, OpenLoop, Resource, Scenario, Step
+from diagnostics.tuning.simulation.simulate import simulate
 from diagnostics.window.graph import Ensemble
 
 # A model is called by others, too, if that makes more than this part of its requests: a window's ends cut less.
 _OTHERS = 0.05
+# Requests of the run that engines settle in: their share of time at work is then known to some hundredths.
+_SETTLING = 1000
 
 
 @dataclass(slots=True)
@@ -72,8 +75,28 @@ def fit(evidence: Evidence, on: Subject) -> Fitted:
         if item is not chosen:
             _add(evidence, item, parts, needed=False)
     _add_others(evidence, on.server, parts)
-    sharing = sharing_of(evidence, on.server, {k: v.model for k, v in parts.members.items()}, _work(parts))
+    sharing = _sharing(evidence, on.server, parts)
+    if sharing and parts.engines:
+        _settle(evidence, on.server, parts, _scenario(parts, sharing))
+        sharing = _sharing(evidence, on.server, parts)
     return _fitted(evidence, chosen, parts, sharing)
+
+
+def _sharing(evidence: Evidence, server: str, parts: _Parts) -> tuple[Sharing, ...]:
+    at_work = {model: engine.at_work for model, engine in parts.engines.items()}
+    return sharing_of(evidence, server, {name: one.model for name, one in parts.members.items()}, at_work)
+
+
+def _settle(evidence: Evidence, server: str, parts: _Parts, scenario: Scenario) -> None:
+    """Fit engines anew with the share of time in which they iterate in the simulated window.
+
+    A few reads of a gauge leave it open; what an engine takes of the card depends on it.
+    """
+    rate = sum(_rate(calls) for calls in parts.calls.values())
+    outcome = simulate(scenario, seconds=_SETTLING / max(rate, 1e-9), warmup_seconds=_SETTLING / 4 / max(rate, 1e-9))
+    for name, engine in parts.engines.items():
+        on, share = Subject(server=server, model=name), outcome.models[name].busy_share
+        parts.engines[name] = fit_engine(evidence, on, engine.seconds, engine.scv, share or None) or engine
 
 
 def _name(item: Anatomy) -> str:
@@ -110,8 +133,7 @@ def _add(evidence: Evidence, item: Anatomy, parts: _Parts, *, needed: bool) -> N
             raise
         return
     hidden = _hidden(evidence, item, parts)
-    start = {model: one.start_seconds for model, one in parts.members.items()}
-    parts.entries[_name(item)] = entry_of(item, _graph(evidence, item), start, hidden)
+    parts.entries[_name(item)] = entry_of(item, _graph(evidence, item), hidden)
     parts.calls[_name(item)] = calls
 
 
@@ -164,18 +186,16 @@ def _rate(calls: Calls) -> float:
     return calls.traffic.rate if isinstance(calls.traffic, OpenLoop) else 0.0
 
 
-def _work(parts: _Parts) -> Mapping[str, float]:
-    return {model: engine.at_work for model, engine in parts.engines.items()}
-
-
-def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[Sharing]) -> Fitted:
-    models = tuple(_model(one.model, parts.engines.get(name), sharing) for name, one in parts.members.items())
-    scenario = Scenario(
-        models=models,
+def _scenario(parts: _Parts, sharing: Sequence[Sharing]) -> Scenario:
+    return Scenario(
+        models=tuple(_model(one.model, parts.engines.get(name), sharing) for name, one in parts.members.items()),
         entries=tuple(parts.entries.values()),
         traffic=tuple(calls.traffic for calls in parts.calls.values()),
         resources=tuple(Resource(name=one.resource, capacity=one.capacity) for one in sharing),
     )
+
+
+def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[Sharing]) -> Fitted:
     doubt = Doubt(
         models={name: _doubt(one.doubt, parts.engines.get(name)) for name, one in parts.members.items()},
         arrivals={name: calls.scv for name, calls in parts.calls.items() if calls.scv is not None},
@@ -186,11 +206,10 @@ def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[
     return Fitted(
         server=item.server,
         entry=_name(item),
-        scenario=scenario,
+        scenario=_scenario(parts, sharing),
         doubt=doubt,
         measured=measured(evidence, item),
         configs={name: config for name, config in configs.items() if config is not None},
-        start_seconds={n: one.start_seconds for n, one in parts.members.items() if n not in parts.engines},
         devices={name: one.devices for name, one in parts.members.items()},
         assumptions=_assumptions(parts, sharing),
     )

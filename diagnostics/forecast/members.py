@@ -35,7 +35,6 @@ class Member:
 
     model: Model
     doubt: ModelDoubt
-    start_seconds: float
     devices: tuple[int, ...]
     assumptions: tuple[str, ...]
 
@@ -64,10 +63,11 @@ def member(evidence: Evidence, on: Subject) -> Member:
             instances=max(round(instances), 1),
             max_batch=max(config.max_batch_size, 1),
             batcher=batcher_of(config.dynamic_batching),
+            # An idle stage queues for what an idle instance takes to begin, a window aside.
+            start_seconds=min(evidence.read(QUEUE_SECONDS, on).value or 0.0, service.dispatch_gap),
             in_flight=2 if {config.backend, config.platform} & set(_TENSORRT) else 1,
         ),
         doubt=ModelDoubt(service_scv=bounds, service_error=_drift(evidence, on)),
-        start_seconds=min(evidence.read(QUEUE_SECONDS, on).value or 0.0, service.dispatch_gap),
         devices=devices_of(config, round(instances)),
         assumptions=said,
     )

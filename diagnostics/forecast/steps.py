@@ -30,9 +30,7 @@ class Behind:
     shown: bool
 
 
-def entry_of(
-    item: Anatomy, ensemble: Ensemble | None, start: Mapping[str, float], hidden: Mapping[str, Behind]
-) -> Entry:
+def entry_of(item: Anatomy, ensemble: Ensemble | None, hidden: Mapping[str, Behind]) -> Entry:
     """Return an anatomy's entry.
 
     Gaps are the mean ones of the requests' critical path where traces show them; what no stage accounts for passes
@@ -41,7 +39,6 @@ def entry_of(
     Args:
         item: where the time of the entry's requests goes.
         ensemble: its graph; None for a model that is called directly.
-        start: seconds that a request waits for an idle instance to begin, by model.
         hidden: what models that answer from their own threads hide.
 
     """
@@ -50,7 +47,7 @@ def entry_of(
     steps = []
     for position, model in enumerate(models):
         before = tuple(i for i, followers in enumerate(edges) if position in followers)
-        step = _step(model, item.stage(model), start.get(model, 0.0), hidden.get(model))
+        step = _step(model, item.stage(model), hidden.get(model))
         steps.append(replace(step, after=before))
     left = item.unattributed_seconds - sum(stage.gap_seconds for stage in item.stages)
     last = [replace(step, tail_seconds=step.tail_seconds + max(left, 0.0)) for step in steps]
@@ -58,12 +55,12 @@ def entry_of(
     return Entry(name=item.ensemble or models[0], steps=tuple(ends))
 
 
-def _step(model: str, stage: Stage | None, start: float, behind: Behind | None) -> Step:
+def _step(model: str, stage: Stage | None, behind: Behind | None) -> Step:
     gap = stage.gap_seconds / max(stage.visits, 1.0) if stage else 0.0
     if behind is None:
-        return Step(model=model, gap_seconds=gap + start)
+        return Step(model=model, gap_seconds=gap)
     if behind.simulated:
         rows = (phase for phase in _HANDED_OVER if not (behind.shown and phase is Phase.COMPUTE))
         handed = sum(stage.cells.get(phase, 0.0) for phase in rows) / max(stage.visits, 1.0) if stage else 0.0
         return Step(model=model, gap_seconds=gap + handed)
-    return Step(model=model, gap_seconds=gap + start, tail_seconds=behind.seconds, tail_scv=behind.scv)
+    return Step(model=model, gap_seconds=gap, tail_seconds=behind.seconds, tail_scv=behind.scv)

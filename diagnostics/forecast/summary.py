@@ -62,7 +62,7 @@ def summary(fitted: Fitted, central: Run, runs: Sequence[Run]) -> Performance:
 
 
 def _stage(fitted: Fitted, model: str, central: Run, runs: Sequence[Run]) -> StagePerformance:
-    start, full = fitted.start_seconds.get(model, 0.0), model in central.overloaded
+    full = model in central.overloaded
     tail = sum(
         s.tail_seconds for e in fitted.scenario.entries if e.name == fitted.entry for s in e.steps if s.model == model
     )
@@ -74,8 +74,7 @@ def _stage(fitted: Fitted, model: str, central: Run, runs: Sequence[Run]) -> Sta
     def waited(pick: Callable[[Sequence[float]], float | None]) -> Estimate | None:
         if full:
             return None
-        found = of(lambda one: pick(one.waits), (model,))
-        return _shifted(found, start) if found else None
+        return of(lambda one: pick(one.waits), (model,))
 
     compute = of(lambda one: _mean(one.service))
     nothing = Estimate(value=0.0, low=0.0, high=0.0)
