@@ -142,15 +142,15 @@ def _bursts(chance: random.Random) -> Iterator[Point]:
 
 
 def _limits(chance: random.Random) -> Iterator[Point]:
-    safety = StageSpec(name="safety", base_ms=chance.uniform(18, 22), queue_limit=12)
+    safety = StageSpec(name="safety", base_ms=chance.uniform(18, 22), queue_limit=20)
     yield from _group(
         "limits",
         _chat(chance, safety),
-        Load(pattern=Pattern.BURSTS, burst=6, rate=_rate(safety, 0.6)),
-        ("twelve", {}, "twelve-two"),
-        ("four", {"safety": {"queue_limit": 4}}, "twelve"),
-        ("unlimited", {"safety": {"queue_limit": 0, "delay_us": 0}}, "twelve"),
-        ("twelve-two", {"safety": {"instances": 2}}, "twelve"),
+        Load(rate=_rate(safety, 0.65)),
+        ("twenty", {}, "twenty-two"),
+        ("three", {"safety": {"queue_limit": 3}}, "twenty"),
+        ("none", {"safety": {"queue_limit": 0, "delay_us": 0}}, "twenty"),
+        ("twenty-two", {"safety": {"instances": 2}}, "twenty"),
     )
 
 

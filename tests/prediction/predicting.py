@@ -10,7 +10,7 @@ from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.predict import performance
+from diagnostics.forecast.predict import DRAWS, performance
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.signals.subject import Subject
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
@@ -25,7 +25,7 @@ _BATCHING = "dynamic_batching"
 _LIMIT = f"{_BATCHING}.default_queue_policy.max_queue_size"
 
 
-def predict(capture: Path, source: Job, job: Job, measured: Measured) -> Performance:
+def predict(capture: Path, source: Job, job: Job, measured: Measured, draws: int = DRAWS) -> Performance:
     """Return what the source's window says of a job's configuration, under the job's own arrivals.
 
     Raises:
@@ -33,7 +33,8 @@ def predict(capture: Path, source: Job, job: Job, measured: Measured) -> Perform
 
     """
     what_if = WhatIf(changes=changes(source.deployment, job.deployment), traffic=(_traffic(job, measured),))
-    return performance(fitted(capture, job.deployment.ensemble), what_if, replay_warmup_seconds=measured.began)
+    model = fitted(capture, job.deployment.ensemble)
+    return performance(model, what_if, draws=draws, replay_warmup_seconds=measured.began)
 
 
 @lru_cache(maxsize=4)

@@ -74,13 +74,16 @@ def read(job: Job, bodies: Bodies, machine: Machine) -> Measured:
     """
     counters, entry = _Counters(bodies.scrapes), job.deployment.ensemble
     success = counters.timed(entry, "success")
-    ended = [one for one in _requests(bodies.traces) if counters.began <= one.end_seconds < counters.ended]
+    ended = [
+        one
+        for one in _answered(bodies.traces, [stage.name for stage in job.deployment.stages])
+        if counters.began <= one.end_seconds < counters.ended
+    ]
     if not success.count or not ended:
         raise CollectError("no request was answered and traced", where=job.name)
     timed = [(one.end_seconds, one.root.seconds) for one in ended]
     mean = mean_of(success.seconds / success.count, timed)
     failed = sum(1 for row in bodies.rows if row[3] != 200 and job.settle <= row[0] < job.settle + counters.seconds)
-    answered = success.count + counters.timed(entry, "fail").count
     return Measured(
         name=job.name,
         began=counters.began - bodies.started,
@@ -91,7 +94,7 @@ def read(job: Job, bodies: Bodies, machine: Machine) -> Measured:
         failed=failed / counters.seconds,
         stages=tuple(_stages(job.deployment, counters, ended, mean.value)),
         machine=machine,
-        disturbed="; ".join(filter(None, (machine.disturbance, _untraced(len(ended), answered)))),
+        disturbed="; ".join(filter(None, (machine.disturbance, _untraced(len(ended), success.count)))),
     )
 
 
@@ -99,11 +102,12 @@ def _untraced(traced: int, answered: int) -> str:
     return "" if traced >= LEAST_TRACED * answered else f"{traced} of {answered} requests were traced"
 
 
-def _requests(traces: Sequence[Scrape]) -> Sequence[TracedRequest]:
+def _answered(traces: Sequence[Scrape], stages: Sequence[str]) -> Sequence[TracedRequest]:
+    """Return the requests that went through all stages: one that is refused ends where it is."""
     store = SpanStore()
     for scrape in traces:
         store.add(scrape.body or b"", scrape.at)
-    return store.traces().requests
+    return [one for one in store.traces().requests if set(stages) <= {visit.model for visit in one.visits()}]
 
 
 def _stages(

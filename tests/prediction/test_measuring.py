@@ -62,19 +62,27 @@ def statistics(count: int, at: float) -> Scrape:
 
 def span(trace: int, name: str, start: float, end: float, parent: str = "") -> dict[str, Any]:
     attribute = {"key": "triton.model_name", "value": {"stringValue": name}}
-    made = {"traceId": f"{trace:032x}", "spanId": f"{trace:016x}", "parentSpanId": parent, "name": name, "kind": 2}
+    identity = f"{trace:08x}{name.encode().hex()[:8]:0>8}"
+    made = {"traceId": f"{trace:032x}", "spanId": identity, "parentSpanId": parent, "name": name, "kind": 2}
     times = {"startTimeUnixNano": str(round(start * 1e9)), "endTimeUnixNano": str(round(end * 1e9))}
     return {**made, **times, "attributes": [attribute], "events": []}
 
 
-def exported(spans: list[dict[str, Any]], at: float) -> Scrape:
+def exported(requests: list[list[dict[str, Any]]], at: float) -> Scrape:
+    spans = [span for request in requests for span in request]
     body = {"resourceSpans": [{"resource": {}, "scopeSpans": [{"spans": spans}]}]}
     return Scrape(server="", kind=Kind.TRACES, at=at, mono=at, body=json.dumps(body).encode())
 
 
-def hundred_requests() -> list[dict[str, Any]]:
-    """Return the n-th of a hundred requests in 10 s, which takes n milliseconds."""
-    return [span(n, "chat", START + n / 10, START + n / 10 + n / 1e3) for n in range(1, 100)]
+def hundred_requests() -> list[list[dict[str, Any]]]:
+    """Return the spans of the n-th of a hundred requests in 10 s, which takes n milliseconds in ensemble and stage."""
+    return [request(n) for n in range(1, 100)]
+
+
+def request(n: int) -> list[dict[str, Any]]:
+    begun = START + n / 10
+    entry = span(n, "chat", begun, begun + n / 1e3)
+    return [entry, span(n, "safety", begun, begun + n / 1e3, entry["spanId"])]
 
 
 def test_a_measurement_is_what_counters_and_traces_say_between_two_reads() -> None:
@@ -105,6 +113,16 @@ def test_a_measurement_of_which_traces_are_missing_is_no_measurement() -> None:
         read(a_job("a.b.1"), Bodies(started=START, scrapes=scrapes[:1], traces=[some], rows=[]), QUIET)
 
 
+def test_a_refused_request_is_in_no_latency() -> None:
+    refused = [[span(n, "chat", START + n / 10, START + n / 10 + 5.0)] for n in range(101, 120)]
+    traces = [exported([*hundred_requests(), *refused], START + 11.0)]
+    scrapes = [statistics(100, START), statistics(200, START + 10.0)]
+    found = read(a_job("a.b.1"), Bodies(started=START, scrapes=scrapes, traces=traces, rows=[]), QUIET)
+
+    assert found.p95.value == pytest.approx(0.095, rel=1e-3)
+    assert not found.disturbed
+
+
 def test_the_machine_says_what_disturbed() -> None:
     assert not QUIET.disturbance
     busy = Machine(busy_share=0.9, steal_share=0.02, throttled_seconds=0.5, late_seconds=0.1)
@@ -112,12 +130,12 @@ def test_the_machine_says_what_disturbed() -> None:
 
 
 def test_a_capture_keeps_the_spans_of_every_tenth_trace_that_began_after_the_first_read() -> None:
-    spans = hundred_requests()
-    kept = thinned([exported(spans[:50], START + 6.0), exported(spans[50:], START + 11.0)], START + 5.05)
+    every = hundred_requests()
+    kept = thinned([exported(every[:50], START + 6.0), exported(every[50:], START + 11.0)], START + 5.05)
     bodies = [json.loads(scrape.body or b"") for scrape in kept]
     starts = [one["traceId"] for body in bodies for one in body["resourceSpans"][0]["scopeSpans"][0]["spans"]]
 
-    assert [int(trace, 16) for trace in starts] == [51, 61, 71, 81, 91]
+    assert [int(trace, 16) for trace in starts] == [n for n in (51, 61, 71, 81, 91) for _ in range(2)]
     assert len(kept) == 1
 
 
