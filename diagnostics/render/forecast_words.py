@@ -112,8 +112,8 @@ def estimate(one: Estimate | None) -> str:
     """Return seconds with their interval: `121 ms (118 ms to 127 ms)`."""
     if one is None:
         return NO_KEEPING_UP
-    high = _show(one.high) if one.high is not None else "not bounded"
-    return f"{_show(one.value)} ({_show(one.low)} to {high})"
+    ends = f"{_show(one.low)} or more" if one.high is None else f"{_show(one.low)} to {_show(one.high)}"
+    return f"{_show(one.value)} ({ends})"
 
 
 def against_measurement(baseline: Performance, measured: float | None) -> str:

@@ -10,7 +10,7 @@ from diagnostics.render import forecast_words as words
 from diagnostics.render import sweep_words
 from diagnostics.render.clean import fitted
 from diagnostics.render.forecast_text import listed, patch_lines, window_lines, wrapped
-from diagnostics.render.text import Style, plain
+from diagnostics.render.text import WIDTH, Style, plain
 
 _BAR_COLUMNS = 52
 _VALUE_COLUMNS = 8
@@ -60,7 +60,8 @@ def _table(proposal: SweepProposal, style: Style) -> Iterator[str]:
 def _row(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
     *shown, remark = cells
     text = "".join(f"{fitted(cell, width - 1):<{width}}" for cell, width in zip(shown, widths, strict=True))
-    return f"{text}{remark}".rstrip()
+    # The plot says it again.
+    return (text if len(text) + len(remark) > WIDTH else f"{text}{remark}").rstrip()
 
 
 def _plot(proposal: SweepProposal, style: Style, ink: Ink) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 
 from diagnostics.forecast.performance import Estimate
-from diagnostics.forecast.verification import difference
+from diagnostics.forecast.verification import Difference, difference
 from diagnostics.forecast.verify import Measure, Verification
 from diagnostics.render import forecast_words
 from diagnostics.units import Unit
@@ -85,8 +85,15 @@ def _change(before: Estimate | None, after: Estimate) -> str:
     if before is None:
         return "unknown"
     off = difference(after, before)
-    ends = [_signed(end) if isfinite(end) else "not bounded" for end in (off.low, off.high)]
-    return f"{_signed(off.value)} ({ends[0]} to {ends[1]})"
+    return f"{_signed(off.value)} ({_ends(off)})"
+
+
+def _ends(off: Difference) -> str:
+    if isfinite(off.low) and isfinite(off.high):
+        return f"{_signed(off.low)} to {_signed(off.high)}"
+    if isfinite(off.low):
+        return f"{_signed(off.low)} or more"
+    return f"{_signed(off.high)} or less" if isfinite(off.high) else "not bounded"
 
 
 def _signed(seconds: float) -> str:
