@@ -35,6 +35,7 @@ def main() -> int:
     scoring.add_argument("folder", type=Path, nargs="?", default=PACKED)
     scoring.add_argument("--only", action="append", default=[], help="measurements whose name begins so; repeatable")
     scoring.add_argument("--every", action="store_true", help="a line for each measurement as well")
+    scoring.add_argument("--disturbed", action="store_true", help="also what other work on the machine disturbed")
     scoring.add_argument("--jobs", type=int, help="processes; by default as many as processors")
     scoring.add_argument("--readme", type=Path, help="write the tables between its two markers")
     packing = verbs.add_parser("pack", help="write what scoring needs of a folder into another one, as few files")
@@ -68,7 +69,13 @@ def _score(arguments: argparse.Namespace) -> int:
     # Fitting and simulating are imported only here: a machine that measures needs none of it.
     from tests.prediction.report import report
 
-    lines, enough = report(Folder(arguments.folder), arguments.only, every=arguments.every, processes=arguments.jobs)
+    lines, enough = report(
+        Folder(arguments.folder),
+        arguments.only,
+        every=arguments.every,
+        disturbed=arguments.disturbed,
+        processes=arguments.jobs,
+    )
     for line in lines:
         print(line)
     if arguments.readme is not None:

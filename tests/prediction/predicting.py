@@ -10,7 +10,8 @@ from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.predict import DRAWS, performance
+from diagnostics.forecast.predict import performance
+from diagnostics.forecast.summary import DRAWS
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.signals.subject import Subject
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue

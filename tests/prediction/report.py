@@ -12,7 +12,12 @@ from tests.prediction.tuning import ENOUGH, OF_TEN, Tuned, tuned, tuning_lines
 
 
 def report(
-    folder: Folder, only: Sequence[str] = (), *, every: bool = False, processes: int | None = None
+    folder: Folder,
+    only: Sequence[str] = (),
+    *,
+    every: bool = False,
+    disturbed: bool = False,
+    processes: int | None = None,
 ) -> tuple[list[str], bool]:
     """Return the lines of the report in Markdown, and whether all that is aimed at was reached.
 
@@ -20,12 +25,14 @@ def report(
         UsageError: the folder holds no measurements.
 
     """
-    predictions, results = held(folder, only, processes), tuned(folder, only, processes)
-    disturbed = sum(1 for one in folder.measured().values() if one.disturbed)
+    predictions = held(folder, only, disturbed=disturbed, processes=processes)
+    results = tuned(folder, only, processes)
+    noisy = sum(1 for one in folder.measured().values() if one.disturbed)
+    what = "were disturbed by other work on the machine"
     about = [
         f"Measured on {machine_line(folder.machine())}: {len(predictions)} measurements of "
         f"{len({one.measured.name.rsplit('.', 1)[0] for one in predictions})} points.",
-        *([f"{disturbed} measurements that other work on the machine disturbed are left out."] if disturbed else []),
+        *([f"{noisy} measurements {what}{'' if disturbed else ', and are left out'}."] if noisy else []),
         "",
     ]
     details = ["", "```", *map(each_line, predictions), "```"] if every else []

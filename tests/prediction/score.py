@@ -17,8 +17,10 @@ from tests.prediction.plan import REPEATS, Job, Point, job_name, jobs
 from tests.prediction.predicting import predict
 
 
-def held(folder: Folder, only: Sequence[str] = (), processes: int | None = None) -> list[Held]:
-    """Return every undisturbed measurement of a point with its prediction, in the order of the plan.
+def held(
+    folder: Folder, only: Sequence[str] = (), *, disturbed: bool = False, processes: int | None = None
+) -> list[Held]:
+    """Return every measurement of a point with its prediction, in the order of the plan; `disturbed` ones if asked.
 
     Raises:
         UsageError: the folder holds no measurements.
@@ -31,7 +33,7 @@ def held(folder: Folder, only: Sequence[str] = (), processes: int | None = None)
         for repeat in range(1, REPEATS + 1)
         if (name := job_name(point, repeat)) in measured and name.startswith(tuple(only) or "")
     ]
-    tasks = [(folder.path, point, one) for point, one in wanted if not one.disturbed]
+    tasks = [(folder.path, point, one) for point, one in wanted if disturbed or not one.disturbed]
     # Tasks of one group read the same windows: a process gets them together.
     batches = [list(batch) for _, batch in groupby(tasks, key=lambda task: task[1].group)]
     if len(batches) < 2 or processes == 1:
