@@ -49,7 +49,23 @@ def _model(model: Model, doubt: ModelDoubt | None, rng: Random) -> Model:
     service = _service(model.service, slope).scaled(error)
     service = replace(service, dispatch_gap=service.dispatch_gap * gap)
     made = replace(model, service=service, service_scv=scv)
-    return made if doubt is None or doubt.joining is None else _joining(made, doubt.joining, doubt.joins, slope)
+    if doubt is None or doubt.joining is None:
+        return made
+    return _slower(_joining(made, doubt.joining, doubt.joins, slope), error)
+
+
+def _slower(model: Model, factor: float) -> Model:
+    """Return the model with its engine's times `factor` times as long."""
+    engine = model.engine
+    if engine is None:
+        return model
+    each = replace(
+        engine,
+        prefill_seconds=engine.prefill_seconds * factor,
+        iteration_seconds=engine.iteration_seconds * factor,
+        iteration_seconds_per_request=engine.iteration_seconds_per_request * factor,
+    )
+    return replace(model, engine=each)
 
 
 def _service(service: ServiceTime, position: float) -> ServiceTime:
@@ -84,15 +100,9 @@ def _at(model: Model, sharing: Sharing, position: float) -> Model:
     share, central = sharing.at(position, model.name), sharing.central[model.name]
     factor = share.alone / central.alone
     demand = {**model.demand, sharing.resource: share.demand}
-    engine = model.engine
-    if engine is None:
+    if model.engine is None:
         return replace(model, demand=demand, service=model.service.scaled(factor))
-    quicker = replace(
-        engine,
-        iteration_seconds=engine.iteration_seconds * factor,
-        prefill_seconds=engine.prefill_seconds * factor,
-    )
-    return replace(model, demand=demand, engine=quicker)
+    return replace(_slower(model, factor), demand=demand)
 
 
 def _between(bounds: Interval, position: float) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from math import exp
 
 from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast.drift import drift
 from diagnostics.signals.engine import ENGINE_SLOTS, ENGINE_STATIC_BATCHING, ENGINE_WAIT_SECONDS
 from diagnostics.signals.engine_cache import ENGINE_BLOCK_TOKENS, ENGINE_KV_BLOCKS, ENGINE_KV_NEED
 from diagnostics.signals.engine_iterations import ENGINE_AT_WORK, ENGINE_ITERATION_RATE, ENGINE_JOINING_SECONDS
@@ -22,8 +23,17 @@ _MOST_JOINING = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedEngine:
-    """An engine with what is not known of it, requests that join per iteration, the share of time it works, and the time
-    of its requests that it was fitted to.
+    """An engine and what its fit rests on.
+
+    Attributes:
+        engine: its slots and iterations.
+        joining: bounds of the seconds that a joining request adds to an iteration.
+        joins: requests that join per iteration.
+        at_work: share of time in which it iterates.
+        seconds, scv: the time of its requests, and its variability, that it was fitted to.
+        error: standard deviation of an iteration's mean time from one window to another, as a share of it.
+        assumptions: what to say of it.
+
     """
 
     engine: Engine
@@ -32,6 +42,7 @@ class FittedEngine:
     at_work: float
     seconds: float
     scv: float | None
+    error: float
     assumptions: tuple[str, ...]
 
 
@@ -76,6 +87,7 @@ def fit_engine(
         at_work=at_work,
         seconds=seconds,
         scv=scv,
+        error=drift(evidence, on, ENGINE_ITERATION_SECONDS),
         assumptions=(said,),
     )
 

@@ -225,7 +225,9 @@ def _model(model: Model, engine: FittedEngine | None, sharing: Sequence[Sharing]
 
 
 def _doubt(doubt: ModelDoubt, engine: FittedEngine | None) -> ModelDoubt:
-    return replace(doubt, joining=engine.joining, joins=engine.joins) if engine else doubt
+    if engine is None:
+        return doubt
+    return replace(doubt, joining=engine.joining, joins=engine.joins, service_error=engine.error)
 
 
 def _assumptions(parts: _Parts, sharing: Sequence[Sharing]) -> tuple[str, ...]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from statistics import fmean, pstdev
 
 from diagnostics import names
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.load import SERVICE_SCV
-from diagnostics.evidence.series import instants, series
+from diagnostics.forecast.drift import drift
 from diagnostics.forecast.fitted import ModelDoubt, Unpredictable
 from diagnostics.forecast.traced import execution_scv, visits
 from diagnostics.signals.executions import EXECUTION_SECONDS
@@ -24,8 +23,6 @@ from diagnostics.wire.model_config import DynamicBatching, ModelConfig
 _SCV_BOUNDS = (0.01, 0.36)
 # The median share of the linear slope that batches of unseen sizes cost.
 UNSEEN_SLOPE = 0.25
-_PARTS, _FEWEST_PARTS = 8, 4
-_LEAST_ERROR = 0.01
 _TENSORRT = ("tensorrt", "tensorrt_plan")
 
 
@@ -67,7 +64,7 @@ def member(evidence: Evidence, on: Subject) -> Member:
             start_seconds=min(evidence.read(QUEUE_SECONDS, on).value or 0.0, service.dispatch_gap),
             in_flight=2 if {config.backend, config.platform} & set(_TENSORRT) else 1,
         ),
-        doubt=ModelDoubt(service_scv=bounds, service_error=_drift(evidence, on)),
+        doubt=ModelDoubt(service_scv=bounds, service_error=drift(evidence, on, EXECUTION_SECONDS)),
         devices=devices_of(config, round(instances)),
         assumptions=said,
     )
@@ -125,19 +122,6 @@ def devices_of(config: ModelConfig, instances: int) -> tuple[int, ...]:
     spread = sum(group.count for group in everywhere)
     visible = max((instances - known) // spread, 1) if spread else 1
     return tuple(visible if group in everywhere else max(len(group.gpus), 1) for group in groups) or (1,)
-
-
-def _drift(evidence: Evidence, on: Subject) -> float:
-    """Return by how much the mean execution time differs between the parts of the window, as a share of it.
-
-    What changes from one eighth of a window to the next (clocks, neighbours, temperature) may as well be other in
-    another window. At least a hundredth, by which undisturbed hosts differ.
-    """
-    stretches = series(evidence, EXECUTION_SECONDS, on, instants(evidence.moments(on.server), _PARTS))
-    means = [one.reading.value for one in stretches if one.reading.value is not None]
-    if len(means) < _FEWEST_PARTS or fmean(means) <= 0:
-        return _LEAST_ERROR
-    return max(pstdev(means) / fmean(means), _LEAST_ERROR)
 
 
 def _variability(
