@@ -37,7 +37,7 @@ class Waiting:
 
     def __init__(self, batcher: DynamicBatcher) -> None:
         self._policy = batcher.policy or QueuePolicy()
-        self._default = batcher.default_priority
+        self._default = batcher.default_priority if batcher.priority_levels else 0
         lowest = batcher.priority_levels
         self._levels = {level: _Level() for level in (range(1, lowest + 1) if lowest else (0,))}
         plain = not lowest and self._policy.timeout_seconds <= 0
@@ -87,7 +87,8 @@ class Waiting:
         return visit.joined + timeout if timeout > 0 and not late else float("inf")
 
     def _level(self, visit: Visit) -> _Level:
-        return self._levels.get(visit.priority) or self._levels[self._default if len(self._levels) > 1 else 0]
+        level = self._levels.get(visit.priority)
+        return self._levels[self._default] if level is None else level
 
     def _scan(self, now: float, expired: list[Visit]) -> Iterator[Visit]:
         for level in self._levels.values():
