@@ -10,7 +10,7 @@ from diagnostics.forecast.blocks import FEWEST_BLOCKS, mean_of, quantile_of, rel
 from diagnostics.forecast.fitted import Fitted, Unpredictable
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.moved import rates_differ, settings_between, split, versions_between
-from diagnostics.forecast.performance import Estimate, Performance
+from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.verification import Judgement, Verified, judge, overall
 from diagnostics.forecast.what_if import WhatIf
@@ -18,7 +18,7 @@ from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import ARRIVAL_RATE
 from diagnostics.tuning.settings_diff import SettingChange
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Scenario
+from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, Scenario
 
 # Service times, and what executions take of what they share, were measured at one load: up to twice as much, or half as
 # much, they were seen to carry over; beyond that clocks, caches and batches are others.
@@ -239,15 +239,20 @@ def _memory(one: Performance, fitted: Fitted) -> float:
     closed = any(isinstance(traffic, ClosedLoop) for traffic in fitted.scenario.traffic)
     if closed and one.mean is not None:
         return one.mean.value
-    servers = {model.name: model.instances * model.in_flight for model in fitted.scenario.models}
-    times = [
-        relaxation_seconds(
-            service=stage.compute_mean.value, servers=servers.get(stage.model, 1), busy_share=stage.busy_share.value
-        )
-        for stage in one.stages
-    ]
+    models = {model.name: model for model in fitted.scenario.models}
+    times = [_remembers(stage, models[stage.model]) for stage in one.stages if stage.model in models]
     # A request that began in one block ends in the next: blocks are longer than requests.
     return max([*times, one.mean.value if one.mean is not None else float("inf")])
+
+
+def _remembers(stage: StagePerformance, model: Model) -> float:
+    """Return a stage's relaxation time; of an engine, its slots serve, and those that run are busy."""
+    service, engine = stage.compute_mean.value, model.engine
+    if engine is None:
+        servers, busy = model.instances * model.in_flight, stage.busy_share.value
+    else:
+        servers, busy = engine.slots, (stage.batch_size_mean or 0.0) / engine.slots
+    return relaxation_seconds(service=service, servers=servers, busy_share=busy)
 
 
 def _entries(scenario: Scenario) -> frozenset[str]:

@@ -61,7 +61,7 @@ def rows(one: Measure) -> list[tuple[str, str]]:
         ("before", forecast_words.estimate(one.before) if one.before is not None else "not measured"),
         ("after", forecast_words.estimate(one.after)),
         ("predicted", forecast_words.estimate(one.predicted)),
-        ("without the change", kept),
+        *([] if one.unchanged == one.before else [("without the change", kept)]),
         ("change measured", _change(one.before, one.after)),
     ]
 
@@ -104,4 +104,4 @@ def blocks(found: Verification) -> str:
     """Return what the intervals rest on."""
     if found.block_seconds is None or not isfinite(found.block_seconds):
         return ""
-    return f"intervals: 90 %, from independent blocks of time of at least {_show(found.block_seconds)}"
+    return f"intervals: 90 %, from blocks of time longer than its queues remember ({_show(found.block_seconds)})"

@@ -100,7 +100,7 @@ def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
     assert re.search(r"rejected +0/s +0.5/s", told)
     assert "the model's mean of this window is 280 ms, measured 283 ms (−1 %)" in told
     assert "count: 3" in told
-    assert "2 times the arrivals, 4 clients" in forecast_text(PROPOSALS["more load"])
+    assert "2 times the arrivals, 4 clients" in " ".join(forecast_text(PROPOSALS["more load"]).split())
 
 
 @pytest.mark.parametrize("name", SWEEPS)
