@@ -8,6 +8,7 @@ from itertools import pairwise
 from math import exp, log
 from random import Random
 
+from diagnostics.forecast.engines import MOST_CROWDING
 from diagnostics.forecast.fitted import Doubt, Fitted, Interval, ModelDoubt
 from diagnostics.forecast.sharing import Sharing
 from diagnostics.tuning.service import ServiceTime
@@ -51,7 +52,23 @@ def _model(model: Model, doubt: ModelDoubt | None, rng: Random) -> Model:
     made = replace(model, service=service, service_scv=scv)
     if doubt is None or doubt.joining is None:
         return made
-    return _slower(_joining(made, doubt.joining, doubt.joins, slope), error)
+    made = _joining(made, doubt.joining, doubt.joins, slope)
+    return _slower(_crowded(made, doubt.running, rng.random()), error)
+
+
+def _crowded(model: Model, running: float, position: float) -> Model:
+    """Return the model with another part of its decoding that grows with its requests; a small one is likelier."""
+    engine = model.engine
+    if engine is None:
+        return model
+    whole = engine.iteration_seconds + engine.iteration_seconds_per_request * running
+    part = MOST_CROWDING * position**2
+    each = replace(
+        engine,
+        iteration_seconds=whole * (1 - part),
+        iteration_seconds_per_request=whole * part / running,
+    )
+    return replace(model, engine=each)
 
 
 def _slower(model: Model, factor: float) -> Model:

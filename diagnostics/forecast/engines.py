@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import exp
+from statistics import fmean
 
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.drift import drift
@@ -13,12 +14,17 @@ from diagnostics.signals.engine_iterations import ENGINE_AT_WORK, ENGINE_ITERATI
 from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import REQUEST_RATE
+from diagnostics.tuning.simulation.outcome import ModelOutcome
 from diagnostics.tuning.simulation.scenario import Engine
 
 Interval = tuple[float, float]
 
 # Where it could not be seen what joining costs: from nothing to half of all iterations' time.
 _MOST_JOINING = 0.5
+# The part of a decoding iteration that grows with its requests. Reading the weights, which all requests share, bounds
+# decoding until they are many (Pope et al. 2022, "Efficiently scaling transformer inference"): a small part, up to the
+# most that few requests leave.
+CROWDING, MOST_CROWDING = 0.1, 0.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +35,9 @@ class FittedEngine:
         engine: its slots and iterations.
         joining: bounds of the seconds that a joining request adds to an iteration.
         joins: requests that join per iteration.
+        running: requests in an iteration.
         at_work: share of time in which it iterates.
+        work: mean time of a request from its slot to its end, the wait for the iteration to join included.
         seconds, scv: the time of its requests, and its variability, that it was fitted to.
         error: standard deviation of an iteration's mean time from one window to another, as a share of it.
         assumptions: what to say of it.
@@ -39,7 +47,9 @@ class FittedEngine:
     engine: Engine
     joining: Interval
     joins: float
+    running: float
     at_work: float
+    work: float
     seconds: float
     scv: float | None
     error: float
@@ -72,10 +82,13 @@ def fit_engine(
     joins = min(rate / frequency, slots)
     joining, bounds, said = _joining(evidence, on, iteration, joins)
     count = max((work - at_work * iteration / 2 - joining * (1 - min(joins, 1.0))) / iteration, 1.0)
+    running = max(rate * work / at_work, 1.0)
+    decoding = max(iteration - joins * joining, iteration / 100)
     engine = Engine(
         slots=round(slots),
         prefill_seconds=joining,
-        iteration_seconds=max(iteration - joins * joining, iteration / 100),
+        iteration_seconds=decoding * (1 - CROWDING),
+        iteration_seconds_per_request=decoding * CROWDING / running,
         iterations=count,
         iterations_scv=_own_scv(scv, rate, work, joining),
         continuous=not evidence.read(ENGINE_STATIC_BATCHING, on).value,
@@ -84,12 +97,25 @@ def fit_engine(
         engine=_with_cache(evidence, on, engine),
         joining=bounds,
         joins=joins,
+        running=running,
         at_work=at_work,
+        work=work,
         seconds=seconds,
         scv=scv,
         error=drift(evidence, on, ENGINE_ITERATION_SECONDS),
         assumptions=(said,),
     )
+
+
+def settled(fitted: FittedEngine, outcome: ModelOutcome) -> FittedEngine:
+    """Return the engine with as many iterations per request as make its simulated requests take the measured time."""
+    if not outcome.service or not outcome.waits:
+        return fitted
+    engine = fitted.engine
+    iteration = engine.iteration_seconds + engine.iteration_seconds_per_request * fitted.running
+    boundary = min(fmean(outcome.waits), iteration / 2)
+    factor = fitted.work / max(fmean(outcome.service) + boundary, 1e-9)
+    return replace(fitted, engine=replace(engine, iterations=max(engine.iterations * factor, 1.0)))
 
 
 def _at_work(evidence: Evidence, on: Subject, running: float) -> float:

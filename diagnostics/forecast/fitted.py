@@ -70,6 +70,7 @@ class ModelDoubt:
         service_error: standard deviation of the mean execution time from one window to another, as a share of it.
         joining: bounds of the seconds that a joining request adds to an engine's iteration.
         joins: requests that joined per iteration when the iterations' mean time was measured.
+        running: requests in an iteration then.
 
     """
 
@@ -77,6 +78,7 @@ class ModelDoubt:
     service_error: float = 0.01
     joining: Interval | None = None
     joins: float = 0.0
+    running: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

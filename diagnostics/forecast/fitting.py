@@ -9,7 +9,7 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies
 from diagnostics.anatomy.from_outside import is_orchestrated
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.devices import sharing_of
-from diagnostics.forecast.engines import FittedEngine, fit_engine
+from diagnostics.forecast.engines import FittedEngine, fit_engine, settled
 from diagnostics.forecast.fitted import (
     Doubt,
     Fitted,
@@ -28,13 +28,14 @@ from diagnostics.signals.engine import ENGINE_WAIT_SECONDS
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
+from diagnostics.tuning.simulation.outcome import Outcome
 from diagnostics.tuning.simulation.scenario import Entry, Model, OpenLoop, Resource, Scenario, Step
 from diagnostics.tuning.simulation.simulate import simulate
 from diagnostics.window.graph import Ensemble
 
 # A model is called by others, too, if that makes more than this part of its requests: a window's ends cut less.
 _OTHERS = 0.05
-# Requests of the run that engines settle in: their share of time at work is then known to some hundredths.
+# Requests of a run that engines settle in: their share of time at work is then known to some hundredths.
 _SETTLING = 1000
 
 
@@ -76,8 +77,8 @@ def fit(evidence: Evidence, on: Subject) -> Fitted:
             _add(evidence, item, parts, needed=False)
     _add_others(evidence, on.server, parts)
     sharing = _sharing(evidence, on.server, parts)
-    if sharing and parts.engines:
-        _settle(evidence, on.server, parts, _scenario(parts, sharing))
+    if parts.engines:
+        _settle(evidence, on.server, parts, sharing)
         sharing = _sharing(evidence, on.server, parts)
     return _fitted(evidence, chosen, parts, sharing)
 
@@ -87,16 +88,25 @@ def _sharing(evidence: Evidence, server: str, parts: _Parts) -> tuple[Sharing, .
     return sharing_of(evidence, server, {name: one.model for name, one in parts.members.items()}, at_work)
 
 
-def _settle(evidence: Evidence, server: str, parts: _Parts, scenario: Scenario) -> None:
-    """Fit engines anew with the share of time in which they iterate in the simulated window.
+def _settle(evidence: Evidence, server: str, parts: _Parts, sharing: Sequence[Sharing]) -> None:
+    """Fit engines anew with the share of time in which they iterate in the simulated window, and to its requests' time.
 
-    A few reads of a gauge leave it open; what an engine takes of the card depends on it.
+    A few reads of a gauge leave the one open; what an engine takes of a card depends on it. The other depends on who
+    runs beside whom.
     """
-    rate = sum(_rate(calls) for calls in parts.calls.values())
-    outcome = simulate(scenario, seconds=_SETTLING / max(rate, 1e-9), warmup_seconds=_SETTLING / 4 / max(rate, 1e-9))
+    outcome = _settled(parts, sharing)
     for name, engine in parts.engines.items():
-        on, share = Subject(server=server, model=name), outcome.models[name].busy_share
+        share = outcome.models[name].busy_share
+        on = Subject(server=server, model=name)
         parts.engines[name] = fit_engine(evidence, on, engine.seconds, engine.scv, share or None) or engine
+    outcome = _settled(parts, _sharing(evidence, server, parts))
+    for name, engine in parts.engines.items():
+        parts.engines[name] = settled(engine, outcome.models[name])
+
+
+def _settled(parts: _Parts, sharing: Sequence[Sharing]) -> Outcome:
+    rate = max(sum(_rate(calls) for calls in parts.calls.values()), 1e-9)
+    return simulate(_scenario(parts, sharing), seconds=_SETTLING / rate, warmup_seconds=_SETTLING / 4 / rate)
 
 
 def _name(item: Anatomy) -> str:
@@ -227,7 +237,9 @@ def _model(model: Model, engine: FittedEngine | None, sharing: Sequence[Sharing]
 def _doubt(doubt: ModelDoubt, engine: FittedEngine | None) -> ModelDoubt:
     if engine is None:
         return doubt
-    return replace(doubt, joining=engine.joining, joins=engine.joins, service_error=engine.error)
+    return replace(
+        doubt, joining=engine.joining, joins=engine.joins, running=engine.running, service_error=engine.error
+    )
 
 
 def _assumptions(parts: _Parts, sharing: Sequence[Sharing]) -> tuple[str, ...]:
