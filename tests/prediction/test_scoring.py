@@ -10,7 +10,7 @@ from tests.prediction.disturbance import Machine
 from tests.prediction.measured import Interval, Measured, Stage
 from tests.prediction.sweeps import sweeps
 from tests.prediction.tables import each_line, meets_goals, prediction_lines
-from tests.prediction.tuning import judged, tuning_lines
+from tests.prediction.tuning import judged, objective_of, tuning_lines
 
 MEAN, P95, THROUGHPUT = QUANTITIES
 QUIET = Machine(busy_share=0.3, steal_share=0.0, throttled_seconds=0.0, late_seconds=0.0)
@@ -109,16 +109,17 @@ def test_the_tables_say_how_many_measurements_there_are_and_how_far_off_they_wer
 
 
 def test_a_suggestion_is_worth_its_throughput_if_it_meets_the_objective() -> None:
-    sweep = replace(sweeps()[0], objective_seconds=0.15)
+    sweep = sweeps()[0]
     names = [name for name, _ in sweep.settings()]
-    results = {name: measured(name, 0.1, throughput=50.0) for name in names}
-    results[names[0]] = measured(names[0], 0.06, throughput=100.0)
-    results[names[1]] = measured(names[1], 0.07, throughput=96.0)
-    results = {name: replace(one, p95=one.mean) if name in names[:2] else one for name, one in results.items()}
+    results = {
+        name: measured(name, 0.1 + number / 100, throughput=100 - 2 * number) for number, name in enumerate(names)
+    }
+    objective = objective_of(sweep, results)
 
-    assert judged(sweep, names[1], results, 1.0).ratio == 0.96
-    assert judged(sweep, names[2], results, 1.0).ratio == 0.0
-    assert judged(sweep, None, results, 1.0).ratio == 0.0
-    nothing = judged(replace(sweep, objective_seconds=0.01), None, results, 1.0)
+    assert sum(one.p95.value < objective for one in results.values()) == 6
+    assert judged(sweep, objective, names[2], results, 1.0).ratio == 0.96
+    assert judged(sweep, objective, names[8], results, 1.0).ratio == 0.0
+    assert judged(sweep, objective, None, results, 1.0).ratio == 0.0
+    nothing = judged(sweep, 0.01, None, results, 1.0)
     assert nothing.ratio == 1.0
-    assert list(tuning_lines([nothing]))[2] == "| sweep01 | 0 of 12 | none | none | 100% | 1.0 s | 120 s |"
+    assert list(tuning_lines([nothing]))[2] == "| sweep01 | 10 ms | 0 of 12 | none | none | 100% | 1.0 s | 120 s |"
