@@ -11,9 +11,13 @@ from diagnostics.cli.evidence_source import Asked, Seen
 from diagnostics.cli.main import main
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.errors import CollectError, UsageError
+from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Forecast, Performance
 from diagnostics.forecast.what_if import WhatIf
+from diagnostics.signals.subject import Subject
+from diagnostics.tuning.simulation.scenario import ClosedLoop
 from tests.builders import Stage, SyntheticTriton, chain, model_config
 from tests.forecast.performances import performance
 
@@ -112,6 +116,23 @@ def test_an_entry_that_is_called_less_can_be_named(asked: list[WhatIf]) -> None:
     assert run("--entry", "other", "--rate", "2x").output.startswith("other: mean")
 
 
+def test_clients_that_wait_for_their_answers_are_swept_by_their_number(
+    asked: list[WhatIf], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(evidence: Evidence, on: Subject) -> Fitted:
+        fitted = fit(evidence, on)
+        traffic = (ClosedLoop(entry="chat", clients=4),)
+        return replace(fitted, scenario=replace(fitted.scenario, traffic=traffic))
+
+    monkeypatch.setattr(proposing, "fit", closed)
+
+    report = json.loads(run("--sweep", "clients=2..6:2", "--output", "json").output)
+    assert ([point["value"] for point in report["points"]], report["now"]) == (["2", "4", "6"], "4")
+    assert [one.clients for one in asked] == [2, 4, 6, None]
+    assert "give --clients" in refused("--rate", "2x")
+    assert "'many' is no number of clients" in refused("--sweep", "clients=1,many")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -120,7 +141,6 @@ def test_an_entry_that_is_called_less_can_be_named(asked: list[WhatIf]) -> None:
         (("--set", "chat.max_batch_size=2"), "there is no model 'chat'; models are other, safety"),
         (("--clients", "4"), "give --rate"),
         (("--rate", "2x", "--sweep", "rate=1x,2x"), "is what the sweep varies"),
-        (("--sweep", "clients=1,many"), "'many' is no number of clients"),
         (
             ("--set", "safety.instance_group.count=2", "--sweep", "safety.instance_group.count=1,2"),
             "instance_group.count is set twice",
