@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import sqrt
 
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.forecast.sharing import Lane, Sharing, scale_for, shares
+from diagnostics.forecast.sharing import Lane, Sharing, scale_for
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_PER_LANE, SERVER_CORES, SERVER_CPU_SHARE
+from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Subject
 from diagnostics.tuning.simulation.scenario import Model
 
 GPU, PROCESSORS = "GPU", "processors"
 # Under this share of the processors in use, a doubled load would still leave each execution one of its own.
 _USED_ENOUGH = 0.3
+# A card with less left than this is full: its counters are means of samples that never reach 1.
+_NOTHING_LEFT = 0.03
 
 
 def sharing_of(
@@ -57,19 +61,29 @@ def _gpu(evidence: Evidence, server: str, models: Mapping[str, Model], at_work: 
         return None
     room = known[0]
     lanes = _lanes(evidence, server, on_gpu, at_work, {})
-    low, central, high = (
-        shares(lanes, scale_for(lanes, 1 - (left if left is not None else 0.0), 1.0), 1.0)
-        for left in (room.high, room.value, room.low)
-    )
+    low, central, high = _scales(lanes, room)
     return Sharing(
         resource=GPU,
         capacity=1.0,
+        lanes=tuple(lanes),
         low=low,
         central=central,
         high=high,
         assumption="executions share the GPU as far as its measured use tells; a power cap, or other programs on it, "
         "would slow them further",
     )
+
+
+def _scales(lanes: Sequence[Lane], room: Reading) -> tuple[float, float, float]:
+    """Return what a running lane takes of the card: at the least, likely, and at the most.
+
+    A card that is full says only how little each lane takes at least: it may be full of fewer as well.
+    """
+    left = [1.0 if one is None else one for one in (room.high, room.value, room.low)]
+    low, central, high = (scale_for(lanes, 1 - one, 1.0) for one in left)
+    if left[2] <= _NOTHING_LEFT:
+        high = 1.0
+    return (low, sqrt(central * high), high) if left[1] <= _NOTHING_LEFT else (low, central, high)
 
 
 def _processors(evidence: Evidence, server: str, models: Mapping[str, Model]) -> Sharing | None:
@@ -85,12 +99,12 @@ def _processors(evidence: Evidence, server: str, models: Mapping[str, Model]) ->
         return None
     capacity = max(cores * (1 - max(busy - own, 0.0)), 1.0)
     lanes = _lanes(evidence, server, [models[name] for name in weights], {}, weights)
-    found = shares(lanes, 1.0, capacity)
     return Sharing(
         resource=PROCESSORS,
         capacity=capacity,
-        low=found,
-        central=found,
-        high=found,
+        lanes=tuple(lanes),
+        low=1.0,
+        central=1.0,
+        high=1.0,
         assumption=f"executions share {capacity:.3g} processors, each taking what the model's processes used",
     )

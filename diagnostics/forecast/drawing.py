@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import exp, log
@@ -10,7 +10,7 @@ from random import Random
 
 from diagnostics.forecast.engines import MOST_CROWDING
 from diagnostics.forecast.fitted import Doubt, Fitted, Interval, ModelDoubt
-from diagnostics.forecast.sharing import Sharing
+from diagnostics.forecast.sharing import CENTRAL, Share
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, Scenario
 
@@ -29,9 +29,10 @@ def drawn(fitted: Fitted, seed: int) -> Scenario:
     Each model and each entry draws from a generator of its own, so that a change of one leaves the others' values.
     """
     scenario, doubt = fitted.scenario, fitted.doubt
-    positions = {one.resource: _rng(seed, one.resource).random() for one in doubt.sharing}
+    parts = {one.resource: one.parts(_rng(seed, one.resource).random()) for one in doubt.sharing}
+    central = {one.resource: one.parts(CENTRAL) for one in doubt.sharing}
     models = tuple(
-        _model(_shared(model, doubt, positions), doubt.models.get(model.name), _rng(seed, model.name))
+        _model(_shared(model, parts, central), doubt.models.get(model.name), _rng(seed, model.name))
         for model in scenario.models
     )
     traffic = tuple(_traffic(one, doubt, _rng(seed, f"arrivals {one.entry}")) for one in scenario.traffic)
@@ -106,20 +107,20 @@ def _joining(model: Model, bounds: Interval, joins: float, position: float) -> M
     return replace(model, engine=replace(engine, prefill_seconds=joining, iteration_seconds=left))
 
 
-def _shared(model: Model, doubt: Doubt, positions: dict[str, float]) -> Model:
-    for sharing in doubt.sharing:
-        if model.name in sharing.central:
-            model = _at(model, sharing, positions[sharing.resource])
+def _shared(
+    model: Model, parts: Mapping[str, Mapping[str, Share]], central: Mapping[str, Mapping[str, Share]]
+) -> Model:
+    """Return the model with another part of what it shares, and with the time alone that makes the measured one."""
+    for resource, drawn_parts in parts.items():
+        if model.name in drawn_parts:
+            share = drawn_parts[model.name]
+            factor = share.alone / central[resource][model.name].alone
+            model = replace(
+                _slower(model, factor),
+                demand={**model.demand, resource: share.demand},
+                service=model.service.scaled(factor),
+            )
     return model
-
-
-def _at(model: Model, sharing: Sharing, position: float) -> Model:
-    share, central = sharing.at(position, model.name), sharing.central[model.name]
-    factor = share.alone / central.alone
-    demand = {**model.demand, sharing.resource: share.demand}
-    if model.engine is None:
-        return replace(model, demand=demand, service=model.service.scaled(factor))
-    return replace(_slower(model, factor), demand=demand)
 
 
 def _between(bounds: Interval, position: float) -> float:

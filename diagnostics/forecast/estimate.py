@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from diagnostics.forecast.closed_form import StageNumbers, engine_numbers, stage_numbers
 from diagnostics.forecast.fitted import Fitted
@@ -11,7 +11,7 @@ from diagnostics.forecast.load import capacity, offered, open_rate
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.sharing import Lane, shares
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Entry, Model, OpenLoop, Scenario
+from diagnostics.tuning.simulation.scenario import ClosedLoop, Entry, Model, OpenLoop, Scenario, Step
 
 _ROUNDS = 8
 _BISECTIONS = 24
@@ -62,7 +62,7 @@ def _loop_rate(fitted: Fitted, scenario: Scenario, loop: ClosedLoop, entry: Entr
     for _ in range(_BISECTIONS):
         rate = (low + high) / 2
         mean = _path(entry, _stages(fitted, _with_rate(scenario, loop, rate)))
-        over = mean is None or rate * (mean[0] + loop.think_seconds) > loop.clients
+        over = mean is None or rate * (mean.mean + loop.think_seconds) > loop.clients
         low, high = (low, rate) if over else (rate, high)
     return low
 
@@ -99,11 +99,11 @@ def _slowed(scenario: Scenario, rates: Mapping[str, float]) -> Mapping[str, floa
     for resource in scenario.resources:
         users = [model for model in scenario.models if model.demand.get(resource.name)]
         for _ in range(_ROUNDS):
-            lanes = [
+            lanes = tuple(
                 lane
                 for model in users
                 for lane in _lanes(model, resource.name, rates.get(model.name, 0.0), found[model.name])
-            ]
+            )
             parts = shares(lanes, 1.0, resource.capacity)
             for name, part in parts.items():
                 found[name] = (found[name] + 1 / max(part.alone, 1e-6)) / 2
@@ -118,36 +118,53 @@ def _lanes(model: Model, resource: str, rate: float, slowed: float) -> list[Lane
     return [Lane(model=model.name, busy=min(busy, 1.0), weight=model.demand[resource])] * model.instances
 
 
-def _path(entry: Entry, stages: Mapping[str, StageNumbers]) -> tuple[float, float, float, float | None, float] | None:
-    """Return the longest path's mean, fixed part, low and high end, and its variance; None where it never ends."""
-    ends: list[tuple[float, float, float, float | None, float]] = []
+@dataclass(frozen=True, slots=True, order=True)
+class _Path:
+    """The longest path so far: its mean seconds, their range, and the variance along it."""
+
+    mean: float = 0.0
+    low: float = 0.0
+    high: float | None = field(default=0.0, compare=False)
+    variance: float = 0.0
+
+
+def _path(entry: Entry, stages: Mapping[str, StageNumbers]) -> _Path | None:
+    """Return the longest path to the end; None where it never ends."""
+    ends: list[_Path] = []
     for step in entry.steps:
         stage = stages[step.model]
         if stage.queue is None:
             return None
-        before = max((ends[i] for i in step.after), default=(0.0, 0.0, 0.0, 0.0, 0.0))
-        fixed = stage.compute.value + step.gap_seconds + step.tail_seconds
-        high = None if stage.queue.high is None or stage.compute.high is None else stage.queue.high + stage.compute.high
-        ends.append(
-            (
-                before[0] + stage.queue.value + fixed,
-                before[1] + fixed,
-                before[2] + stage.queue.low + stage.compute.low + fixed - stage.compute.value,
-                None if before[3] is None or high is None else before[3] + high + fixed - stage.compute.value,
-                before[4] + stage.variance + step.tail_scv * step.tail_seconds**2,
-            )
-        )
+        before = max((ends[i] for i in step.after), default=_Path())
+        ends.append(_longer(before, step, stage.queue, stage))
     return max(ends)
+
+
+def _longer(before: _Path, step: Step, queue: Estimate, stage: StageNumbers) -> _Path:
+    passed = step.gap_seconds + step.tail_seconds
+    bounded = before.high is not None and queue.high is not None and stage.compute.high is not None
+    high = (before.high or 0.0) + (queue.high or 0.0) + (stage.compute.high or 0.0) + passed
+    return _Path(
+        mean=before.mean + queue.value + stage.compute.value + passed,
+        low=before.low + queue.low + stage.compute.low + passed,
+        high=high if bounded else None,
+        variance=before.variance + stage.variance + step.tail_scv * step.tail_seconds**2,
+    )
 
 
 def _performance(fitted: Fitted, entry: Entry, stages: Mapping[str, StageNumbers], rate: float) -> Performance:
     path = _path(entry, stages)
+    loop = next(
+        (one for one in fitted.scenario.traffic if one.entry == entry.name and isinstance(one, ClosedLoop)), None
+    )
+    if path is not None and loop is not None:
+        path = _bounded(path, loop, stages)
     most = [capacity(m) for m in fitted.scenario.models if m.name in {step.model for step in entry.steps}]
     served = min([rate, *(each for each in most if each is not None and path is None)])
     quantiles: list[Estimate | None] = [None, None, None]
     mean = None
     if path is not None:
-        mean = Estimate(value=path[0], low=min(path[2], path[0]), high=path[3])
+        mean = Estimate(value=path.mean, low=min(path.low, path.mean), high=path.high)
         quantiles = [_quantile(path, z) for z in (_P50, _P95, _P99)]
     return Performance(
         entry=entry.name,
@@ -159,6 +176,16 @@ def _performance(fitted: Fitted, entry: Entry, stages: Mapping[str, StageNumbers
         rejected=0.0,
         stages=tuple(_of(model, stages[model]) for model in dict.fromkeys(step.model for step in entry.steps)),
     )
+
+
+def _bounded(path: _Path, loop: ClosedLoop, stages: Mapping[str, StageNumbers]) -> _Path:
+    """Return the path with a closed loop's bounds: no less than alone, no more than behind all other clients.
+
+    A latency is then made of about as many executions as there are clients, and varies as their mean does.
+    """
+    alone = sum(stage.compute.low for stage in stages.values())
+    variance = min(path.variance, path.mean**2 / loop.clients)
+    return replace(path, low=min(alone, path.mean), high=max(loop.clients * alone, path.mean), variance=variance)
 
 
 def _of(model: str, stage: StageNumbers) -> StagePerformance:
@@ -174,11 +201,9 @@ def _of(model: str, stage: StageNumbers) -> StagePerformance:
     )
 
 
-def _quantile(path: tuple[float, float, float, float | None, float], z: float) -> Estimate:
-    mean, fixed, low, high, variance = path
-    waited = max(mean - fixed, 1e-9)
-    shape = max(waited**2 / variance, 1e-3) if variance > 0 else 1e9
+def _quantile(path: _Path, z: float) -> Estimate:
+    shape = path.mean**2 / path.variance if path.variance > 0 else 1e9
     spread = 1 / (9 * shape)
-    value = fixed + waited * max(1 - spread + z * spread**0.5, 0.0) ** 3
-    factor = value / mean
-    return Estimate(value=value, low=min(low * factor, value), high=None if high is None else max(high * factor, value))
+    factor = max(1 - spread + z * spread**0.5, 0.0) ** 3
+    high = None if path.high is None else path.high * factor
+    return Estimate(value=path.mean * factor, low=path.low * factor, high=high)

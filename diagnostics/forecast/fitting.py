@@ -19,7 +19,7 @@ from diagnostics.forecast.fitted import (
     Unpredictable,
 )
 from diagnostics.forecast.members import Member, member
-from diagnostics.forecast.sharing import Sharing, alone
+from diagnostics.forecast.sharing import CENTRAL, Sharing, alone
 from diagnostics.forecast.steps import Behind, entry_of
 from diagnostics.forecast.traced import hidden_seconds, scv
 from diagnostics.forecast.traffic import Calls, calls_of, entry_subject, offered
@@ -229,8 +229,9 @@ def _model(model: Model, engine: FittedEngine | None, sharing: Sequence[Sharing]
     """Return the model with its engine, alone on what it shares: slowing it down is the simulation's part."""
     made = replace(model, engine=engine.engine if engine else None)
     for one in sharing:
-        if model.name in one.central:
-            made = alone(made, one.resource, one.central[model.name])
+        share = one.parts(CENTRAL).get(model.name)
+        if share is not None:
+            made = alone(made, one.resource, share)
     return made
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 
 from diagnostics.forecast.drawing import drawn
@@ -12,8 +13,12 @@ from diagnostics.forecast.load import open_rate, relaxation_seconds
 from diagnostics.forecast.performance import Forecast, Performance
 from diagnostics.forecast.summary import DRAWS, Run, summary
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.tuning.simulation.scenario import OpenLoop, Scenario
+from diagnostics.tuning.simulation.draws import arrivals, stream
+from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop, Scenario
 from diagnostics.tuning.simulation.simulate import simulate
+from diagnostics.units import Unit
+
+__all__ = ["DRAWS", "forecast", "performance"]
 
 # What is forecast is a window like the measured one: at most a minute, at least ten seconds.
 _LONGEST, _SHORTEST = 60.0, 10.0
@@ -48,11 +53,25 @@ def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0, draws: int = DRA
     """
     after = changed(fitted, what_if)
     before = changed(fitted, WhatIf(traffic=what_if.traffic)) if what_if.traffic else fitted
+    baseline = _performance(before, seed, draws)
+    said = () if what_if.traffic else _unlike(fitted, baseline)
     return Forecast(
-        baseline=_performance(before, seed, draws),
+        baseline=baseline,
         predicted=_performance(after, seed, draws),
         measured_mean=fitted.measured.mean,
-        assumptions=after.assumptions,
+        assumptions=(*after.assumptions, *said),
+    )
+
+
+def _unlike(fitted: Fitted, baseline: Performance) -> tuple[str, ...]:
+    """Say where the model's account of the window is not what was measured in it."""
+    measured, mean = fitted.measured.mean, baseline.mean
+    if measured is None or (mean and mean.low <= measured <= (mean.high or inf)):
+        return ()
+    ours = "no steady state" if mean is None else f"{Unit.SECONDS.show(mean.value)} on average"
+    return (
+        f"the model's account of the window, {ours}, is not what was measured, {Unit.SECONDS.show(measured)}: its load "
+        "was not steady, or something else took time; trust the difference less",
     )
 
 
@@ -81,12 +100,37 @@ def performance(
 
 
 def _performance(fitted: Fitted, seed: int, draws: int, replay_warmup: float = 0.0) -> Performance:
-    rate = _visits_per_second(fitted)
-    central = _run(fitted.scenario, _seconds(fitted, rate, _CENTRAL, inf), seed, replay_warmup)
-    window = _seconds(fitted, rate, _DRAW, min(max(fitted.measured.span_seconds, _SHORTEST), _LONGEST))
+    central, window = _spans(fitted, replay_warmup)
+    scenario = fitted.scenario if _replayed(fitted.scenario) else _steady(fitted.scenario, central, seed)
     seeds = range(seed * draws, (seed + 1) * draws)
-    runs = [_run(drawn(fitted, one), window, one + 1, replay_warmup) for one in seeds]
-    return summary(fitted, central, runs)
+    runs = [_run(drawn(fitted, one), window, one + 1) for one in seeds]
+    return summary(fitted, _run(scenario, central, seed), runs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Seconds that a run takes before it is looked at, and for which it is."""
+
+    warmup: float
+    seconds: float
+
+
+def _spans(fitted: Fitted, replay_warmup: float) -> tuple[_Span, _Span]:
+    """Return the length of the run with central values, and of a draw; recorded arrivals are replayed to their end."""
+    replayed = _replayed(fitted.scenario)
+    if replayed:
+        whole = _Span(replay_warmup, max(replayed - replay_warmup, replayed / 100))
+        return whole, whole
+    at_most = min(max(fitted.measured.span_seconds, _SHORTEST), _LONGEST)
+    rate = max(_visits_per_second(fitted), 1e-9)
+    lengths = (_seconds(fitted, rate, _CENTRAL, inf), _seconds(fitted, rate, _DRAW, at_most))
+    central, window = (_Span(_warmup(fitted.scenario, seconds), seconds) for seconds in lengths)
+    return central, window
+
+
+def _replayed(scenario: Scenario) -> float:
+    """Return how long recorded arrivals go on; 0 where there are none."""
+    return max((one.times[-1] for one in scenario.traffic if isinstance(one, OpenLoop) and one.times), default=0.0)
 
 
 def _visits_per_second(fitted: Fitted) -> float:
@@ -97,22 +141,31 @@ def _visits_per_second(fitted: Fitted) -> float:
 
 
 def _seconds(fitted: Fitted, visits_per_second: float, length: _Length, at_most: float) -> float:
-    """Return how long to run; recorded arrivals are replayed to their end."""
-    replayed = [one.times[-1] for one in fitted.scenario.traffic if isinstance(one, OpenLoop) and one.times]
-    if replayed:
-        return max(replayed)
     steps = len(next(entry.steps for entry in fitted.scenario.entries if entry.name == fitted.entry))
-    per_visit = 1 / max(visits_per_second, 1e-9)
-    wanted = max(length.requests * steps * per_visit, length.relaxations * relaxation_seconds(fitted.scenario))
-    return min(wanted, at_most, max(length.visits, length.requests) * per_visit)
-
-
-def _run(scenario: Scenario, seconds: float, seed: int, replay_warmup: float) -> Run:
-    fixed = any(isinstance(one, OpenLoop) and one.times is not None for one in scenario.traffic)
-    warmup = replay_warmup if fixed else _warmup(scenario, seconds)
-    looked_at = seconds - warmup if fixed else seconds
-    return Run(scenario, simulate(scenario, seconds=looked_at, warmup_seconds=warmup, seed=seed))
+    wanted = max(length.requests * steps / visits_per_second, length.relaxations * relaxation_seconds(fitted.scenario))
+    return min(wanted, at_most, max(length.visits, length.requests) / visits_per_second)
 
 
 def _warmup(scenario: Scenario, seconds: float) -> float:
     return min(max(_WARMUP * seconds, _RELAXATIONS * relaxation_seconds(scenario)), _LONGEST_WARMUP * seconds)
+
+
+def _steady(scenario: Scenario, span: _Span, seed: int) -> Scenario:
+    """Return the scenario with drawn arrivals stretched so that exactly the mean number of them comes.
+
+    A run of finite length has more or fewer by chance, on which queues depend most.
+    """
+    length = span.warmup + span.seconds
+    return replace(scenario, traffic=tuple(_stretched(one, length, seed) for one in scenario.traffic))
+
+
+def _stretched(traffic: OpenLoop | ClosedLoop, seconds: float, seed: int) -> OpenLoop | ClosedLoop:
+    if isinstance(traffic, ClosedLoop) or traffic.rate <= 0:
+        return traffic
+    count = max(round(traffic.rate * seconds), 1)
+    times = list(islice(arrivals(traffic, stream(seed, f"steady {traffic.entry}")), count + 1))
+    return replace(traffic, times=tuple(at * seconds / times[-1] for at in times[:-1]))
+
+
+def _run(scenario: Scenario, span: _Span, seed: int) -> Run:
+    return Run(scenario, simulate(scenario, seconds=span.seconds, warmup_seconds=span.warmup, seed=seed))

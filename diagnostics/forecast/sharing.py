@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from diagnostics.tuning.simulation.scenario import Model
 
@@ -36,34 +37,40 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
-    """A device that executions share, at the ends of what is known of it.
+    """A device that executions share, and what is known of how much a running lane takes of it.
 
     Attributes:
         resource: its name in the scenario.
         capacity: in the resource's own amount.
-        low: by model, where the device is as little used as it may be.
-        central: by model, in the middle.
-        high: by model, where it is as much used as it may be.
+        lanes: the lanes on it as they were measured.
+        low: demand per weight where the device is as little used as it may be.
+        central: the likely one.
+        high: where the device is as much used as it may be.
         assumption: what that rests on.
 
     """
 
     resource: str
     capacity: float
-    low: Mapping[str, Share]
-    central: Mapping[str, Share]
-    high: Mapping[str, Share]
+    lanes: tuple[Lane, ...]
+    low: float
+    central: float
+    high: float
     assumption: str
 
-    def at(self, position: float, model: str) -> Share:
-        """Return a model's part between the ends: 0 is low, 0.5 central, 1 high."""
+    def parts(self, position: float) -> Mapping[str, Share]:
+        """Return each model's part between the ends: 0 is low, 0.5 central, 1 high; at equal ratios between them."""
         lower, upper = (self.low, self.central) if position < 0.5 else (self.central, self.high)
         weight = 2 * position if position < 0.5 else 2 * position - 1
-        a, b = lower[model], upper[model]
-        return Share(demand=a.demand + (b.demand - a.demand) * weight, alone=a.alone + (b.alone - a.alone) * weight)
+        scale = lower ** (1 - weight) * upper**weight if lower > 0 else upper * weight
+        return shares(self.lanes, scale, self.capacity)
 
 
-def shares(lanes: Sequence[Lane], scale: float, capacity: float) -> Mapping[str, Share]:
+CENTRAL = 0.5
+
+
+@lru_cache(maxsize=256)
+def shares(lanes: tuple[Lane, ...], scale: float, capacity: float) -> Mapping[str, Share]:
     """Return each model's part where a running lane demands `scale` × its weight."""
     found = {}
     for index, lane in enumerate(lanes):

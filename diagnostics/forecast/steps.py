@@ -34,7 +34,7 @@ def entry_of(item: Anatomy, ensemble: Ensemble | None, hidden: Mapping[str, Behi
     """Return an anatomy's entry.
 
     Gaps are the mean ones of the requests' critical path where traces show them; what no stage accounts for passes
-    behind the last steps.
+    before the first steps.
 
     Args:
         item: where the time of the entry's requests goes.
@@ -49,10 +49,9 @@ def entry_of(item: Anatomy, ensemble: Ensemble | None, hidden: Mapping[str, Behi
         before = tuple(i for i, followers in enumerate(edges) if position in followers)
         step = _step(model, item.stage(model), hidden.get(model))
         steps.append(replace(step, after=before))
-    left = item.unattributed_seconds - sum(stage.gap_seconds for stage in item.stages)
-    last = [replace(step, tail_seconds=step.tail_seconds + max(left, 0.0)) for step in steps]
-    ends = (last[i] if not edges[i] else steps[i] for i in range(len(steps)))
-    return Entry(name=item.ensemble or models[0], steps=tuple(ends))
+    left = max(item.unattributed_seconds - sum(stage.gap_seconds for stage in item.stages), 0.0)
+    begun = (step if step.after else replace(step, gap_seconds=step.gap_seconds + left) for step in steps)
+    return Entry(name=item.ensemble or models[0], steps=tuple(begun))
 
 
 def _step(model: str, stage: Stage | None, behind: Behind | None) -> Step:

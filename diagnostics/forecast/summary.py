@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.load import overloaded
+from diagnostics.forecast.load import open_rate, overloaded
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.tuning.simulation.outcome import EntryOutcome, ModelOutcome, Outcome
-from diagnostics.tuning.simulation.scenario import Scenario
+from diagnostics.tuning.simulation.scenario import Entry, OpenLoop, Scenario
 
 # The least and most of 20 draws hold another one with a probability of 19 / 21.
 DRAWS = 20
@@ -45,10 +45,13 @@ def summary(fitted: Fitted, central: Run, runs: Sequence[Run]) -> Performance:
     def of_entry(pick: Callable[[EntryOutcome], float | None]) -> Estimate | None:
         return None if stuck else _estimate(central, runs, models, lambda run: pick(run.outcome.entries[name]))
 
-    throughput = _estimate(
-        central, runs, (), lambda run: len(run.outcome.entries[name].latencies) / run.outcome.seconds
-    )
+    throughput = _estimate(central, runs, (), lambda run: _answered(run, entry, run.overloaded & set(models)))
     outcome = central.outcome.entries[name]
+    offers = [open_rate(one) for one in fitted.scenario.traffic if one.entry == name and isinstance(one, OpenLoop)]
+    if throughput and offers and not stuck and outcome.arrived:
+        # What comes is known: how much of it came in this run is luck.
+        value = sum(offers) * (1 - outcome.failed / outcome.arrived)
+        throughput = replace(throughput, value=value, low=min(throughput.low, value))
     return Performance(
         entry=name,
         mean=of_entry(lambda one: _mean(one.latencies)),
@@ -59,6 +62,17 @@ def summary(fitted: Fitted, central: Run, runs: Sequence[Run]) -> Performance:
         rejected=outcome.failed / central.outcome.seconds,
         stages=tuple(_stage(fitted, model, central, runs) for model in models),
     )
+
+
+def _answered(run: Run, entry: Entry, stuck: Collection[str]) -> float:
+    """Return answered requests per second: all that are not turned away, or as many as a stage does that is full."""
+    outcome = run.outcome.entries[entry.name]
+    through = (outcome.arrived - outcome.failed) / run.outcome.seconds
+    if not stuck:
+        return through
+    items = max((one.items for one in run.scenario.traffic if one.entry == entry.name), default=1)
+    visits = {model: sum(step.model == model for step in entry.steps) for model in stuck}
+    return min(run.outcome.models[m].items / run.outcome.seconds / items / count for m, count in visits.items())
 
 
 def _stage(fitted: Fitted, model: str, central: Run, runs: Sequence[Run]) -> StagePerformance:
