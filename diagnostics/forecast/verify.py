@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.blocks import FEWEST_BLOCKS, mean_of, quantile_of, relaxation_seconds, stretches
@@ -12,6 +13,7 @@ from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.moved import rates_differ, settings_between, split, versions_between
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.predict import performance
+from diagnostics.forecast.summary import DRAWS
 from diagnostics.forecast.verification import Judgement, Verified, judge, overall
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.signals.reading import Reading
@@ -88,7 +90,9 @@ class _Side:
         return moments[-1] - moments[0] if moments else 0.0
 
 
-def verify(before: Evidence, was: Subject, after: Evidence, now: Subject, *, seed: int = 0) -> Verification:
+def verify(
+    before: Evidence, was: Subject, after: Evidence, now: Subject, *, seed: int = 0, draws: int = DRAWS
+) -> Verification:
     """Return whether the second window shows what the first one's model predicts of its settings and load.
 
     Args:
@@ -97,6 +101,7 @@ def verify(before: Evidence, was: Subject, after: Evidence, now: Subject, *, see
         after: the window after the change.
         now: the same entry in it.
         seed: of the simulation and of the draws of blocks.
+        draws: how many windows are simulated for an interval.
 
     """
     servers = (before, was.server, after, now.server)
@@ -118,17 +123,19 @@ def verify(before: Evidence, was: Subject, after: Evidence, now: Subject, *, see
             _Side(evidence=before, on=was, fitted=fit(before, was)),
             _Side(evidence=after, on=now, fitted=fit(after, now)),
         )
-        return _compared(bare, old, new, seed)
+        return _compared(bare, old, new, partial(performance, seed=seed, draws=draws), seed)
     except Unpredictable as error:
         return replace(bare, judgement=Judgement(verdict=Verified.INCONCLUSIVE, reason=str(error)))
 
 
-def _compared(bare: Verification, old: _Side, new: _Side, seed: int) -> Verification:
+def _compared(
+    bare: Verification, old: _Side, new: _Side, predict: Callable[..., Performance], seed: int
+) -> Verification:
     moved, unpredicted = split(bare.changes, old.fitted.configs, new.fitted.configs)
     traffic = tuple(one for one in new.fitted.scenario.traffic if one.entry in _entries(old.fitted.scenario))
-    base = performance(old.fitted, seed=seed)
-    same = performance(old.fitted, WhatIf(traffic=traffic), seed=seed) if bare.load_differs else base
-    then = performance(old.fitted, WhatIf(changes=moved, traffic=traffic), seed=seed) if moved else same
+    base = predict(old.fitted)
+    same = predict(old.fitted, WhatIf(traffic=traffic)) if bare.load_differs else base
+    then = predict(old.fitted, WhatIf(changes=moved, traffic=traffic)) if moved else same
     found = replace(
         bare,
         unpredicted=unpredicted,

@@ -21,15 +21,16 @@ ONE = model_config("m", groups=({"kind": "KIND_CPU", "count": 1},))
 TWO = model_config("m", groups=({"kind": "KIND_CPU", "count": 2},))
 SLOW = Stage("m", rate=38, execution=0.0245, queue=0.17, config=ONE)
 FAST = replace(SLOW, queue=0.004, config=TWO)
+by_hand = pytest.mark.usefixtures("predicted")
 PAIR = [str(FOLDER / f"cpu-handed-batch-collapse{end}.tar.xz") for end in ("", "-fixed")]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def predicted(monkeypatch: pytest.MonkeyPatch) -> list[WhatIf]:
     """Forecast by hand: 28.5 ms with a second instance, 194.5 ms without, twice that at another load."""
     wanted: list[WhatIf] = []
 
-    def performed(fitted: Fitted, what_if: WhatIf | None = None, *, seed: int = 0) -> Performance:
+    def performed(fitted: Fitted, what_if: WhatIf | None = None, *, seed: int, draws: int) -> Performance:
         asked = what_if or WhatIf()
         wanted.append(asked)
         busy = stage("m", busy=0.2)
@@ -58,10 +59,12 @@ def test_a_change_that_did_what_was_predicted_is_confirmed(predicted: list[WhatI
     assert [(s.path, s.value) for s in predicted[-1].changes[0].settings] == [("instance_group.count", 2)]
 
 
+@by_hand
 def test_a_change_that_did_nothing_is_refuted() -> None:
     assert verified(SLOW, replace(SLOW, config=TWO)).judgement.verdict is Verified.REFUTED
 
 
+@by_hand
 def test_where_nothing_was_changed_none_is_predicted_and_the_largest_difference_is_known() -> None:
     found = verified(SLOW, SLOW)
 
@@ -69,6 +72,7 @@ def test_where_nothing_was_changed_none_is_predicted_and_the_largest_difference_
     assert found.measures[0].predicted == found.measures[0].before
 
 
+@by_hand
 def test_another_load_is_predicted_at_that_load_and_only_so_far_away() -> None:
     found = verified(SLOW, replace(SLOW, rate=60, queue=0.36))
 
@@ -81,6 +85,7 @@ def test_another_load_is_predicted_at_that_load_and_only_so_far_away() -> None:
     assert far.judgement.reason.startswith("2.6 times the load")
 
 
+@by_hand
 @pytest.mark.parametrize(
     ("after", "said"),
     [
@@ -97,6 +102,7 @@ def test_what_changed_as_well_and_is_not_predicted_leaves_it_open(after: Stage, 
     assert "not predicted" in found.judgement.reason
 
 
+@by_hand
 def test_a_window_of_few_reads_is_too_short_and_says_for_how_long_to_measure() -> None:
     found = verified(SLOW, FAST, reads=3)
 
@@ -104,6 +110,7 @@ def test_a_window_of_few_reads_is_too_short_and_says_for_how_long_to_measure() -
     assert found.judgement.seconds_needed == 20.0
 
 
+@by_hand
 def test_windows_without_requests_are_inconclusive_with_the_reason() -> None:
     found = verified(replace(SLOW, rate=0.0, queue=0.0), FAST)
 
@@ -111,6 +118,7 @@ def test_windows_without_requests_are_inconclusive_with_the_reason() -> None:
     assert "no request was completed" in found.judgement.reason
 
 
+@by_hand
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -128,6 +136,7 @@ def test_what_is_no_pair_of_windows_is_refused_in_one_line(
     assert told.count("\n") == 1
 
 
+@by_hand
 def test_captures_are_verified_and_fail_on_decides_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", *PAIR, "--fail-on", "refuted", "--output", "json"]) == 1
     report = json.loads(capsys.readouterr().out)
@@ -135,3 +144,10 @@ def test_captures_are_verified_and_fail_on_decides_the_exit_code(capsys: pytest.
     # The forecast by hand is another deployment's.
     assert (report["verdict"], report["entry"]) == ("refuted", "embedder")
     assert [one["statistic"] for one in report["measures"]] == ["mean", "p95"]
+
+
+def test_the_repaired_configuration_of_a_recorded_incident_did_what_was_predicted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["verify", *PAIR, "--fail-on", "inconclusive"]) == 0
+    assert capsys.readouterr().out.startswith("confirmed: embedder: mean 29.2 ms → 7.5 ms")
