@@ -27,7 +27,7 @@ from diagnostics.tuning.simulation.scenario import (
     TimeoutAction,
 )
 from diagnostics.tuning.simulation.simulate import simulate
-from tests.tuning.simulated import alone, mean, model, queue, run
+from tests.tuning.simulated import alone, mean, model, queue, replayed, run
 
 _POLICIES = st.none() | st.builds(
     QueuePolicy,
@@ -125,6 +125,16 @@ def test_littles_law_and_conservation_hold_in_whatever_is_simulated(scenario: Sc
 @given(scenarios(), st.integers(0, 5))
 def test_a_seed_gives_one_outcome(scenario: Scenario, seed: int) -> None:
     assert simulate(scenario, seconds=5.0, seed=seed) == simulate(scenario, seconds=5.0, seed=seed)
+
+
+@settings(max_examples=10, deadline=None)
+@given(_BATCHERS, st.lists(st.sampled_from([1, 2, 4]), min_size=10, max_size=30))
+def test_one_request_is_batched_as_several_are(batcher: DynamicBatcher, items: list[int]) -> None:
+    scenario = replayed(model(0.004, max_batch=4, batcher=batcher), [2.0 * k for k in range(len(items))], items=items)
+    short = simulate(scenario, seconds=5.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("diagnostics.tuning.simulation.forming.is_plain", lambda _: False)
+        assert simulate(scenario, seconds=5.0) == short
 
 
 @settings(max_examples=12, deadline=None)

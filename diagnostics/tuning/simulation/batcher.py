@@ -216,7 +216,7 @@ class Batcher:
         """Let the sleep that began with an empty queue end when it must, although this request wakes nobody."""
         if self._wake_at < now:
             self._wake_at += ceil((now - self._wake_at) / LONGEST_SLEEP) * LONGEST_SLEEP
-        self._sleep(self._wake_at)
+        self._sleep(max(self._wake_at, now))
 
     def _sleep(self, until: float) -> None:
         self._wake_at = until

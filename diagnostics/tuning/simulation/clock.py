@@ -17,24 +17,26 @@ class Clock:
     Attributes:
         begin: end of the warm-up, in seconds; what happens before is not observed.
         end: seconds at which the run ends.
+        events: a heap of time, order, what to call and what about.
+        order: gives the next event's place among those of its time.
 
     """
 
-    __slots__ = ("_events", "_order", "begin", "end")
+    __slots__ = ("begin", "end", "events", "order")
 
     def __init__(self, begin: float, end: float) -> None:
         self.begin = begin
         self.end = end
-        self._events: list[tuple[float, int, Call, Any]] = []
-        self._order = count().__next__
+        self.events: list[tuple[float, int, Call, Any]] = []
+        self.order = count().__next__
 
     def at(self, time: float, call: Call, about: Any) -> None:
         """Plan `call(time, about)`."""
-        heappush(self._events, (time, self._order(), call, about))
+        heappush(self.events, (time, self.order(), call, about))
 
     def run(self) -> None:
         """Let everything happen that is due before the end."""
-        events, end = self._events, self.end
+        events, end = self.events, self.end
         while events:
             time, _, call, about = heappop(events)
             if time >= end:

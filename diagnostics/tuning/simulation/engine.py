@@ -73,13 +73,13 @@ class InFlight:
         """Look at the batch again at the end of the iteration under way."""
         done = max(ceil((now - self._since) / self._each - _ROUNDING), 1)
         if done < self._run:
-            self._plan(done)
+            self._plan(now, done)
 
-    def _plan(self, iterations: int) -> None:
+    def _plan(self, now: float, iterations: int) -> None:
         """End the run of like iterations after so many; an earlier plan is void."""
         self._run = iterations
         self._ticket += 1
-        self._at(self._since + iterations * self._each, self._ended, self._ticket)
+        self._at(max(self._since + iterations * self._each, now), self._ended, self._ticket)
 
     def _ended(self, now: float, ticket: int) -> None:
         """End a run of like iterations: some leave, some join."""
@@ -109,7 +109,7 @@ class InFlight:
         # What joins lengthens this iteration only.
         self._each += engine.prefill_seconds * joined
         if self._computing is None:
-            self._plan(1 if joined else self._running[0][0] - self._iteration)
+            self._plan(now, 1 if joined else self._running[0][0] - self._iteration)
         else:
             self._run = 1
             self._computing.run(now, Execution(now, (), self._each, None), self._computed)

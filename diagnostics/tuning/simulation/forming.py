@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from diagnostics.tuning.simulation.payload import Payload
 from diagnostics.tuning.simulation.scenario import Model
 from diagnostics.tuning.simulation.visits import Visit
-from diagnostics.tuning.simulation.waiting import Waiting
+from diagnostics.tuning.simulation.waiting import Waiting, is_plain
 
 # The core waits in whole microseconds: less is no wait.
 TICK = 1e-6
@@ -53,7 +53,7 @@ class _Pending:
 class Forming:
     """A batcher's rules; its batch sizes and its window in seconds."""
 
-    __slots__ = ("_delay", "_max_batch", "_most_preferred", "_preferred", "_sizes", "_timeouts")
+    __slots__ = ("_delay", "_max_batch", "_most_preferred", "_preferred", "_simple", "_sizes", "_timeouts")
 
     def __init__(self, model: Model) -> None:
         assert model.batcher
@@ -63,11 +63,15 @@ class Forming:
         self._sizes = frozenset(self._preferred)
         self._most_preferred = self._preferred[-1]
         self._delay = model.batcher.delay_seconds
+        self._simple = is_plain(model.batcher)
         self._timeouts = model.batcher.policy is not None and model.batcher.policy.timeout_seconds > 0
 
     def form(self, now: float, payload: Payload, waiting: Waiting) -> Formed:
         """Decide what goes into the payload; the caller removes it from the queue."""
         formed = Formed()
+        if self._simple and waiting.size == 1 and not payload.items:
+            self._form_one(now, waiting, formed)
+            return formed
         pending = self._look(now, payload, waiting, formed)
         exceeded = self._delay > 0 and now - pending.oldest >= self._delay - _ROUNDING
         if pending.best_items and not exceeded:
@@ -81,6 +85,18 @@ class Forming:
         else:
             self._sleep_or_grow(now, payload, pending, formed)
         return formed
+
+    def _form_one(self, now: float, waiting: Waiting, formed: Formed) -> None:
+        """Decide on one request and an empty payload, of which most decisions are, as for several."""
+        visit = waiting.first
+        wait = self._delay - (now - visit.joined)
+        if visit.items in self._sizes and not (self._delay > 0 and wait <= _ROUNDING):
+            formed.count, formed.full = 1, self._delay == 0
+        elif visit.items >= self._most_preferred or wait < TICK:
+            formed.count, formed.full = 1, visit.items >= self._most_preferred
+        else:
+            formed.wait = wait
+            formed.wake_at_items = self._next_preferred(0, visit.items)
 
     def _look(self, now: float, payload: Payload, waiting: Waiting, formed: Formed) -> _Pending:
         pending, held = _Pending(), payload.items

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import itemgetter
+
 from diagnostics.tuning.simulation.clock import Clock
 from diagnostics.tuning.simulation.outcome import EntryOutcome, ModelOutcome
+
+_JOINED, _BEGUN, _ITEMS = itemgetter(0), itemgetter(1), itemgetter(3)
 
 
 class Population:
@@ -23,6 +28,10 @@ class Population:
         if now < self._end:
             self._area -= self._end - (now if now > self._begin else self._begin)
 
+    def add(self, area: float) -> None:
+        """Count the seconds that others were there within the observed time, all together."""
+        self._area += area
+
     @property
     def mean(self) -> float:
         """Return the time average."""
@@ -30,7 +39,14 @@ class Population:
 
 
 class ModelLog:
-    """What a model does."""
+    """What a model does.
+
+    Attributes:
+        passages: when each request that was executed alone joined, began and ended, and its items, where that is known
+            as it comes.
+        gap: seconds that such an execution holds its instance after its end.
+
+    """
 
     __slots__ = (
         "_begin",
@@ -38,7 +54,9 @@ class ModelLog:
         "_slots",
         "arrived",
         "executions",
+        "gap",
         "items",
+        "passages",
         "refused",
         "running",
         "service",
@@ -52,6 +70,8 @@ class ModelLog:
         self.running = Population(clock)
         self.waits: list[float] = []
         self.service: list[float] = []
+        self.passages: list[tuple[float, float, float, int]] = []
+        self.gap = 0.0
         self.executions = self.items = self.arrived = self.refused = 0
 
     def joined(self, now: float) -> None:
@@ -101,14 +121,9 @@ class ModelLog:
             self.executions += iterations
             self.items += iterations * items
 
-    def passed(self, joined: float, begun: float, seconds: float, freed: float, items: int) -> None:
-        """Note a request that is executed alone, all of whose times are known; they may lie ahead."""
-        self.taken(begun, joined, seconds)
-        if begun < self._end:
-            self.executed(begun, items)
-            self.running.leave(freed)
-
     def outcome(self) -> ModelOutcome:
+        if self.passages:
+            self._settle()
         return ModelOutcome(
             waits=self.waits,
             service=self.service,
@@ -120,15 +135,38 @@ class ModelLog:
             refused=self.refused,
         )
 
+    def _settle(self) -> None:
+        """Note the passages, which are in order of `joined` and of `begun`: first come, first served."""
+        begin, end, passages = self._begin, self._end, self.passages
+        first, last = (bisect_left(passages, edge, key=_BEGUN) for edge in (begin, end))
+        seen = passages[first:last]
+        waits = [begun - joined for joined, begun, _, _ in seen]
+        service = [ended - begun for _, begun, ended, _ in seen]
+        self.waits += waits
+        self.service += service
+        self.executions += len(seen)
+        self.items += sum(map(_ITEMS, seen))
+        earlier = bisect_left(passages, begin, key=_JOINED)
+        self.arrived += len(passages) - earlier
+        # All of what is between the edges, less what lies before them and with what reaches in from outside.
+        before = sum(begin - joined for joined, _, _, _ in passages[first : min(earlier, last)])
+        after = sum(end - max(joined, begin) for joined, _, _, _ in passages[last:])
+        self.waiting.add(sum(waits) - before + after)
+        over = sum(freed - end for _, _, ended, _ in seen if (freed := ended + self.gap) > end)
+        into = sum(
+            min(freed, end) - begin for _, _, ended, _ in passages[:first] if (freed := ended + self.gap) > begin
+        )
+        self.running.add(sum(service) + len(seen) * self.gap - over + into)
+
 
 class EntryLog:
     """What requests to an entry experience."""
 
-    __slots__ = ("_begin", "_count", "arrived", "failed", "inside", "latencies", "seen")
+    __slots__ = ("_begin", "_count", "_inside", "arrived", "failed", "latencies", "seen")
 
     def __init__(self, clock: Clock) -> None:
         self._begin = clock.begin
-        self.inside = Population(clock)
+        self._inside = Population(clock)
         self.latencies: list[float] = []
         self.arrived = self.failed = self._count = 0
         self.seen: list[int] = []
@@ -139,23 +177,23 @@ class EntryLog:
 
     def arrives(self, now: float) -> None:
         self._count += 1
-        self.inside.enter(now)
+        self._inside.enter(now)
         if now >= self._begin:
             self.arrived += 1
 
     def answered(self, now: float, arrived: float) -> None:
         self._count -= 1
-        self.inside.leave(now)
+        self._inside.leave(now)
         if arrived >= self._begin:
             self.latencies.append(now - arrived)
 
     def fails(self, now: float, arrived: float) -> None:
         self._count -= 1
-        self.inside.leave(now)
+        self._inside.leave(now)
         if arrived >= self._begin:
             self.failed += 1
 
     def outcome(self) -> EntryOutcome:
         return EntryOutcome(
-            latencies=self.latencies, arrived=self.arrived, failed=self.failed, in_system=self.inside.mean
+            latencies=self.latencies, arrived=self.arrived, failed=self.failed, in_system=self._inside.mean
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from heapq import heapreplace
+from heapq import heappush, heapreplace
 
 from diagnostics.tuning.simulation.clock import Clock
 from diagnostics.tuning.simulation.instances import Instances
@@ -17,23 +17,26 @@ from diagnostics.tuning.simulation.visits import Visit
 class Unbatched:
     """Instances that share nothing: who takes a request, and when, is known as it arrives."""
 
-    __slots__ = ("_at", "_free", "_gap", "_log", "_seconds", "_start")
+    __slots__ = ("_events", "_free", "_gap", "_order", "_passages", "_seconds", "_start")
 
     def __init__(self, clock: Clock, log: ModelLog, model: Model, seconds: Callable[[int], float]) -> None:
-        self._at, self._log, self._seconds = clock.at, log, seconds
+        # This is where a simulation spends its time: the event list is used without a call between.
+        self._events, self._order = clock.events, clock.order
+        self._passages, self._seconds = log.passages, seconds
         self._gap, self._start = model.service.dispatch_gap, model.start_seconds
         self._free = [0.0] * model.instances
+        log.gap = self._gap
 
     def join(self, now: float, visit: Visit) -> None:
         """Queue a visit for the instance that is free first."""
-        free, log = self._free, self._log
-        begun = max(free[0], now + self._start)
-        seconds = self._seconds(visit.items)
-        ended = begun + seconds
+        free = self._free
+        begun, ready = free[0], now + self._start
+        if begun < ready:
+            begun = ready
+        ended = begun + self._seconds(visit.items)
         heapreplace(free, ended + self._gap)
-        self._at(ended, visit.stage.done, visit)
-        log.joined(now)
-        log.passed(now, begun, seconds, ended + self._gap, visit.items)
+        heappush(self._events, (ended, self._order(), visit.stage.done, visit))
+        self._passages.append((now, begun, ended, visit.items))
 
 
 class Queued:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.clock import Call, Clock
 from diagnostics.tuning.simulation.observing import EntryLog
 from diagnostics.tuning.simulation.scenario import Entry
 
@@ -46,55 +46,70 @@ class Visit:
 
 
 class Stage:
-    """A step, joined to what follows it."""
+    """A step, joined to what follows it.
 
-    __slots__ = ("_clock", "_flow", "_gap", "_joins", "_next", "_position", "_station", "_tail", "followers", "needs")
+    Attributes:
+        needs: steps that it waits for.
+        followers: the stages that wait for it.
+        done: to be called with the time and a visit whose execution ended.
+
+    """
+
+    __slots__ = ("_clock", "_flow", "_position", "_step", "done", "followers", "join", "needs")
 
     def __init__(self, clock: Clock, flow: Flow, position: int, station: Station) -> None:
-        step = flow.entry.steps[position]
-        self._clock, self._flow, self._position, self._station = clock, flow, position, station
-        self._gap, self._tail = step.gap_seconds, step.tail_seconds
-        self.needs = len(step.after)
-        self._joins = station.join
+        self._clock, self._flow, self._position = clock, flow, position
+        self._step = flow.entry.steps[position]
+        self.needs = len(self._step.after)
+        self.join = station.join
         self.followers: list[Stage] = []
+        self.done: Call = self._done
+
+    def link(self) -> None:
+        """Take the short way where one stage simply follows; to be called when all followers are known."""
+        alone = len(self.followers) == 1 and self.followers[0].needs == 1 and self._flow.plain
+        if not alone or self._step.tail_seconds > 0 or self.followers[0]._step.gap_seconds > 0:
+            return
+        follower = self.followers[0]
+        join = follower.join
+
+        def passed(now: float, visit: Visit) -> None:
+            visit.stage = follower
+            visit.joined = now
+            join(now, visit)
+
+        self.done = passed
 
     def begin(self, now: float, visit: Visit) -> None:
         """Let a request come to this stage, after its gap."""
         visit.stage = self
-        if self._gap > 0:
-            self._clock.at(now + self._gap, self._join, visit)
+        if self._step.gap_seconds > 0:
+            self._clock.at(now + self._step.gap_seconds, self._join, visit)
         else:
-            visit.joined = now
-            self._joins(now, visit)
+            self._join(now, visit)
 
     def _join(self, now: float, visit: Visit) -> None:
         visit.joined = now
-        self._joins(now, visit)
+        self.join(now, visit)
 
-    def done(self, now: float, visit: Visit) -> None:
-        """Be told that the execution ended."""
-        if self._tail > 0:
-            self._clock.at(now + self._tail, self._ended, visit)
+    def _done(self, now: float, visit: Visit) -> None:
+        if self._step.tail_seconds > 0:
+            self._clock.at(now + self._step.tail_seconds, self._ended, visit)
         else:
             self._ended(now, visit)
 
     def _ended(self, now: float, visit: Visit) -> None:
-        followers = self.followers
-        if visit.request.failed:
-            return
-        if not followers:
-            self._flow.end(now, visit.request)
-        elif len(followers) == 1 and followers[0].needs == 1:
-            followers[0].begin(now, visit)
-        else:
-            self._fork(now, visit)
-
-    def _fork(self, now: float, visit: Visit) -> None:
         request = visit.request
+        if request.failed:
+            return
+        if not self.followers:
+            self._flow.end(now, request)
         for follower in self.followers:
-            request.awaited[follower._position] -= 1
-            if request.awaited[follower._position] == 0:
-                follower.begin(now, Visit(request, follower, visit.items, visit.priority))
+            if follower.needs > 1:
+                request.awaited[follower._position] -= 1
+                if request.awaited[follower._position]:
+                    continue
+            follower.begin(now, Visit(request, follower, visit.items, visit.priority))
 
     def refuse(self, now: float, visit: Visit) -> None:
         """Be told that a queue policy turned the request away: the whole request fails."""
@@ -102,9 +117,15 @@ class Stage:
 
 
 class Flow:
-    """An entry's graph, through which its requests go."""
+    """An entry's graph, through which its requests go.
 
-    __slots__ = ("_ends", "_first", "_log", "_needs", "_simple", "entry")
+    Attributes:
+        entry: what it is made of.
+        plain: whether its stages follow each other in a row.
+
+    """
+
+    __slots__ = ("_ends", "_first", "_log", "_needs", "entry", "plain")
 
     def __init__(self, clock: Clock, entry: Entry, stations: Mapping[str, Station], log: EntryLog) -> None:
         self.entry = entry
@@ -116,12 +137,15 @@ class Flow:
         self._first = [stage for stage in stages if not stage.needs]
         self._ends = sum(not stage.followers for stage in stages)
         self._needs = [stage.needs for stage in stages]
-        self._simple = all(stage.needs <= 1 and len(stage.followers) <= 1 for stage in stages)
+        # One stage after the other: a request is at one of them at a time, and where it fails, nothing is left.
+        self.plain = len(self._first) == 1 and all(stage.needs <= 1 and len(stage.followers) <= 1 for stage in stages)
+        for stage in stages:
+            stage.link()
 
     def arrive(self, now: float, items: int, priority: int, answered: Answered | None) -> None:
         """Let a request arrive; `answered` is called when it was answered or has failed."""
         self._log.arrives(now)
-        request = Request(now, [] if self._simple else self._needs.copy(), self._ends, answered)
+        request = Request(now, [] if self.plain else self._needs.copy(), self._ends, answered)
         for stage in self._first:
             stage.begin(now, Visit(request, stage, items, priority))
 

@@ -40,8 +40,7 @@ class Waiting:
         self._default = batcher.default_priority if batcher.priority_levels else 0
         lowest = batcher.priority_levels
         self._levels = {level: _Level() for level in (range(1, lowest + 1) if lowest else (0,))}
-        plain = not lowest and self._policy.timeout_seconds <= 0
-        self._single = self._levels[0].fresh if plain else None
+        self._single = self._levels[0].fresh if is_plain(batcher) else None
         self.size = 0
 
     def accepts(self, visit: Visit) -> bool:
@@ -55,6 +54,12 @@ class Waiting:
             self._single.append(visit)
         else:
             self._level(visit).fresh.append(visit)
+
+    @property
+    def first(self) -> Visit:
+        """Return the oldest request of a plain queue that has one."""
+        assert self._single is not None
+        return self._single[0]
 
     def scan(self, now: float, expired: list[Visit]) -> Iterable[Visit]:
         """Go through the queue in the order of service; what has expired goes to `expired` as its level is reached."""
@@ -105,3 +110,8 @@ class Waiting:
             else:
                 self.size -= 1
                 expired.append(visit)
+
+
+def is_plain(batcher: DynamicBatcher) -> bool:
+    """Tell whether requests leave the queue in the order in which they came, whatever the time."""
+    return not batcher.priority_levels and (batcher.policy is None or batcher.policy.timeout_seconds <= 0)
