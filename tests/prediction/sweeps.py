@@ -15,7 +15,7 @@ from tests.benchmark.deployment import Deployment, StageSpec
 from tests.prediction.plan import Job, Load, Pattern
 
 SCENARIOS = 10
-BASE_SECONDS = 30.0
+BASE_SECONDS = 20.0
 SWEEP_SECONDS = 8.0
 SWEEP_SETTLE_SECONDS = 2.0
 _NAMES = ("preprocessing", "embedder", "safety", "generator", "postprocessing")

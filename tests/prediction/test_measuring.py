@@ -134,9 +134,12 @@ def test_a_capture_keeps_the_spans_of_every_tenth_trace_that_began_after_the_fir
     every = hundred_requests()
     kept = thinned([exported(every[:50], START + 6.0), exported(every[50:], START + 11.0)], START + 5.05)
     bodies = [json.loads(scrape.body or b"") for scrape in kept]
-    starts = [one["traceId"] for body in bodies for one in body["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+    spans = [one for body in bodies for one in body["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+    starts = [round((int(one["startTimeUnixNano"]) / 1e9 - START) * 10) for one in spans]
 
-    assert [int(trace, 16) for trace in starts] == [n for n in (51, 61, 71, 81, 91) for _ in range(2)]
+    assert starts == [n for n in (51, 61, 71, 81, 91) for _ in range(2)]
+    assert spans[0]["spanId"] == spans[1]["parentSpanId"]
+    assert len({one["traceId"] for one in spans}) == 5
     assert len(kept) == 1
 
 
