@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import exp, log
 from random import Random
+from statistics import NormalDist
 
 from diagnostics.forecast.engines import MOST_CROWDING
 from diagnostics.forecast.fitted import Doubt, Fitted, Interval, ModelDoubt
@@ -14,8 +15,8 @@ from diagnostics.forecast.sharing import CENTRAL, Share
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, Scenario
 
-# Means of execution times beyond two standard deviations are left to the one draw of twenty that may miss.
-_MOST_DEVIATIONS = 2.0
+# Execution times beyond two standard deviations are left to the draws that an interval may miss.
+_TAIL = 0.025
 # The dispatch gap was measured between 0.07 ms (an instance that is never idle) and 0.16 ms, with a sleeping stage's
 # timer another 0.05 to 0.2 ms (Triton 2.51): from a third of the usual one to five thirds.
 _GAP_RANGE = (1 / 3, 5 / 3)
@@ -23,38 +24,57 @@ _GAP_RANGE = (1 / 3, 5 / 3)
 _BLOCK = 20
 
 
-def drawn(fitted: Fitted, seed: int) -> Scenario:
-    """Return the scenario with values drawn for what is not known; the same for the same seed.
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One of several draws, whose positions between the bounds of what is not known cover them evenly.
 
-    Each model and each entry draws from a generator of its own, so that a change of one leaves the others' values.
+    For each unknown, one draw lies in each of as many equal parts of its bounds as there are draws, in an order of its
+    own (Latin hypercube sampling, McKay, Beckman and Conover 1979). An unknown's order depends on its name and the seed
+    alone, so that a change of one model leaves the others' values.
     """
+
+    number: int
+    of: int
+    seed: int
+
+    def position(self, name: str) -> float:
+        """Return a number between 0 and 1 for an unknown."""
+        rng = self.rng(name)
+        order = rng.sample(range(self.of), self.of)
+        parts = [rng.random() for _ in range(self.of)]
+        return (order[self.number] + parts[self.number]) / self.of
+
+    def rng(self, name: str) -> Random:
+        """Return the generator of a name, the same for all draws of a seed."""
+        return Random(f"{self.seed}/{name}")  # noqa: S311 (nothing here is secret)
+
+
+def drawn(fitted: Fitted, draw: Draw) -> Scenario:
+    """Return the scenario with a draw's values for what is not known."""
     scenario, doubt = fitted.scenario, fitted.doubt
-    parts = {one.resource: one.parts(_rng(seed, one.resource).random()) for one in doubt.sharing}
+    parts = {one.resource: one.parts(draw.position(one.resource)) for one in doubt.sharing}
     central = {one.resource: one.parts(CENTRAL) for one in doubt.sharing}
     models = tuple(
-        _model(_shared(model, parts, central), doubt.models.get(model.name), _rng(seed, model.name))
-        for model in scenario.models
+        _model(_shared(model, parts, central), doubt.models.get(model.name), draw) for model in scenario.models
     )
-    traffic = tuple(_traffic(one, doubt, _rng(seed, f"arrivals {one.entry}")) for one in scenario.traffic)
-    return replace(scenario, models=models, traffic=traffic)
+    return replace(scenario, models=models, traffic=tuple(_traffic(one, doubt, draw) for one in scenario.traffic))
 
 
-def _rng(seed: int, name: str) -> Random:
-    return Random(f"{seed}/{name}")  # noqa: S311 (nothing here is secret)
+def _model(model: Model, doubt: ModelDoubt | None, draw: Draw) -> Model:
+    def at(what: str) -> float:
+        return draw.position(f"{what} {model.name}")
 
-
-def _model(model: Model, doubt: ModelDoubt | None, rng: Random) -> Model:
-    deviation = min(max(rng.gauss(), -_MOST_DEVIATIONS), _MOST_DEVIATIONS)
-    slope, error = rng.random(), 1 + deviation * (doubt.service_error if doubt else 0.0)
-    gap, spread = rng.uniform(*_GAP_RANGE), rng.random()
-    scv = model.service_scv if doubt is None else _between(doubt.service_scv, spread)
-    service = _service(model.service, slope).scaled(error)
-    service = replace(service, dispatch_gap=service.dispatch_gap * gap)
-    made = replace(model, service=service, service_scv=scv)
-    if doubt is None or doubt.joining is None:
+    if doubt is None:
+        return model
+    error = 1 + doubt.service_error * NormalDist().inv_cdf(min(max(at("error"), _TAIL), 1 - _TAIL))
+    low, high = _GAP_RANGE
+    service = _service(model.service, at("slope")).scaled(error)
+    service = replace(service, dispatch_gap=service.dispatch_gap * (low + (high - low) * at("gap")))
+    made = replace(model, service=service, service_scv=_between(doubt.service_scv, at("scv")))
+    if doubt.joining is None:
         return made
-    made = _joining(made, doubt.joining, doubt.joins, slope)
-    return _slower(_crowded(made, doubt.running, rng.random()), error)
+    made = _joining(made, doubt.joining, doubt.joins, at("joining"))
+    return _slower(_crowded(made, doubt.running, at("crowding")), error)
 
 
 def _crowded(model: Model, running: float, position: float) -> Model:
@@ -131,15 +151,17 @@ def _between(bounds: Interval, position: float) -> float:
     return exp(log(low) + (log(high) - log(low)) * position)
 
 
-def _traffic(traffic: OpenLoop | ClosedLoop, doubt: Doubt, rng: Random) -> OpenLoop | ClosedLoop:
+def _traffic(traffic: OpenLoop | ClosedLoop, doubt: Doubt, draw: Draw) -> OpenLoop | ClosedLoop:
     if isinstance(traffic, ClosedLoop):
         return traffic
     if traffic.times is not None:
-        return replace(traffic, times=_redrawn(traffic.times, rng)) if traffic.entry in doubt.replayed else traffic
+        if traffic.entry not in doubt.replayed:
+            return traffic
+        return replace(traffic, times=_redrawn(traffic.times, draw.rng(f"arrivals {traffic.entry} {draw.number}")))
     bounds = doubt.arrivals.get(traffic.entry)
     if bounds is None:
         return traffic
-    return replace(traffic, scv=_between(bounds, rng.random()))
+    return replace(traffic, scv=_between(bounds, draw.position(f"arrivals {traffic.entry}")))
 
 
 def _redrawn(times: Sequence[float], rng: Random) -> Sequence[float]:

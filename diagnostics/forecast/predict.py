@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf
 
-from diagnostics.forecast.drawing import drawn
+from diagnostics.forecast.drawing import Draw, drawn
 from diagnostics.forecast.estimate import opened
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.load import open_rate, relaxation_seconds
@@ -82,13 +82,15 @@ def performance(
     seed: int = 0,
     draws: int = DRAWS,
     replay_warmup_seconds: float = 0.0,
+    visits: int | None = None,
 ) -> Performance:
     """Return what requests to the fitted entry would experience; the same for the same seed.
 
     Values are those of a run with central values of all that is not known, as long as can be afforded. Intervals are
     the least and most of `draws` runs of the measured window's length, each with other values of what is not known: of
     20, they hold another window's value with 19 / 21 = 90 % probability. Where arrivals are replayed, requests of the
-    first `replay_warmup_seconds` are not looked at.
+    first `replay_warmup_seconds` are not looked at. `visits` to stages, where given, are the most that the central run
+    makes while it is looked at: a search does not need what a report does.
 
     Raises:
         UsageError: the change names what is not there.
@@ -96,14 +98,17 @@ def performance(
 
     """
     after = fitted if what_if is None else changed(fitted, what_if)
-    return _performance(after, seed, draws, replay_warmup_seconds)
+    length = _CENTRAL if visits is None else replace(_CENTRAL, visits=visits, requests=min(_CENTRAL.requests, visits))
+    return _performance(after, seed, draws, replay_warmup_seconds, length)
 
 
-def _performance(fitted: Fitted, seed: int, draws: int, replay_warmup: float = 0.0) -> Performance:
-    central, window = _spans(fitted, replay_warmup)
+def _performance(
+    fitted: Fitted, seed: int, draws: int, replay_warmup: float = 0.0, length: _Length = _CENTRAL
+) -> Performance:
+    central, window = _spans(fitted, replay_warmup, length)
     scenario = fitted.scenario if _replayed(fitted.scenario) else _steady(fitted.scenario, central, seed)
-    seeds = range(seed * draws, (seed + 1) * draws)
-    runs = [_run(drawn(fitted, one), window, one + 1) for one in seeds]
+    each = (Draw(number=number, of=draws, seed=seed) for number in range(draws))
+    runs = [_run(drawn(fitted, draw), window, seed * draws + draw.number + 1) for draw in each]
     return summary(fitted, _run(scenario, central, seed), runs)
 
 
@@ -115,7 +120,7 @@ class _Span:
     seconds: float
 
 
-def _spans(fitted: Fitted, replay_warmup: float) -> tuple[_Span, _Span]:
+def _spans(fitted: Fitted, replay_warmup: float, length: _Length) -> tuple[_Span, _Span]:
     """Return the length of the run with central values, and of a draw; recorded arrivals are replayed to their end."""
     replayed = _replayed(fitted.scenario)
     if replayed:
@@ -123,7 +128,7 @@ def _spans(fitted: Fitted, replay_warmup: float) -> tuple[_Span, _Span]:
         return whole, whole
     at_most = min(max(fitted.measured.span_seconds, _SHORTEST), _LONGEST)
     rate = max(_visits_per_second(fitted), 1e-9)
-    lengths = (_seconds(fitted, rate, _CENTRAL, inf), _seconds(fitted, rate, _DRAW, at_most))
+    lengths = (_seconds(fitted, rate, length, inf), _seconds(fitted, rate, _DRAW, at_most))
     central, window = (_Span(_warmup(fitted.scenario, seconds), seconds) for seconds in lengths)
     return central, window
 

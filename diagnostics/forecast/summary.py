@@ -51,7 +51,9 @@ def summary(fitted: Fitted, central: Run, runs: Sequence[Run]) -> Performance:
     if throughput and offers and not stuck and outcome.arrived:
         # What comes is known: how much of it came in this run is luck.
         value = sum(offers) * (1 - outcome.failed / outcome.arrived)
-        throughput = replace(throughput, value=value, low=min(throughput.low, value))
+        throughput = replace(
+            throughput, value=value, low=min(throughput.low, value), high=max(throughput.high or value, value)
+        )
     return Performance(
         entry=name,
         mean=of_entry(lambda one: _mean(one.latencies)),
