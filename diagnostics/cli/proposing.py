@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from diagnostics.anatomy.anatomy import anatomies
 from diagnostics.cli.changes_given import changes_given, models_on
 from diagnostics.cli.evidence_source import Seen
 from diagnostics.cli.load_given import rate_factor
@@ -17,9 +18,10 @@ from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import forecast, performance
 from diagnostics.forecast.sweep import Sweep, SweepPoint, knee_of_load, knee_of_setting
+from diagnostics.forecast.traffic import entry_subject
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import ARRIVAL_RATE, REQUESTS
+from diagnostics.signals.subject import Subject
+from diagnostics.signals.triton import ARRIVAL_RATE
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.tuning.current import current
 from diagnostics.tuning.simulation.scenario import ClosedLoop
@@ -77,12 +79,13 @@ def proposed(seen: Seen, wish: Wish) -> Proposal:
 
     """
     ground = _ground(seen, wish)
+    found = forecast(ground.fitted, ground.what_if(), seed=wish.seed)
     return Proposal(
         on=ground.on,
         window=seen.window,
         moves=moves(seen.evidence, ground.on.server, ground.changes),
         load=ground.load,
-        forecast=forecast(ground.fitted, ground.what_if(), seed=wish.seed),
+        forecast=replace(found, assumptions=tuple(dict.fromkeys(found.assumptions))),
         patches=patches(seen.evidence, ground.on.server, ground.changes),
     )
 
@@ -104,7 +107,7 @@ def swept(seen: Seen, wish: Wish, text: str) -> SweepProposal:
         baseline=performance(ground.fitted, seed=wish.seed),
         measured_mean=ground.fitted.measured.mean,
         sweep=sweep,
-        assumptions=changed(ground.fitted, cases[-1 if at is None else at]).assumptions,
+        assumptions=tuple(dict.fromkeys(changed(ground.fitted, cases[-1 if at is None else at]).assumptions)),
         patches=patches(seen.evidence, ground.on.server, wanted),
     )
 
@@ -125,15 +128,19 @@ def entry_of(evidence: Evidence, name: str | None) -> Subject:
         CollectError: nothing was called.
 
     """
-    entries = {on: evidence.read(REQUESTS, on).value or 0.0 for on in evidence.subjects(Scope.ENTRY)}
-    named = {on: n for on, n in entries.items() if name in (None, on.ensemble or on.model)}
+    entries = {entry_subject(item): item.requests for item in anatomies(evidence)}
+    named = {on: requests for on, requests in entries.items() if name in (None, _name(on))}
     if name is not None and not named:
-        known = ", ".join(dict.fromkeys(on.ensemble or on.model or "" for on in entries)) or "unknown"
+        known = ", ".join(dict.fromkeys(_name(on) for on in entries)) or "unknown"
         raise UsageError(f"nothing named {name!r} is called", where="--entry", hint=f"entries are {known}")
     busiest = max(named, key=lambda on: named[on], default=None)
     if busiest is None or not named[busiest]:
         raise CollectError("no request was completed, so nothing can be predicted", hint="look at it under load")
     return busiest
+
+
+def _name(on: Subject) -> str:
+    return on.ensemble or on.model or ""
 
 
 def merged(changes: Sequence[ConfigChange], more: Sequence[ConfigChange]) -> tuple[ConfigChange, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
+from diagnostics.anatomy.anatomy import Anatomy, anatomies
 from diagnostics.cli.diff import sides_of
 from diagnostics.cli.evidence_source import Seen, see_captures
 from diagnostics.cli.explain import coloured
@@ -23,8 +23,7 @@ from diagnostics.forecast.verify import Verification, verify
 from diagnostics.render import text as terminal
 from diagnostics.render.verify_json import verify_report
 from diagnostics.render.verify_text import verify_markdown, verify_text
-from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import REQUESTS
+from diagnostics.signals.subject import Subject
 
 FAIL_ON = ("refuted", "inconclusive", "never")
 _EPILOG = """\b
@@ -79,21 +78,17 @@ def _seen(path: Path, question: Question) -> Seen:
 
 def _entries(before: Evidence, after: Evidence, name: str | None) -> tuple[Subject, Subject]:
     """Return the same entry in both windows: the named one, else the one called most before of those in both."""
-    called = [{_name(on): on for on in _called(side)} for side in (before, after)]
-    shared = called[0].keys() & called[1].keys()
-    if name is None and not shared:
-        raise UsageError("no ensemble or model was called in both windows", where="BEFORE AFTER")
     if name is None:
-        name = max(shared, key=lambda one: (before.read(REQUESTS, called[0][one]).value or 0.0, one))
+        called = {_name(item): item.requests for item in anatomies(before) if item.requests}
+        shared = [one for one in map(_name, anatomies(after)) if one in called]
+        if not shared:
+            raise UsageError("no ensemble or model was called in both windows", where="BEFORE AFTER")
+        name = max(shared, key=lambda one: called[one])
     return entry_of(before, name), entry_of(after, name)
 
 
-def _called(side: Evidence) -> Iterable[Subject]:
-    return (on for on in side.subjects(Scope.ENTRY) if side.read(REQUESTS, on).value)
-
-
-def _name(on: Subject) -> str:
-    return on.ensemble or on.model or ""
+def _name(item: Anatomy) -> str:
+    return item.ensemble or item.stages[0].model
 
 
 def _fails(fail_on: str, verdict: Verified) -> bool:

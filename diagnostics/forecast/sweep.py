@@ -53,10 +53,11 @@ def knee_of_setting(points: Sequence[Performance]) -> int | None:
 
 
 def knee_of_load(points: Sequence[Performance]) -> int | None:
-    """Return the load of the greatest power, throughput ÷ mean latency; None where no load is kept up with.
+    """Return the load of the greatest power, throughput ÷ mean latency; None where none is surely kept up with.
 
     Below it the server could do more at little cost; above it requests mostly wait. Source: Kleinrock, "Power and
-    deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979.
+    deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979. A load that may not
+    be kept up with is none to run at.
     """
     powers = {at: _power(one) for at, one in enumerate(points)}
     known = {at: power for at, power in powers.items() if power is not None}
@@ -73,7 +74,8 @@ def _gains(one: Performance, later: Performance) -> bool:
 
 def _power(one: Performance) -> float | None:
     mean = _mean(one)
-    return one.throughput.value / mean.value if mean is not None and mean.value > 0 else None
+    sure = mean is not None and mean.high is not None and mean.value > 0
+    return one.throughput.value / mean.value if mean is not None and sure else None
 
 
 def _mean(one: Performance) -> Estimate | None:

@@ -63,8 +63,9 @@ def headline(proposal: Proposal) -> str:
     what = change(proposal) or "nothing changes"
     if then is None:
         return f"{entry_name(proposal.on)} {NO_KEEPING_UP}: {what}"
-    before = _show(now.value) if now is not None else NO_KEEPING_UP
-    return f"{entry_name(proposal.on)}: mean {before} → {_show(then.value)}{relative(now, then)}: {what}"
+    if now is None:
+        return f"{entry_name(proposal.on)} {NO_KEEPING_UP} now, then its mean is {_show(then.value)}: {what}"
+    return f"{entry_name(proposal.on)}: mean {_show(now.value)} → {_show(then.value)}{relative(now, then)}: {what}"
 
 
 def cannot_keep_up(one: Performance) -> str:

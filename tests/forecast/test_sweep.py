@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from diagnostics.forecast.performance import Estimate
 from diagnostics.forecast.sweep import knee_of_load, knee_of_setting
 from tests.forecast.performances import performance
 
@@ -39,3 +42,5 @@ def test_a_load_has_its_knee_where_throughput_per_latency_is_greatest() -> None:
 
     assert knee_of_load(points) == 1
     assert knee_of_load([performance(None)]) is None
+    doubtful = replace(points[1], mean=Estimate(value=0.035, low=0.03, high=None))
+    assert knee_of_load([points[0], doubtful]) == 0
