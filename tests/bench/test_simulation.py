@@ -63,8 +63,10 @@ def _ours(times: list[float], batcher: DynamicBatcher | None = None) -> tuple[Ou
 def test_a_hundred_thousand_requests_through_five_stages_take_a_fifth_of_what_simpy_takes() -> None:
     times = _times(REQUESTS)
     work = [[seconds] * REQUESTS for seconds in SECONDS]
-    ours, mine = _ours(times)
+    ours, before = _ours(times)
     theirs, reference = _timed(lambda: Chain(times, work, GAP).run())
+    # On both sides of the reference, as a shared machine's speed drifts.
+    mine = (before + _ours(times)[1]) / 2
 
     print(f"\n{mine:.2f} s, simpy {reference:.2f} s: {reference / mine:.1f} times as fast")
     assert mean(ours.entries["ensemble"].latencies) == pytest.approx(mean(theirs.latencies), rel=1e-9)

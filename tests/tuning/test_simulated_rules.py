@@ -19,7 +19,7 @@ from diagnostics.tuning.simulation.scenario import (
     Scenario,
     Step,
 )
-from tests.tuning.simulated import alone, milliseconds, model, replayed, run, service, waits
+from tests.tuning.simulated import alone, mean, milliseconds, model, replayed, run, service, waits
 
 
 def latencies(scenario: Scenario, entry: str = "m") -> list[float]:
@@ -168,6 +168,15 @@ def test_gaps_and_tails_pass_outside_the_queue() -> None:
     assert milliseconds(outcome.models["a"].waits + outcome.models["b"].waits) == [0, 0]
 
 
+def test_a_tail_varies_as_it_should() -> None:
+    tailed = replace(chain(Step(model="a", tail_seconds=0.02, tail_scv=0.5)), traffic=(OpenLoop(entry="e", rate=20.0),))
+    tails = [latency - 0.01 for latency in run(tailed, seconds=100.0).entries["e"].latencies]
+    assert min(tails) > 0
+    # Of 2,000 requests; what they queue for 10 ms at 20/s adds 1.3 ms to the mean.
+    assert mean(tails) == pytest.approx(0.0213, rel=0.1)
+    assert mean([(tail / 0.02 - 1) ** 2 for tail in tails]) == pytest.approx(0.5, rel=0.25)
+
+
 def test_a_request_that_one_stage_refuses_fails_as_a_whole() -> None:
     scenario = chain(Step(model="a"), Step(model="b"), Step(model="c", after=(0, 1)))
     refusing = replace(scenario.models[0], batcher=DynamicBatcher(policy=QueuePolicy(max_size=1)), instances=1)
@@ -219,6 +228,8 @@ def over(outcome: Outcome) -> bool:
             alone(model(0.01, instances=3, rate_limit={"r": 1}), OpenLoop(entry="m", rate=101), rate_limits={"r": 1}),
             True,
         ),
+        (alone(model(0.01), OpenLoop(entry="m", times=[0.0099 * k for k in range(505)])), False),
+        (alone(model(0.01), OpenLoop(entry="m", times=[0.008 * k for k in range(625)])), True),
         (alone(engine(), OpenLoop(entry="m", rate=2 / 0.032 * 1.01)), True),
         (alone(engine(), OpenLoop(entry="m", rate=2 / 0.032 * 0.9)), False),
         (alone(model(0.01), ClosedLoop(entry="m", clients=50)), False),  # type: ignore[arg-type]

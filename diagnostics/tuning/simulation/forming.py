@@ -112,7 +112,7 @@ class Forming:
             pending.items += visit.items
             pending.oldest = min(pending.oldest, visit.joined)
             if self._timeouts:
-                pending.closest = min(pending.closest, waiting.deadline(visit))
+                pending.closest = min(pending.closest, waiting.deadline(now, visit))
             if held + pending.items in self._sizes:
                 pending.best_items, pending.best_count = pending.items, pending.count
         return pending

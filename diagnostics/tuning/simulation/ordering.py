@@ -9,7 +9,11 @@ from diagnostics.tuning.simulation.visits import Visit
 
 
 class Ordering:
-    """Holds a response back until those of all requests that were batched before it have left (release 24.10)."""
+    """Holds a response back until those of all requests that were batched before it have left.
+
+    So the core did until release 25.08. Since 25.09 it takes a place in the order only when a response is there, which
+    holds nothing back.
+    """
 
     __slots__ = ("_batched", "_ready")
 

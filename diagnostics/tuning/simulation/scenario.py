@@ -8,6 +8,10 @@ from enum import StrEnum
 
 from diagnostics.tuning.service import ServiceTime
 
+# Two recordings of Triton 24.10 with a queue limit of 4 under overload: replaying their arrivals gives the measured
+# queue, busy share and rejections at 0.09 on a host with 2 busy cores, at 0 on one with 16.
+OVERTAKES = (0.0, 0.09)
+
 
 class TimeoutAction(StrEnum):
     """What happens to a request that waited longer than its queue's timeout."""
@@ -45,11 +49,8 @@ class DynamicBatcher:
         default_priority: the level of requests that carry none (0).
         overtakes: share of execution ends at which the batcher's thread looks before the instance does. With a window,
             the payload that waits then takes in what waits beside it; with a queue policy or priorities, the thread
-            does not see the instance wait and sleeps on. It depends on how fast the host wakes threads. Recorded on
-            24.10 with a size limit of 4 under overload: 0.09 explains queue, busy share and rejections on a host with
-            2 busy cores, 0 those on one with 16. A limit that was never reached, at 43 requests/s, brought gaps before
-            executions with work waiting of 1.6 ms in the mean and 40 ms at the 99th percentile (0.16 ms without):
-            0.06 explains both.
+            does not see the instance wait and sleeps on. It depends on how fast the host wakes threads: see
+            `OVERTAKES`, whose middle is assumed.
 
     """
 
@@ -59,7 +60,7 @@ class DynamicBatcher:
     policy: QueuePolicy | None = None
     priority_levels: int = 0
     default_priority: int = 1
-    overtakes: float = 0.06
+    overtakes: float = sum(OVERTAKES) / 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,7 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
 def _start(run: _Run, scenario: Scenario, models: dict[str, ModelLog], entries: dict[str, EntryLog]) -> None:
     clock = run.clock
     stations = {model.name: _station(run, model, models[model.name]) for model in scenario.models}
-    flows = {entry.name: Flow(clock, entry, stations, entries[entry.name]) for entry in scenario.entries}
+    flows = {entry.name: Flow(clock, entry, stations, entries[entry.name], run.seed) for entry in scenario.entries}
     for position, traffic in enumerate(scenario.traffic):
         start(clock, traffic, flows[traffic.entry], stream(run.seed, f"traffic {position}"))
     for log in entries.values():

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappush, heapreplace
 
-from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.clock import Call, Clock
 from diagnostics.tuning.simulation.instances import Instances
 from diagnostics.tuning.simulation.limiting import Limited, RateLimiter
 from diagnostics.tuning.simulation.observing import ModelLog
@@ -15,28 +15,35 @@ from diagnostics.tuning.simulation.visits import Visit
 
 
 class Unbatched:
-    """Instances that share nothing: who takes a request, and when, is known as it arrives."""
+    """Instances that share nothing: who takes a request, and when, is known as it arrives.
 
-    __slots__ = ("_events", "_free", "_gap", "_order", "_passages", "_seconds", "_start")
+    Attributes:
+        join: queue a visit for the instance that is free first.
+
+    """
+
+    __slots__ = ("join",)
 
     def __init__(self, clock: Clock, log: ModelLog, model: Model, seconds: Callable[[int], float]) -> None:
-        # This is where a simulation spends its time: the event list is used without a call between.
-        self._events, self._order = clock.events, clock.order
-        self._passages, self._seconds = log.passages, seconds
-        self._gap, self._start = model.service.dispatch_gap, model.start_seconds
-        self._free = [0.0] * model.instances
-        log.gap = self._gap
+        log.gap = model.service.dispatch_gap
+        self.join = _joining(clock, log, model, seconds)
 
-    def join(self, now: float, visit: Visit) -> None:
-        """Queue a visit for the instance that is free first."""
-        free = self._free
-        begun, ready = free[0], now + self._start
-        if begun < ready:
-            begun = ready
-        ended = begun + self._seconds(visit.items)
-        heapreplace(free, ended + self._gap)
-        heappush(self._events, (ended, self._order(), visit.stage.done, visit))
-        self._passages.append((now, begun, ended, visit.items))
+
+def _joining(clock: Clock, log: ModelLog, model: Model, seconds: Callable[[int], float]) -> Call:
+    """Return what queues a visit: a closure, as this is where simulations spend their time."""
+    events, order, passages = clock.events, clock.order, log.passages
+    free, gap, start = [0.0] * model.instances, model.service.dispatch_gap, model.start_seconds
+
+    def join(now: float, visit: Visit) -> None:
+        begun = free[0]
+        if begun < now + start:
+            begun = now + start
+        ended = begun + seconds(visit.items)
+        heapreplace(free, ended + gap)
+        heappush(events, (ended, order(), visit.stage.done, visit))
+        passages.append((now, begun, ended, visit.items))
+
+    return join
 
 
 class Queued:

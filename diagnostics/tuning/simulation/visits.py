@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from diagnostics.tuning.simulation.clock import Call, Clock
+from diagnostics.tuning.simulation.draws import factors, stream
 from diagnostics.tuning.simulation.observing import EntryLog
 from diagnostics.tuning.simulation.scenario import Entry
 
@@ -55,11 +56,12 @@ class Stage:
 
     """
 
-    __slots__ = ("_clock", "_flow", "_position", "_step", "done", "followers", "join", "needs")
+    __slots__ = ("_clock", "_flow", "_position", "_step", "_vary", "done", "followers", "join", "needs")
 
-    def __init__(self, clock: Clock, flow: Flow, position: int, station: Station) -> None:
+    def __init__(self, clock: Clock, flow: Flow, position: int, station: Station, seed: int) -> None:
         self._clock, self._flow, self._position = clock, flow, position
         self._step = flow.entry.steps[position]
+        self._vary = factors(self._step.tail_scv, stream(seed, f"tail {flow.entry.name} {position}"))
         self.needs = len(self._step.after)
         self.join = station.join
         self.followers: list[Stage] = []
@@ -93,8 +95,9 @@ class Stage:
         self.join(now, visit)
 
     def _done(self, now: float, visit: Visit) -> None:
-        if self._step.tail_seconds > 0:
-            self._clock.at(now + self._step.tail_seconds, self._ended, visit)
+        tail = self._step.tail_seconds
+        if tail > 0:
+            self._clock.at(now + (tail * self._vary() if self._vary else tail), self._ended, visit)
         else:
             self._ended(now, visit)
 
@@ -127,10 +130,10 @@ class Flow:
 
     __slots__ = ("_ends", "_first", "_log", "_needs", "entry", "plain")
 
-    def __init__(self, clock: Clock, entry: Entry, stations: Mapping[str, Station], log: EntryLog) -> None:
+    def __init__(self, clock: Clock, entry: Entry, stations: Mapping[str, Station], log: EntryLog, seed: int) -> None:
         self.entry = entry
         self._log = log
-        stages = [Stage(clock, self, k, stations[step.model]) for k, step in enumerate(entry.steps)]
+        stages = [Stage(clock, self, k, stations[step.model], seed) for k, step in enumerate(entry.steps)]
         for stage, step in zip(stages, entry.steps, strict=True):
             for before in step.after:
                 stages[before].followers.append(stage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from math import inf
 
 from diagnostics.tuning.simulation.scenario import DynamicBatcher, QueuePolicy, TimeoutAction
 from diagnostics.tuning.simulation.visits import Visit
@@ -85,11 +86,10 @@ class Waiting:
                 self._expire(level, now, expired)
         return expired
 
-    def deadline(self, visit: Visit) -> float:
+    def deadline(self, now: float, visit: Visit) -> float:
         """Return when a visit's timeout ends, in seconds; infinity where it has none or is past it."""
-        timeout = self._policy.timeout_seconds
-        late = timeout > 0 and visit in self._level(visit).late
-        return visit.joined + timeout if timeout > 0 and not late else float("inf")
+        end = visit.joined + self._policy.timeout_seconds
+        return end if end > now + _LATE else inf
 
     def _level(self, visit: Visit) -> _Level:
         level = self._levels.get(visit.priority)
