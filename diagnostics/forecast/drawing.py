@@ -17,9 +17,9 @@ from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, 
 
 # Execution times beyond two standard deviations are left to the draws that an interval may miss.
 _TAIL = 0.025
-# The dispatch gap was measured between 0.07 ms (an instance that is never idle) and 0.16 ms, with a sleeping stage's
-# timer another 0.05 to 0.2 ms (Triton 2.51): from a third of the usual one to five thirds.
-_GAP_RANGE = (1 / 3, 5 / 3)
+# Recorded queues of instances that are hardly idle are explained by dispatch gaps of 0.03 to 0.2 ms, and a sleeping
+# stage's timer adds another 0.05 to 0.2 ms (Triton 2.51): from a fifth of the usual gap to five thirds.
+_GAP_RANGE = (1 / 5, 5 / 3)
 # Recorded arrivals are drawn anew in blocks of this many: bunches shorter than a block keep their shape.
 _BLOCK = 20
 

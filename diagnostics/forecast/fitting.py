@@ -35,8 +35,8 @@ from diagnostics.window.graph import Ensemble
 
 # A model is called by others, too, if that makes more than this part of its requests: a window's ends cut less.
 _OTHERS = 0.05
-# Requests of a run that engines settle in: their share of time at work is then known to some hundredths.
-_SETTLING = 1000
+# Requests of a run that engines settle in: their share of time at work is then known to a few hundredths.
+_SETTLING = 500
 
 
 @dataclass(slots=True)
