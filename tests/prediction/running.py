@@ -10,13 +10,14 @@ import subprocess
 import threading
 import urllib.request
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from diagnostics.demo.environment import TritonEnvironment, ensure_environment
-from diagnostics.errors import DiagError, UsageError
+from diagnostics.errors import CollectError, DiagError, UsageError
 from tests.prediction.backlog import Backlog
 from tests.prediction.folder import Folder
 from tests.prediction.keeping import keep
@@ -36,40 +37,60 @@ class Done:
 
 
 def measure_all(folder: Folder, backlog: Backlog, cpus: Sequence[Sequence[int]], gpu: str) -> int:
-    """Measure what the backlog hands out, with a worker for each set of processors; return how many jobs failed."""
-    failures: list[str] = []
-    threads = [
-        threading.Thread(target=_direct, args=(folder, backlog, share, number == 0 and bool(gpu), gpu, failures))
-        for number, share in enumerate(cpus)
+    """Measure what the backlog hands out, with a worker for each set of processors; return how many jobs failed.
+
+    Raises:
+        UsageError: what is in the folder came from another machine.
+        CollectError: a worker was ended from outside.
+
+    """
+    # The first takes the jobs of the GPU, so that no two servers share it.
+    workers = [
+        _Direction(folder, backlog, share, gpu, takes_gpu=bool(gpu) and not number) for number, share in enumerate(cpus)
     ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return len(failures)
+    with ThreadPoolExecutor(max_workers=len(workers)) as pool:
+        return sum(pool.map(_Direction.run, workers))
 
 
-def _direct(
-    folder: Folder, backlog: Backlog, cpus: Sequence[int], takes_gpu: bool, gpu: str, failures: list[str]
-) -> None:
-    """Give jobs to a worker of its own until nothing is left for it."""
-    spawn = multiprocessing.get_context("spawn")
-    here, there = spawn.Pipe()
-    worker = spawn.Process(target=work, args=(there, folder.path, cpus), daemon=True)
-    worker.start()
-    server = ""
-    while (job := backlog.take(server, gpu=takes_gpu)) is not None:
-        here.send(job)
-        done: Done = here.recv()
-        server = job.server
+class _Direction:
+    """Gives jobs to a worker of its own until nothing is left for it."""
+
+    _telling = threading.Lock()
+
+    def __init__(self, folder: Folder, backlog: Backlog, cpus: Sequence[int], gpu: str, *, takes_gpu: bool) -> None:
+        self._folder, self._backlog, self._cpus = folder, backlog, cpus
+        self._gpu, self._takes_gpu = gpu, takes_gpu
+
+    def run(self) -> int:
+        """Return how many jobs failed."""
+        spawn = multiprocessing.get_context("spawn")
+        here, there = spawn.Pipe()
+        worker = spawn.Process(target=work, args=(there, self._folder.path, self._cpus), daemon=True)
+        worker.start()
+        there.close()
+        server, failed = "", 0
+        while (job := self._backlog.take(server, gpu=self._takes_gpu)) is not None:
+            failed += self._has_failed(job, self._ask(here, job))
+            server = job.server
+        here.send(None)
+        worker.join()
+        return failed
+
+    def _ask(self, pipe: Connection, job: Job) -> Done:
+        pipe.send(job)
+        try:
+            done: Done = pipe.recv()
+        except EOFError as error:
+            raise CollectError("the worker was ended from outside", where=job.name, hint="run it again") from error
+        return done
+
+    def _has_failed(self, job: Job, done: Done) -> bool:
         if done.triton:
-            folder.came_from(about_machine(done.triton, gpu))
-        repeated = bool(done.failed or done.disturbed) and backlog.again(job)
-        if done.failed and not repeated:
-            failures.append(job.name)
+            with self._telling:
+                self._folder.came_from(about_machine(done.triton, self._gpu))
+        repeated = bool(done.failed or done.disturbed) and self._backlog.again(job)
         print(f"{job.name}: {done.failed or done.said}{' - once more' if repeated else ''}", flush=True)
-    here.send(None)
-    worker.join()
+        return bool(done.failed) and not repeated
 
 
 def work(pipe: Connection, path: Path, cpus: Sequence[int]) -> None:
