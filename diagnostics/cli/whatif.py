@@ -37,7 +37,6 @@ Exit: 0 predicted, 2 usage, 3 could not collect, or not enough to predict from.
 
 
 @click.command(epilog=_EPILOG)
-@evidence_options
 @click.option("--set", "settings", multiple=True, metavar="MODEL.SETTING=VALUE", help="A setting; none removes it.")
 @click.option("--rate", metavar="2x|40/s", help="How much arrives, as a multiple of now or at the entry.")
 @click.option("--clients", type=click.IntRange(min=1), metavar="N", help="How many clients wait for their answers.")
@@ -45,6 +44,7 @@ Exit: 0 predicted, 2 usage, 3 could not collect, or not enough to predict from.
 @click.option("--entry", metavar="NAME", help="The ensemble or model to forecast; the busiest where not given.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the simulation's random numbers.")
 @click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
+@evidence_options
 @click.pass_context
 def command(
     ctx: click.Context,
