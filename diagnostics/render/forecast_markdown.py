@@ -27,7 +27,7 @@ def _lines(proposal: Proposal) -> Iterator[str]:
     yield f"**{escaped(words.headline(proposal))}**"
     if reason := words.cannot_keep_up(found.predicted):
         yield from ("", f"{escaped(reason)}.")
-    yield from table(("", "now", "then (90 %)", "change"), words.rows(found.baseline, found.predicted))
+    yield from table(("", "now, by the model", "then (90 %)", "change"), words.rows(found.baseline, found.predicted))
     shown = words.stages(found.baseline, found.predicted)
     if shown:
         yield from table(("stage", "queue", "batch size", "busy share"), shown)

@@ -44,7 +44,7 @@ def _colour(proposal: Proposal) -> str:
 
 
 def _table(proposal: Proposal) -> Iterator[str]:
-    yield f"  {'':<12}{'now':<30}then (90 %)"
+    yield f"  {'':<12}{'now, by the model':<30}then (90 %)"
     for name, now, then, change in words.rows(proposal.forecast.baseline, proposal.forecast.predicted):
         yield f"  {name:<12}{now:<30}{then:<30}{change}".rstrip()
 

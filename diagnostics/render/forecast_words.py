@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from diagnostics.diagnosis.proposal import Load, Move, Proposal, SweepProposal
-from diagnostics.forecast.performance import Estimate, Performance
+from diagnostics.forecast.performance import Estimate, Forecast, Performance
 from diagnostics.signals.subject import Subject
 from diagnostics.tuning.changes import SettingValue, Warmup
 from diagnostics.units import Unit
@@ -57,15 +58,22 @@ def change(proposal: Proposal | SweepProposal) -> str:
 
 
 def headline(proposal: Proposal) -> str:
-    """Return what the change does to the mean, in one sentence."""
-    found = proposal.forecast
-    now, then = found.baseline.mean, found.predicted.mean
+    """Return what the change does to the mean, in one sentence; before it as measured, where that is known."""
+    found, name = proposal.forecast, entry_name(proposal.on)
+    now, then = _now(found), found.predicted.mean
     what = change(proposal) or "nothing changes"
     if then is None:
-        return f"{entry_name(proposal.on)} {NO_KEEPING_UP}: {what}"
+        return f"{name} {NO_KEEPING_UP}: {what}"
     if now is None:
-        return f"{entry_name(proposal.on)} {NO_KEEPING_UP} now, then its mean is {_show(then.value)}: {what}"
-    return f"{entry_name(proposal.on)}: mean {_show(now.value)} → {_show(then.value)}{relative(now, then)}: {what}"
+        return f"{name} {NO_KEEPING_UP} now, then its mean is {_show(then.value)}: {what}"
+    return f"{name}: mean {_show(now.value)} → {_show(then.value)}{relative(now, then)}: {what}"
+
+
+def _now(found: Forecast) -> Estimate | None:
+    measured = found.measured_mean
+    if measured is None or measured <= 0:
+        return found.baseline.mean
+    return Estimate(value=measured, low=measured, high=measured)
 
 
 def cannot_keep_up(one: Performance) -> str:
@@ -124,11 +132,13 @@ def against_measurement(baseline: Performance, measured: float | None) -> str:
     if baseline.mean is None:
         return f"the model says that this load cannot be kept up with; measured mean {_show(measured)}"
     off = (baseline.mean.value - measured) / measured
-    text = (
-        f"the model's mean of this window is {_show(baseline.mean.value)}, measured {_show(measured)} ({_signed(off)})"
-    )
-    inside = baseline.mean.low <= measured <= (baseline.mean.high or float("inf"))
-    return text if abs(off) <= _FAR or inside else f"{text}: trust the order of alternatives more than the numbers"
+    shown = f"{_show(baseline.mean.value)}, measured {_show(measured)} ({_signed(off)})"
+    text = f"the model's mean of this window is {shown}"
+    if abs(off) <= _FAR:
+        return text
+    if baseline.mean.low <= measured <= (baseline.mean.high or inf):
+        return f"{text}: within its interval, as near saturation a window of this length says little of the mean"
+    return f"{text}: trust the order of alternatives more than the numbers"
 
 
 def relative(now: Estimate | None, then: Estimate | None) -> str:

@@ -91,10 +91,19 @@ def test_what_cannot_keep_up_has_no_numbers_but_a_reason() -> None:
     assert "cannot keep up" in forecast_text(PROPOSALS["not keeping up"]).splitlines()[0]
 
 
+def test_a_model_far_from_what_was_measured_says_how_much_that_matters() -> None:
+    far = replace(PROPOSALS["better"].forecast, measured_mean=0.11)
+    outside = replace(far, measured_mean=0.02)
+
+    told, warned = (forecast_text(replace(PROPOSALS["better"], forecast=one)) for one in (far, outside))
+    assert "measured 110 ms (+155 %): within its interval" in told.replace("\n", " ")
+    assert "trust the order of alternatives" in warned.replace("\n", " ")
+
+
 def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
     told = forecast_text(PROPOSALS["better"])
 
-    assert told.startswith("chat: mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3\n")
+    assert told.startswith("chat: mean 283 ms → 121 ms (−57 %): safety instance_group.count 1 → 3\n")
     assert re.search(r"mean +280 ms \(100 ms or more\) +121 ms \(116 ms to 126 ms\) +−57 %", told)
     assert re.search(r"safety +169 ms → 1 ms +1 +95 % → 32 %", told)
     assert re.search(r"rejected +0/s +0.5/s", told)
