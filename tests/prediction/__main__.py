@@ -15,7 +15,7 @@ from tests.prediction.folder import Folder
 from tests.prediction.groups import gpu_points, points
 from tests.prediction.plan import POINT_SECONDS, Job, jobs
 from tests.prediction.readme import write_block
-from tests.prediction.running import gpu_name, measure_all, shares
+from tests.prediction.running import GPU_PROCESSORS, gpu_name, measure_all, shares
 from tests.prediction.sweeps import sweeps
 
 FOLDER, PACKED = Path(".bench-prediction"), Path("fixtures/prediction")
@@ -50,14 +50,20 @@ def main() -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    folder, gpu = Folder(arguments.folder), gpu_name(ensure_environment())
-    wanted = [job for job in _jobs(arguments.seconds) if _is_wanted(job, arguments.only) and (gpu or not job.gpu)]
-    missing = [job for job in wanted if not folder.has(job.name)]
+    folder = Folder(arguments.folder)
+    every = shares(arguments.cpus or sorted(os.sched_getaffinity(0)), arguments.parallel)
+    gpu = gpu_name(ensure_environment()) if len(every[0]) >= GPU_PROCESSORS else ""
+    wanted = [job for job in _jobs(arguments.seconds) if _is_wanted(job, arguments.only)]
+    able = [job for job in wanted if gpu or not job.gpu]
+    missing = [job for job in able if not folder.has(job.name)]
     backlog = Backlog(missing, None if arguments.budget is None else arguments.budget * 60)
-    cpus: Sequence[int] = arguments.cpus or sorted(os.sched_getaffinity(0))
-    failed = measure_all(folder, backlog, shares(cpus, arguments.parallel), gpu)
+    failed = measure_all(folder, backlog, every, gpu)
     left = len(backlog.left())
-    print(f"{len(missing) - left - failed} measured, {failed} failed, {left} left, {len(wanted) - len(missing)} before")
+    print(f"{len(missing) - left - failed} measured, {failed} failed, {left} left, {len(able) - len(missing)} before")
+    if len(able) < len(wanted):
+        print(
+            f"{len(wanted) - len(able)} need a GPU, torch, and {GPU_PROCESSORS} processors per server: see --parallel"
+        )
     return 1 if failed else 0
 
 

@@ -25,6 +25,9 @@ from tests.prediction.observing import observe
 from tests.prediction.plan import Job
 from tests.prediction.serving import Served, serving
 
+# A process that waits for its GPU keeps a processor busy: four of them, the server, its client and the light stages.
+GPU_PROCESSORS = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tests.benchmark.deployment import Deployment, StageSpec
-from tests.prediction.plan import Job, Load, Pattern
+from tests.prediction.plan import REPEATS, Job, Load, Pattern
 
 SCENARIOS = 10
 BASE_SECONDS = 20.0
@@ -61,6 +61,7 @@ class Sweep:
             load=self.load,
             seed=1,
             seconds=BASE_SECONDS,
+            rank=REPEATS,
             kept=True,
         )
         short = replace(window, settle=SWEEP_SETTLE_SECONDS, seconds=SWEEP_SECONDS, kept=False)
