@@ -3,143 +3,152 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from itertools import groupby
+from math import inf
 
+from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.options import Minimize, Option
-from diagnostics.forecast.performance import Performance, StagePerformance
+from diagnostics.forecast.performance import StagePerformance
 from diagnostics.forecast.what_if import WhatIf
-from diagnostics.tuning.simulation.scenario import Entry, Model
+from diagnostics.tuning.simulation.scenario import Model
 
-Screen = Callable[[Fitted, WhatIf], Performance]
-# Standard normal quantiles: stages' waits add up to a sum of many, and a screen is no forecast.
-_NORMAL = {None: 0.0, 0.5: 0.0, 0.95: 1.645, 0.99: 2.326}
 # Below this part of a stage's time a dearer way of setting it brings nothing that a forecast could tell.
 _SAME = 0.01
+# Shares of a GPU that differ by less are the same: none is measured better than to a hundredth.
+_SHARE_DIGITS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a combination costs: first what is to be least, then how much is touched."""
+    """What a combination costs: what is to be least, then what rests on a guess, then how much is touched."""
 
     least: float = 0.0
+    guesses: int = 0
     models: int = 0
     settings: int = 0
 
-    def __lt__(self, other: Cost) -> bool:
-        return self._key() < other._key()
-
     def __add__(self, other: Cost) -> Cost:
         return Cost(
-            least=self.least + other.least, models=self.models + other.models, settings=self.settings + other.settings
+            least=self.least + other.least,
+            guesses=self.guesses + other.guesses,
+            models=self.models + other.models,
+            settings=self.settings + other.settings,
         )
 
-    def _key(self) -> tuple[float, int, int]:
-        return round(self.least, 9), self.models, self.settings
+    @property
+    def key(self) -> tuple[float, int, int, int]:
+        """What costs are compared by."""
+        return round(self.least, _SHARE_DIGITS), self.guesses, self.models, self.settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One way to set a stage, with the closed forms' account of it.
-
-    Attributes:
-        option: what is set.
-        cost: what it costs.
-        seconds: mean seconds that a visit takes, queue and execution.
-        spread: standard deviation of its wait, as far as the closed forms say.
-
-    """
+    """One way to set a stage, with the closed forms' mean seconds of a visit; infinite where it cannot keep up."""
 
     option: Option
     cost: Cost
     seconds: float
-    spread: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Combination:
-    """One choice per stage; `seconds` is the screened statistic, end to end."""
+    """One choice per stage."""
 
     choices: Mapping[str, Choice]
-    cost: Cost
-    seconds: float
 
     @property
     def what_if(self) -> WhatIf:
         """The changes of all stages."""
         return WhatIf(changes=tuple(c.option.change for c in self.choices.values() if c.option.change is not None))
 
+    @property
+    def instances(self) -> Mapping[str, int]:
+        """Instances by stage."""
+        return {name: choice.option.instances for name, choice in self.choices.items()}
 
-def menu(fitted: Fitted, model: Model, ways: Sequence[Option], minimize: Minimize, screen: Screen) -> Sequence[Choice]:
-    """Return the ways worth weighing, by cost, each faster than all that cost less; none where no way keeps up."""
-    found = [choice for choice in (_choice(fitted, model, option, minimize, screen) for option in ways) if choice]
-    return _worth_weighing(sorted(found, key=lambda choice: (choice.cost._key(), choice.seconds)))
+    @property
+    def touched(self) -> frozenset[tuple[str, str]]:
+        """The settings that differ from now: model and path."""
+        return frozenset((change.model, one.path) for change in self.what_if.changes for one in change.settings)
 
 
-def combinations(menus: Mapping[str, Sequence[Choice]], entry: Entry, quantile: float | None) -> Iterator[Combination]:
+def stages(fitted: Fitted) -> Sequence[Model]:
+    """Return the models that the entry's requests visit, in the order of its steps."""
+    entry = next(entry for entry in fitted.scenario.entries if entry.name == fitted.entry)
+    models = {model.name: model for model in fitted.scenario.models}
+    return [models[name] for name in dict.fromkeys(step.model for step in entry.steps)]
+
+
+def menu(
+    fitted: Fitted, model: Model, ways: Sequence[Option], minimize: Minimize, *, whole: bool
+) -> tuple[Sequence[Choice], int]:
+    """Return the ways worth weighing, by cost, and how many were looked at.
+
+    Each is faster than all that cost less. Instances are added for as long as they bring anything. Where `whole`, all
+    ways are returned.
+    """
+    found: list[Choice] = []
+    fastest = inf
+    for _, group in groupby(sorted(ways, key=lambda way: way.instances), key=lambda way: way.instances):
+        found += (made := [_choice(fitted, model, option, minimize) for option in group])
+        now = min(choice.seconds for choice in made)
+        if not whole and now < inf and now >= fastest * (1 - _SAME):
+            break
+        fastest = min(fastest, now)
+    ordered = sorted(found, key=lambda choice: (choice.cost.key, choice.seconds))
+    return ordered if whole else _worth_weighing(ordered), len(found)
+
+
+def combinations(menus: Mapping[str, Sequence[Choice]]) -> Iterator[Combination]:
     """Yield a choice per stage in all combinations, by cost.
 
     Best first over index vectors: each step to a stage's next choice costs more, so the cheapest unseen neighbour of
     what was yielded is next (Lawler 1972).
     """
-    names = [name for name, choices in menus.items() if choices]
-    start = (0,) * len(names)
-    heap, seen = [(_total(menus, names, start)._key(), start)], {start}
+    start = (0,) * len(menus)
+    heap, seen = [(_total(menus, start).key, start)], {start}
     while heap:
         _, at = heapq.heappop(heap)
-        choices = {name: menus[name][index] for name, index in zip(names, at, strict=True)}
-        yield Combination(choices=choices, cost=_total(menus, names, at), seconds=_statistic(entry, choices, quantile))
-        for place, name in enumerate(names):
+        yield at_places(menus, at)
+        for place, choices in enumerate(menus.values()):
             following = (*at[:place], at[place] + 1, *at[place + 1 :])
-            if following[place] < len(menus[name]) and following not in seen:
+            if following[place] < len(choices) and following not in seen:
                 seen.add(following)
-                heapq.heappush(heap, (_total(menus, names, following)._key(), following))
+                heapq.heappush(heap, (_total(menus, following).key, following))
 
 
-def _choice(fitted: Fitted, model: Model, option: Option, minimize: Minimize, screen: Screen) -> Choice | None:
+def at_places(menus: Mapping[str, Sequence[Choice]], at: Sequence[int]) -> Combination:
+    """Return the combination of the choices at these places of the menus."""
+    return Combination(choices={name: menus[name][place] for name, place in zip(menus, at, strict=True)})
+
+
+def _choice(fitted: Fitted, model: Model, option: Option, minimize: Minimize) -> Choice:
     changes = (option.change,) if option.change is not None else ()
-    performance = screen(fitted, WhatIf(changes=changes))
-    stage = next((stage for stage in performance.stages if stage.model == model.name), None)
-    if stage is None or not stage.stable or stage.queue_mean is None:
-        return None
+    stage = next(one for one in estimate(fitted, WhatIf(changes=changes)).stages if one.model == model.name)
     least = option.instances if minimize is Minimize.INSTANCES else gpu_share(model, option.instances, stage)
     touched = 0 if option.change is None else 1
-    tail = stage.queue_p95.value - stage.queue_mean.value if stage.queue_p95 is not None else 0.0
-    return Choice(
-        option=option,
-        cost=Cost(least=least, models=touched, settings=option.settings),
-        seconds=stage.queue_mean.value + stage.compute_mean.value,
-        spread=max(tail, 0.0) / _NORMAL[0.95],
-    )
+    cost = Cost(least=least, guesses=option.guess, models=touched, settings=option.settings)
+    keeps_up = stage.stable and stage.queue_mean is not None
+    seconds = stage.queue_mean.value + stage.compute_mean.value if keeps_up and stage.queue_mean else inf
+    return Choice(option=option, cost=cost, seconds=seconds)
 
 
 def gpu_share(model: Model, instances: int, stage: StagePerformance) -> float:
     """Return the share of the GPU that a stage's executions take on average; 0 where it was not seen on one."""
-    return stage.busy_share.value * instances * model.demand.get("GPU", 0.0)
+    running = 1 if model.engine is not None else instances
+    return stage.busy_share.value * running * model.demand.get("GPU", 0.0)
 
 
 def _worth_weighing(choices: Sequence[Choice]) -> Sequence[Choice]:
     kept: list[Choice] = []
     for choice in choices:
-        best = min((one.seconds + one.spread for one in kept), default=None)
-        if best is None or choice.seconds + choice.spread < best * (1 - _SAME):
+        if choice.seconds < (kept[-1].seconds * (1 - _SAME) if kept else inf):
             kept.append(choice)
     return kept
 
 
-def _total(menus: Mapping[str, Sequence[Choice]], names: Sequence[str], at: Sequence[int]) -> Cost:
-    return sum((menus[name][index].cost for name, index in zip(names, at, strict=True)), Cost())
-
-
-def _statistic(entry: Entry, choices: Mapping[str, Choice], quantile: float | None) -> float:
-    """Return the longest path's mean, with the stages' spreads added as of independent waits."""
-    ends: list[tuple[float, float]] = []
-    for step in entry.steps:
-        begun = max((ends[before] for before in step.after), default=(0.0, 0.0))
-        choice = choices.get(step.model)
-        seconds, spread = (choice.seconds, choice.spread) if choice else (0.0, 0.0)
-        ends.append((begun[0] + step.gap_seconds + seconds, begun[1] + spread**2))
-    mean, variance = max(ends, default=(0.0, 0.0))
-    return mean + _NORMAL.get(quantile, 0.0) * sqrt(variance)
+def _total(menus: Mapping[str, Sequence[Choice]], at: Sequence[int]) -> Cost:
+    return sum((menus[name][place].cost for name, place in zip(menus, at, strict=True)), Cost())

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import floor, log10
 
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
+from diagnostics.tuning.current import current
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.tuning.simulation.scenario import Model
 from diagnostics.wire.model_config import ModelConfig
@@ -16,10 +18,10 @@ BATCHING = "dynamic_batching"
 WINDOW = "dynamic_batching.max_queue_delay_microseconds"
 # Eight times as many instances as now is beyond what any device with room for them was short of.
 _MOST_TIMES = 8
-# Above eight instances an eighth of them is the finest step worth weighing.
-_FINEST_STEP = 8
-# Windows in microseconds, in the steps 1-2-5: finer ones differ by less than a timer's slack.
-_WINDOWS = (0, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000)
+# Steps of a fifth change a queue by about what a forecast of it is good to.
+_STEP = 1.2
+# Windows as shares of a full batch's time: with the whole of it, waiting for company takes as long as the work.
+_WINDOWS = (0.0, 0.1, 0.25, 0.5)
 _MICROSECONDS = 1e6
 
 
@@ -38,48 +40,59 @@ class Option:
         change: what is changed; None leaves the stage as it is.
         instances: instances that it has then, over all devices.
         settings: how many settings differ from now.
+        guess: whether what it does rests on batches that were never seen.
 
     """
 
     change: ConfigChange | None
     instances: int
     settings: int
+    guess: bool = False
 
 
 def options(model: Model, config: ModelConfig | None, *, fewer: bool) -> Sequence[Option]:
     """Return the ways to set a stage, the present one first; only that one where nothing can be said of others.
 
-    Instance counts go up to eight times the present one, and down to one where `fewer`; windows up to the time of a
-    full batch, beyond which requests wait longer for company than for the work. An engine and a model whose groups
-    have different counts stay as they are.
+    Instance counts go up to eight times the present one, and down to one where `fewer`; windows up to half the time of
+    a full batch. An engine and a model whose groups have different counts stay as they are.
     """
     now = Option(change=None, instances=model.instances, settings=0)
     group = _group(config)
     if model.engine is not None or config is None or group is None:
         return [now]
-    counts = list(_counts(group, fewer))
-    found = [now]
-    for count in counts:
-        for batching in _batching(model, config):
-            settings = (*_count_setting(group, count), *batching)
-            if settings:
-                change = ConfigChange(model=model.name, settings=tuple(settings))
-                found.append(Option(change=change, instances=model.instances * count // group, settings=len(settings)))
-    return found
+    others = (
+        _option(model, group, settings, guess=bool(batching) and model.service.estimated)
+        for count in _counts(group, fewer)
+        for batching in _batching(model, config)
+        if (settings := (*_count_setting(group, count), *batching))
+    )
+    return [now, *others]
 
 
 def varied(model: Model, config: ModelConfig | None, values: Mapping[str, Sequence[SettingValue]]) -> Sequence[Option]:
-    """Return one option for each combination of the given settings' values, by path; nothing else is changed."""
-    group = _group(config) or 1
-    found = []
-    for combination in _product(values):
-        wanted = dict(combination)
-        count = wanted.get(COUNT)
-        instances = model.instances * count // group if isinstance(count, int) else model.instances
-        settings = tuple(Setting(path=path, value=value) for path, value in combination)
-        change = ConfigChange(model=model.name, settings=settings)
-        found.append(Option(change=change, instances=instances, settings=len(settings)))
-    return found
+    """Return one option for each combination of the given settings' values, by path; nothing else is changed.
+
+    A value that is in effect is no change.
+    """
+    settings = (
+        tuple(
+            Setting(path=path, value=value)
+            for path, value in combination
+            if config is None or current(config, path) != value
+        )
+        for combination in _product(values)
+    )
+    return [_option(model, _group(config) or 1, one, guess=False) for one in settings]
+
+
+def _option(model: Model, group: int, settings: tuple[Setting, ...], *, guess: bool) -> Option:
+    count = next((one.value for one in settings if one.path == COUNT), None)
+    return Option(
+        change=ConfigChange(model=model.name, settings=settings) if settings else None,
+        instances=model.instances * count // group if isinstance(count, int) else model.instances,
+        settings=len(settings),
+        guess=guess,
+    )
 
 
 def _product(values: Mapping[str, Sequence[SettingValue]]) -> Iterator[tuple[tuple[str, SettingValue], ...]]:
@@ -101,7 +114,10 @@ def _group(config: ModelConfig | None) -> int | None:
 def _counts(now: int, fewer: bool) -> Iterator[int]:
     if fewer:
         yield from range(1, now)
-    yield from range(now, now * _MOST_TIMES + 1, max(now // _FINEST_STEP, 1))
+    count = now
+    while count <= now * _MOST_TIMES:
+        yield count
+        count = max(count + 1, round(count * _STEP))
 
 
 def _count_setting(now: int, count: int) -> Iterable[Setting]:
@@ -118,14 +134,20 @@ def _batching(model: Model, config: ModelConfig) -> Iterator[tuple[Setting, ...]
     for window in _windows(model.service, model.max_batch):
         if window == now:
             continue
-        if window:
-            yield (Setting(path=WINDOW, value=window),)
-        else:
-            yield (Setting(path=BATCHING, value=True),) if now is None else (Setting(path=WINDOW, value=0),)
+        block = now is None and window == 0
+        yield (Setting(path=BATCHING, value=True) if block else Setting(path=WINDOW, value=window),)
     if now is not None:
         yield (Setting(path=BATCHING, value=None),)
 
 
-def _windows(service: ServiceTime, largest: int) -> Iterator[int]:
-    longest = service.time(largest) * _MICROSECONDS
-    return (window for window in _WINDOWS if window <= longest)
+def _windows(service: ServiceTime, largest: int) -> Sequence[int]:
+    whole = service.time(largest) * _MICROSECONDS
+    return list(dict.fromkeys(_rounded(share * whole) for share in _WINDOWS))
+
+
+def _rounded(value: float) -> int:
+    """Return the number below it of the series 1, 2, 5, 10, …: what people write into a file; 0 under 1."""
+    if value < 1:
+        return 0
+    power = 10.0 ** floor(log10(value))
+    return round(next(step for step in (5, 2, 1) if step * power <= value) * power)

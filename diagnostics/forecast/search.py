@@ -6,33 +6,35 @@ seconds, and no forecast rests on a closed form alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
+from math import inf, prod
 
+from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.menu import Choice, Combination, combinations, gpu_share, menu
+from diagnostics.forecast.gpu_memory import GpuMemory
+from diagnostics.forecast.menu import Choice, Combination, at_places, combinations, gpu_share, menu, stages
 from diagnostics.forecast.options import Minimize, Option, options, varied
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.predict import performance
+from diagnostics.forecast.summary import DRAWS
 from diagnostics.forecast.target import Target
-from diagnostics.forecast.what_if import WhatIf
 from diagnostics.tuning.changes import ConfigChange, SettingValue
-from diagnostics.tuning.simulation.scenario import Entry, Model
+from diagnostics.tuning.simulation.scenario import Model
 
-# Closed forms are within about a fifth of simulated queues, and a sum of stages' tails is rougher.
+# Closed forms are within about a fifth of simulated means; their 95th percentiles are rougher.
 _SLACK = 1.4
-# Combinations that are looked at by closed forms, and that are simulated, before a search gives up.
-_MOST_SCREENED = 20_000
-_MOST_SIMULATED = 24
-# Forecasts with intervals: the answer, and what else would do.
+# After a miss, the closed forms' error is known at a neighbour: what they put this far above the target is passed over.
+_SLACK_THEN = 1.15
+# Combinations looked at by closed forms, and simulated, before a search gives up: about a second, and three.
+_MOST_SCREENED, _MOST_SIMULATED = 300, 24
+# A run this long is within some hundredths of a long one where queues are short, and is done in a tenth of a second.
+VISITS = 8_000
+# What else would do.
 RUNNERS_UP = 3
-# Draws that decide whether a candidate is worth a full forecast.
-_FEW_DRAWS = 4
 
 Vary = Mapping[str, Mapping[str, Sequence[SettingValue]]]
-Simulate = Callable[[Fitted, WhatIf, int], Performance]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,8 @@ class Candidate:
         changes: one per model that is touched.
         instances: instances of all stages together.
         gpu_share: share of the GPU that all executions take; None where no GPU was seen.
-        performance: the forecast.
+        performance: the forecast; with intervals where it is the answer, else of one short run.
+        fits: whether its instances fit the GPUs' memory; None where that is not known.
 
     """
 
@@ -51,6 +54,7 @@ class Candidate:
     instances: int
     gpu_share: float | None
     performance: Performance
+    fits: bool | None = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +67,12 @@ class Tuning:
         baseline: the forecast without a change.
         best: the smallest change that meets the target; without changes where it is met as it is, None where no
             setting meets it.
-        runners_up: others that meet it, the smallest first.
-        nearest: where none does, what comes nearest; None where nothing keeps up.
-        screened: combinations that closed forms looked at.
+        runners_up: others that meet it and touch other settings, the smallest first.
+        nearest: where none does, what comes nearest, or what is fastest by closed forms where nothing keeps up; None
+            where nothing was simulated.
+        screened: settings of stages, and combinations of them, that closed forms looked at.
         simulated: combinations that were simulated.
+        too_large: combinations that were passed over since the GPUs' memory does not hold them.
 
     """
 
@@ -78,6 +84,7 @@ class Tuning:
     nearest: Candidate | None
     screened: int
     simulated: int
+    too_large: int = 0
 
 
 def tune(
@@ -87,142 +94,206 @@ def tune(
     minimize: Minimize = Minimize.INSTANCES,
     fewer: bool = False,
     vary: Vary | None = None,
+    memory: GpuMemory | None = None,
     seed: int = 0,
+    draws: int = DRAWS,
 ) -> Tuning:
     """Return the smallest change that meets the target.
 
     Args:
         fitted: the deployment as it is.
         target: what is to be met.
-        minimize: what the change is to be smallest in; then fewer models and settings count.
+        minimize: what the change is to be smallest in; then fewer settings that rest on batches never seen, fewer
+            models and fewer settings count.
         fewer: whether stages may have fewer instances than now.
         vary: by model and path, the values to choose from; None for instances, batching and windows of every stage.
+        memory: the GPUs', which more instances must fit into; None where no model is on one.
         seed: of the simulation.
+        draws: runs that the intervals of the baseline and the answer come from.
 
     """
-    baseline = performance(fitted, WhatIf(), seed=seed)
-    if target.met(baseline) and not fewer and vary is None:
-        now = Candidate(
-            changes=(), instances=_instances(fitted), gpu_share=_shares(fitted, baseline), performance=baseline
-        )
-        return Tuning(
-            target=target,
-            minimize=minimize,
-            baseline=baseline,
-            best=now,
-            runners_up=(),
-            nearest=None,
-            screened=0,
-            simulated=1,
-        )
-    return _Search(fitted, target, minimize, fewer, vary, seed).run(baseline)
+    search = _Search(fitted, target, minimize, fewer, vary, memory, seed, draws)
+    return search.run(performance(fitted, seed=seed, draws=draws))
 
 
+@dataclass(slots=True)
 class _Search:
     """One search; counts what it looked at."""
 
-    def __init__(
-        self, fitted: Fitted, target: Target, minimize: Minimize, fewer: bool, vary: Vary | None, seed: int
-    ) -> None:
-        self._fitted, self._target, self._minimize = fitted, target, minimize
-        self._fewer, self._vary, self._seed = fewer, vary, seed
-        self._screened = self._simulated = 0
+    fitted: Fitted
+    target: Target
+    minimize: Minimize
+    fewer: bool
+    vary: Vary | None
+    memory: GpuMemory | None
+    seed: int
+    draws: int
+    screened: int = 0
+    simulated: int = 0
+    too_large: int = 0
+    limit: float = inf
+    meeting: list[tuple[Combination, Candidate]] = field(default_factory=list)
+    misses: list[tuple[float, Combination]] = field(default_factory=list)
 
     def run(self, baseline: Performance) -> Tuning:
-        entry = entry_of(self._fitted)
-        menus = {model.name: self._menu(model) for model in stages(self._fitted)}
-        meeting, nearest = self._weigh(menus, entry)
-        full = [self._candidate(one, draws=None) for one in meeting[: RUNNERS_UP + 1]]
-        full = [one for one in full if self._target.met(one.performance)]
+        if self.target.met(baseline) and not self.fewer and self.vary is None:
+            return self._told(baseline, _unchanged(self.fitted, baseline), ())
+        self.limit = self.target.seconds * _SLACK
+        menus, whole = self._menus()
+        self._weigh(menus, whole)
+        if not self.meeting:
+            self._from_fastest(menus)
+        best = next((full for one, _ in self.meeting if self.target.met((full := self._full(one)).performance)), None)
+        others = [quick for one, quick in self.meeting if best is None or one.what_if.changes != best.changes]
+        return self._told(baseline, best, others[:RUNNERS_UP])
+
+    def _told(self, baseline: Performance, best: Candidate | None, others: Sequence[Candidate]) -> Tuning:
+        missed = min(self.misses, key=lambda miss: miss[0], default=None)
         return Tuning(
-            target=self._target,
-            minimize=self._minimize,
+            target=self.target,
+            minimize=self.minimize,
             baseline=baseline,
-            best=full[0] if full else None,
-            runners_up=tuple(full[1:]),
-            nearest=None if full or nearest is None else self._candidate(nearest, draws=None),
-            screened=self._screened,
-            simulated=self._simulated,
+            best=best,
+            runners_up=tuple(others) if best is not None else (),
+            nearest=None if best is not None or missed is None else self._full(missed[1]),
+            screened=self.screened,
+            simulated=self.simulated,
+            too_large=self.too_large,
         )
 
-    def _menu(self, model: Model) -> Sequence[Choice]:
-        config = self._fitted.configs.get(model.name)
-        ways: Sequence[Option]
-        if self._vary is None:
-            ways = options(model, config, fewer=self._fewer)
-        else:
-            ways = varied(model, config, self._vary.get(model.name, {}))
-        self._screened += len(ways)
-        return menu(self._fitted, model, ways, self._minimize, estimate)
+    def _menus(self) -> tuple[Mapping[str, Sequence[Choice]], bool]:
+        """Return each stage's choices, and whether all combinations of them are few enough to simulate."""
+        models = stages(self.fitted)
+        ways = {model.name: self._ways(model) for model in models}
+        whole = prod(map(len, ways.values())) <= _MOST_SIMULATED
+        found = {}
+        for model in models:
+            found[model.name], looked_at = menu(
+                self.fitted, model, ways[model.name], self.minimize, whole=whole or self.vary is not None
+            )
+            self.screened += looked_at
+        return found, whole
 
-    def _weigh(
-        self, menus: Mapping[str, Sequence[Choice]], entry: Entry
-    ) -> tuple[list[Combination], Combination | None]:
-        """Return the combinations that meet the target in few draws, cheapest first, and the nearest of all."""
-        meeting: list[Combination] = []
-        nearest: tuple[float, Combination] | None = None
-        for one in islice(self._promising(menus, entry), _MOST_SIMULATED):
-            found = self._candidate(one, draws=_FEW_DRAWS).performance
-            value = self._target.forecast(found)
-            if self._target.met(found):
-                meeting.append(one)
-            elif value is not None and (nearest is None or value.value < nearest[0]):
-                nearest = (value.value, one)
-            if len(meeting) > RUNNERS_UP:
-                break
-        return meeting, nearest[1] if nearest else None
+    def _ways(self, model: Model) -> Sequence[Option]:
+        config = self.fitted.configs.get(model.name)
+        if self.vary is None:
+            return options(model, config, fewer=self.fewer)
+        return varied(model, config, self.vary.get(model.name, {}))
 
-    def _promising(self, menus: Mapping[str, Sequence[Choice]], entry: Entry) -> Iterator[Combination]:
-        """Yield what the closed forms do not rule out, by cost; where they rule out all, what they hold for fastest."""
+    def _weigh(self, menus: Mapping[str, Sequence[Choice]], whole: bool) -> None:
+        """Simulate combinations, the cheapest first, until enough meet the target."""
         if not all(menus.values()):
             return
-        best: Combination | None = None
-        found = False
-        for one in islice(combinations(menus, entry, self._target.quantile), _MOST_SCREENED):
-            self._screened += 1
-            if one.seconds <= self._target.seconds * _SLACK:
-                found = True
-                yield one
-            if best is None or one.seconds < best.seconds:
-                best = one
-        if not found and best is not None:
-            yield best
+        ordered = combinations(menus)
+        for one in ordered if whole else islice(self._promising(ordered), _MOST_SIMULATED):
+            if not self._is_needless(one) and self._has_room(one):
+                self._try(one)
+            if len(self.meeting) > RUNNERS_UP:
+                return
 
-    def _candidate(self, one: Combination, *, draws: int | None) -> Candidate:
-        self._simulated += 1
-        more = {} if draws is None else {"draws": draws}
-        found = performance(self._fitted, one.what_if, seed=self._seed, **more)
+    def _promising(self, ordered: Iterator[Combination]) -> Iterator[Combination]:
+        """Yield what the closed forms do not rule out, as far as their error is known by then."""
+        for one in ordered:
+            if self._is_needless(one) or self._is_slow(one):
+                continue
+            if self.screened >= _MOST_SCREENED:
+                return
+            self.screened += 1
+            if self._screen(one) <= self.limit:
+                yield one
+
+    def _is_slow(self, one: Combination) -> bool:
+        """Say whether one stage alone is slower than the limit of all."""
+        return max(choice.seconds for choice in one.choices.values()) > self.limit
+
+    def _screen(self, one: Combination) -> float:
+        found = self.target.forecast(estimate(self.fitted, one.what_if))
+        return inf if found is None else found.value
+
+    def _is_needless(self, one: Combination) -> bool:
+        """Say whether it touches all that something cheaper touches, which is enough already."""
+        return any(one.touched >= cheaper.touched for cheaper, _ in self.meeting)
+
+    def _has_room(self, one: Combination) -> bool:
+        fits = self._fits(one) is not False
+        self.too_large += not fits
+        return fits
+
+    def _fits(self, one: Combination) -> bool | None:
+        if self.memory is None:
+            return True
+        models = {model.name: model for model in stages(self.fitted)}
+        cards = {name: max(sum(self.fitted.devices.get(name, (1,))), 1) for name in models}
+        return self.memory.fits({n: (count - models[n].instances) / cards[n] for n, count in one.instances.items()})
+
+    def _try(self, one: Combination) -> bool:
+        """Simulate a combination and note whether it meets the target, and what the closed forms were off by."""
+        found = self._candidate(one, draws=0, visits=VISITS)
+        self.simulated += 1
+        value = self.target.forecast(found.performance)
+        if self.target.met(found.performance):
+            self.meeting.append((one, found))
+            return True
+        self.misses.append((inf if value is None else value.value, one))
+        if value is not None:
+            nearer = self._screen(one) * self.target.seconds / value.value * _SLACK_THEN
+            self.limit = min(self.limit, nearer)
+        return False
+
+    def _from_fastest(self, menus: Mapping[str, Sequence[Choice]]) -> None:
+        """Where nothing cheap was found: take every stage's fastest setting that there is room for, then do with less.
+
+        Each stage in turn gets the cheapest setting with which the target is still met, found by halving.
+        """
+        if not all(menus.values()):
+            return
+        places = [len(choices) - 1 for choices in menus.values()]
+        while not self._has_room(at_places(menus, places)) and any(places):
+            places = [max(place - 1, 0) for place in places]
+        if not self._try(at_places(menus, places)):
+            return
+        for at in range(len(places)):
+            places[at] = self._least(menus, places, at)
+        _, last = self.meeting[-1]
+        self.meeting[:] = [(one, found) for one, found in self.meeting if found is last]
+
+    def _least(self, menus: Mapping[str, Sequence[Choice]], places: Sequence[int], at: int) -> int:
+        low, high = 0, places[at]
+        while low < high:
+            middle = (low + high) // 2
+            if self._try(at_places(menus, [*places[:at], middle, *places[at + 1 :]])):
+                high = middle
+            else:
+                low = middle + 1
+        return high
+
+    def _full(self, one: Combination) -> Candidate:
+        return self._candidate(one, draws=self.draws, visits=None)
+
+    def _candidate(self, one: Combination, *, draws: int, visits: int | None) -> Candidate:
+        found = performance(self.fitted, one.what_if, seed=self.seed, draws=draws, visits=visits)
         return Candidate(
             changes=one.what_if.changes,
-            instances=sum(choice.option.instances for choice in one.choices.values()),
-            gpu_share=_shares(self._fitted, found, {n: c.option.instances for n, c in one.choices.items()}),
+            instances=sum(one.instances.values()),
+            gpu_share=_shares(self.fitted, found, one.instances),
             performance=found,
+            fits=self._fits(one),
         )
 
 
-def entry_of(fitted: Fitted) -> Entry:
-    """Return the entry whose requests are forecast."""
-    return next(entry for entry in fitted.scenario.entries if entry.name == fitted.entry)
+def _unchanged(fitted: Fitted, baseline: Performance) -> Candidate:
+    instances = {model.name: model.instances for model in stages(fitted)}
+    return Candidate(
+        changes=(),
+        instances=sum(instances.values()),
+        gpu_share=_shares(fitted, baseline, instances),
+        performance=baseline,
+    )
 
 
-def stages(fitted: Fitted) -> Sequence[Model]:
-    """Return the models that the entry's requests visit, in the order of its steps."""
-    names = dict.fromkeys(step.model for step in entry_of(fitted).steps)
-    models = {model.name: model for model in fitted.scenario.models}
-    return [models[name] for name in names]
-
-
-def _instances(fitted: Fitted) -> int:
-    return sum(model.instances for model in stages(fitted))
-
-
-def _shares(fitted: Fitted, found: Performance, instances: Mapping[str, int] | None = None) -> float | None:
+def _shares(fitted: Fitted, found: Performance, instances: Mapping[str, int]) -> float | None:
     """Return the share of the GPU that the stages' executions take; None where none was seen on one."""
     models = {model.name: model for model in stages(fitted)}
     if not any("GPU" in model.demand for model in models.values()):
         return None
-    counts = instances or {}
-    return sum(
-        gpu_share(models[stage.model], counts.get(stage.model, models[stage.model].instances), stage)
-        for stage in found.stages
-    )
+    return sum(gpu_share(models[stage.model], instances[stage.model], stage) for stage in found.stages)

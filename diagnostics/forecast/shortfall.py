@@ -1,0 +1,104 @@
+"""Why no setting meets a target, and what would."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from diagnostics.forecast.capacity import carried, idle
+from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.performance import Performance, StagePerformance
+from diagnostics.forecast.target import Target
+from diagnostics.forecast.what_if import WhatIf, changed
+from diagnostics.tuning.changes import ConfigChange
+from diagnostics.tuning.simulation.scenario import Model
+
+# Beyond this part of a device's time, a tenth more load doubles what executions wait for it (1 / (1 − ρ)).
+_FULL = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortfall:
+    """What stands between a deployment, set as well as it can be, and its target.
+
+    Attributes:
+        alone: seconds of the target's statistic where a request has the server nearly to itself; None where even then
+            nothing was answered.
+        slowest: the stage that executes longest, and its mean seconds.
+        slowest_seconds: those seconds.
+        full: devices that are used up, with the share of them that is demanded.
+        engine: an engine that cannot keep up, or makes requests wait longest; None where it is no engine.
+        carried: the share of the load that is carried within the target; None where none in reach is.
+
+    """
+
+    alone: float | None
+    slowest: str
+    slowest_seconds: float
+    full: Mapping[str, float]
+    engine: str | None
+    carried: float | None
+
+    def excess(self, target: Target) -> float | None:
+        """Return the seconds that execution alone takes too long; None where it does not, or nothing was answered."""
+        return self.alone - target.seconds if self.alone is not None and self.alone >= target.seconds else None
+
+    @property
+    def replicas(self) -> int | None:
+        """Servers like this one, set that way, that carry the load together; None where that is not known."""
+        return ceil(1 / self.carried) if self.carried else None
+
+
+def shortfall(
+    fitted: Fitted, changes: tuple[ConfigChange, ...], target: Target, found: Performance, seed: int = 0
+) -> Shortfall:
+    """Return why a target is missed with the changes that come nearest to it.
+
+    Args:
+        fitted: the deployment.
+        changes: what comes nearest.
+        target: what is missed.
+        found: the forecast with them.
+        seed: of the simulation.
+
+    """
+    at_rest = idle(fitted, changes, seed)
+    alone = target.forecast(at_rest)
+    slowest = max(at_rest.stages, key=lambda stage: stage.compute_mean.value)
+    after = changed(fitted, WhatIf(changes=changes))
+    within = alone is not None and alone.value < target.seconds
+    best = carried(fitted, changes, target, seed) if within else None
+    return Shortfall(
+        alone=None if alone is None else alone.value,
+        slowest=slowest.model,
+        slowest_seconds=slowest.compute_mean.value,
+        full={name: share for name, share in demanded(after, found).items() if share >= _FULL},
+        engine=_engine(after, found),
+        carried=None if best is None else best.factor,
+    )
+
+
+def demanded(fitted: Fitted, found: Performance) -> Mapping[str, float]:
+    """Return the share of each shared device that the entry's executions take, by its name."""
+    models = {model.name: model for model in fitted.scenario.models}
+    return {
+        resource.name: sum(_taken(models[stage.model], resource.name, stage) for stage in found.stages)
+        / resource.capacity
+        for resource in fitted.scenario.resources
+    }
+
+
+def _taken(model: Model, resource: str, stage: StagePerformance) -> float:
+    running = 1 if model.engine is not None else model.instances
+    return stage.busy_share.value * running * model.demand.get(resource, 0.0)
+
+
+def _engine(fitted: Fitted, found: Performance) -> str | None:
+    engines = {model.name for model in fitted.scenario.models if model.engine is not None}
+
+    def wait(stage: StagePerformance) -> float:
+        return float("inf") if stage.queue_mean is None else stage.queue_mean.value
+
+    worst = max(found.stages, key=wait)
+    return worst.model if worst.model in engines and wait(worst) > worst.compute_mean.value / 10 else None
