@@ -71,13 +71,14 @@ class Folder:
             UsageError: those that are there came from another one.
 
         """
+        # A run that needs no GPU says nothing of it.
         there = self.machine()
-        if there and there != machine:
+        if any(there[key] != value for key, value in machine.items() if key in there):
             raise UsageError(
                 "holds measurements of another machine", where=str(self.path), hint="name another --folder"
             )
         self.path.mkdir(parents=True, exist_ok=True)
-        (self.path / _MACHINE).write_text(json.dumps(machine, indent=1, sort_keys=True) + "\n", "utf-8")
+        (self.path / _MACHINE).write_text(json.dumps(there | machine, indent=1, sort_keys=True) + "\n", "utf-8")
 
     def pack(self, into: Path, captures: Iterable[str]) -> None:
         """Write all measurements as one file into another folder, with those captures."""

@@ -206,6 +206,9 @@ def test_a_folder_packs_into_one_that_reads_the_same(tmp_path: Path) -> None:
     assert packed.machine() == {"cpu": "x"}
     assert [path.name for path in (packed.path / "captures").iterdir()] == ["a.b.1.tar.xz"]
     assert (folder.has("a.b.1"), folder.has("a.c.1")) == (True, False)
+    folder.came_from({"cpu": "x", "gpu": "z"})
+    folder.came_from({"cpu": "x"})
+    assert folder.machine() == {"cpu": "x", "gpu": "z"}
     with pytest.raises(UsageError, match="another machine"):
         folder.came_from({"cpu": "y"})
 
