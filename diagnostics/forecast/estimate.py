@@ -35,7 +35,7 @@ def estimate(fitted: Fitted, what_if: WhatIf | None = None) -> Performance:
     """
     after = fitted if what_if is None else changed(fitted, what_if)
     scenario = opened(after)
-    stages = _stages(after, scenario)
+    stages = _stages(after, _as_seen(after, scenario))
     entry = next(one for one in scenario.entries if one.name == after.entry)
     rate = sum(open_rate(one) for one in scenario.traffic if isinstance(one, OpenLoop) and one.entry == entry.name)
     return _performance(after, entry, stages, rate)
@@ -55,13 +55,31 @@ def _with_rate(scenario: Scenario, loop: ClosedLoop, rate: float) -> Scenario:
     return replace(scenario, traffic=(*scenario.traffic, OpenLoop(entry=loop.entry, rate=rate, items=loop.items)))
 
 
+def _seen(loop: ClosedLoop) -> float:
+    """Return the part of a loop's rate that one of its requests finds before it: a client never waits for itself.
+
+    Arrival theorem in Bard's and Schweitzer's approximation (Schweitzer 1979): with `N` clients `(N - 1) / N` of it.
+    """
+    return (loop.clients - 1) / loop.clients if loop.clients > 0 else 0.0
+
+
+def _as_seen(fitted: Fitted, scenario: Scenario) -> Scenario:
+    """Return the opened scenario with the rates that requests find before them."""
+    seen = {one.entry: _seen(one) for one in fitted.scenario.traffic if isinstance(one, ClosedLoop)}
+    traffic = (
+        replace(one, rate=one.rate * seen[one.entry]) if isinstance(one, OpenLoop) and one.entry in seen else one
+        for one in scenario.traffic
+    )
+    return replace(scenario, traffic=tuple(traffic))
+
+
 def _loop_rate(fitted: Fitted, scenario: Scenario, loop: ClosedLoop, entry: Entry) -> float:
     """Return the rate at which `rate × (latency + thinking)` is the number of clients."""
     models = {model.name: model for model in scenario.models}
     low, high = 0.0, loop.clients / max(_fixed(entry, models) + loop.think_seconds, 1e-9)
     for _ in range(_BISECTIONS):
         rate = (low + high) / 2
-        mean = _path(entry, _stages(fitted, _with_rate(scenario, loop, rate)))
+        mean = _path(entry, _stages(fitted, _with_rate(scenario, loop, rate * _seen(loop))))
         over = mean is None or rate * (mean.mean + loop.think_seconds) > loop.clients
         low, high = (low, rate) if over else (rate, high)
     return low
