@@ -87,7 +87,7 @@ def menu(
 ) -> tuple[Sequence[Choice], int]:
     """Return the ways worth weighing, by cost, and how many were looked at.
 
-    Each is faster than all that cost less. Instances are added for as long as they bring anything. Where `whole`, all
+    Each is faster than all that cost less; where none keeps up, the dearest is returned. Instances are added for as long as they bring anything. Where `whole`, all
     ways are returned.
     """
     found: list[Choice] = []
@@ -147,7 +147,7 @@ def _worth_weighing(choices: Sequence[Choice]) -> Sequence[Choice]:
     for choice in choices:
         if choice.seconds < (kept[-1].seconds * (1 - _SAME) if kept else inf):
             kept.append(choice)
-    return kept
+    return kept or choices[-1:]
 
 
 def _total(menus: Mapping[str, Sequence[Choice]], at: Sequence[int]) -> Cost:

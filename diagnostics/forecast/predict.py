@@ -54,7 +54,7 @@ def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0, draws: int = DRA
     after = changed(fitted, what_if)
     before = changed(fitted, WhatIf(traffic=what_if.traffic)) if what_if.traffic else fitted
     baseline = _performance(before, seed, draws)
-    said = () if what_if.traffic else _unlike(fitted, baseline)
+    said = () if what_if.traffic else unlike(fitted, baseline)
     return Forecast(
         baseline=baseline,
         predicted=_performance(after, seed, draws),
@@ -63,8 +63,8 @@ def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0, draws: int = DRA
     )
 
 
-def _unlike(fitted: Fitted, baseline: Performance) -> tuple[str, ...]:
-    """Say where the model's account of the window is not what was measured in it."""
+def unlike(fitted: Fitted, baseline: Performance) -> tuple[str, ...]:
+    """Say where the model's account of the window, `baseline`, is not what was measured in it; nothing where it is."""
     measured, mean = fitted.measured.mean, baseline.mean
     if measured is None or (mean and mean.low <= measured <= (mean.high or inf)):
         return ()
