@@ -21,6 +21,7 @@ from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import ARRIVAL_RATE
 from diagnostics.tuning.settings_diff import SettingChange
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, Scenario
+from diagnostics.units import Unit
 
 # Service times, and what executions take of what they share, were measured at one load: up to twice as much, or half as
 # much, they were seen to carry over; beyond that clocks, caches and batches are others.
@@ -139,7 +140,7 @@ def _compared(
     found = replace(
         bare,
         unpredicted=unpredicted,
-        block_seconds=_memory(then, new.fitted),
+        block_seconds=max(_memory(then, new.fitted), _memory_seen(new.fitted)),
         assumptions=old.fitted.assumptions,
     )
     measures = tuple(_measures(found, old, new, _Models(base, same, then), seed))
@@ -181,7 +182,8 @@ def _too_short(found: Verification, new: _Side) -> Judgement:
     if block is None or block == float("inf"):
         return Judgement(verdict=Verified.INCONCLUSIVE, reason="the second window's requests could not be counted")
     needed = max(FEWEST_BLOCKS * 2 * block, 2 * new.seconds)
-    reason = "the second window is too short: it holds fewer than four stretches that do not depend on each other"
+    memory = f": its queues remember for {Unit.SECONDS.show(block)}" if block * FEWEST_BLOCKS > new.seconds else ""
+    reason = f"the second window holds fewer than four stretches that do not depend on each other{memory}"
     return Judgement(verdict=Verified.INCONCLUSIVE, reason=reason, seconds_needed=needed)
 
 
@@ -250,6 +252,26 @@ def _memory(one: Performance, fitted: Fitted) -> float:
     times = [_remembers(stage, models[stage.model]) for stage in one.stages if stage.model in models]
     # A request that began in one block ends in the next: blocks are longer than requests.
     return max([*times, one.mean.value if one.mean is not None else float("inf")])
+
+
+def _memory_seen(fitted: Fitted) -> float:
+    """Return the longest relaxation time that the busy shares of a window itself show; 0 where none was measured.
+
+    What was predicted to idle may be full: then its window says less than was thought, not more.
+    """
+    if any(isinstance(traffic, ClosedLoop) for traffic in fitted.scenario.traffic):
+        return 0.0
+    models = {model.name: model for model in fitted.scenario.models}
+    times = [
+        relaxation_seconds(
+            service=stage.compute_mean,
+            servers=models[stage.model].instances * models[stage.model].in_flight,
+            busy_share=stage.busy_share,
+        )
+        for stage in fitted.measured.stages
+        if stage.compute_mean is not None and stage.busy_share is not None and stage.model in models
+    ]
+    return max(times, default=0.0)
 
 
 def _remembers(stage: StagePerformance, model: Model) -> float:

@@ -73,7 +73,7 @@ def judged(one: Measure) -> str:
 
 def no_larger(found: Verification) -> str:
     """Return the largest difference that the measurement allows, where nothing was changed; else empty."""
-    if found.changes or not found.measures or found.measures[0].before is None:
+    if found.changes or found.load_differs or not found.measures or found.measures[0].before is None:
         return ""
     first = found.measures[0]
     assert first.before is not None

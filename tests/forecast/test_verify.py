@@ -20,6 +20,7 @@ from tests.forecast.performances import performance, stage
 ONE = model_config("m", groups=({"kind": "KIND_CPU", "count": 1},))
 TWO = model_config("m", groups=({"kind": "KIND_CPU", "count": 2},))
 SLOW = Stage("m", rate=38, execution=0.0245, queue=0.17, config=ONE)
+CALM = Stage("m", rate=20, execution=0.0045, queue=0.19, config=ONE)
 FAST = replace(SLOW, queue=0.004, config=TWO)
 by_hand = pytest.mark.usefixtures("predicted")
 PAIR = [str(FOLDER / f"cpu-handed-batch-collapse{end}.tar.xz") for end in ("", "-fixed")]
@@ -66,7 +67,7 @@ def test_a_change_that_did_nothing_is_refuted() -> None:
 
 @by_hand
 def test_where_nothing_was_changed_none_is_predicted_and_the_largest_difference_is_known() -> None:
-    found = verified(SLOW, SLOW)
+    found = verified(CALM, CALM)
 
     assert found.judgement.verdict is Verified.CONFIRMED
     assert found.measures[0].predicted == found.measures[0].before
@@ -74,13 +75,13 @@ def test_where_nothing_was_changed_none_is_predicted_and_the_largest_difference_
 
 @by_hand
 def test_another_load_is_predicted_at_that_load_and_only_so_far_away() -> None:
-    found = verified(SLOW, replace(SLOW, rate=60, queue=0.36))
+    found = verified(CALM, replace(CALM, rate=30, queue=0.385))
 
     assert found.load_differs
     assert found.measures[0].unchanged is not None
     assert found.measures[0].unchanged.value == 0.389
     assert found.judgement.verdict is Verified.CONFIRMED
-    far = verified(SLOW, replace(SLOW, rate=100, queue=0.36))
+    far = verified(CALM, replace(CALM, rate=52, queue=0.385))
     assert far.judgement.verdict is Verified.INCONCLUSIVE
     assert far.judgement.reason.startswith("2.6 times the load")
 
@@ -108,6 +109,16 @@ def test_a_window_of_few_reads_is_too_short_and_says_for_how_long_to_measure() -
 
     assert found.judgement.verdict is Verified.INCONCLUSIVE
     assert found.judgement.seconds_needed == 20.0
+
+
+@by_hand
+def test_a_queue_that_remembers_for_longer_than_the_window_needs_a_longer_one() -> None:
+    found = verified(SLOW, SLOW)
+
+    assert found.judgement.verdict is Verified.INCONCLUSIVE
+    # A busy share of 94 %: 24.6 ms ÷ (1 − √0.94)² are 24 s, of which a window of 60 s holds two.
+    assert "its queues remember for 23.7 s" in found.judgement.reason
+    assert found.judgement.seconds_needed == pytest.approx(8 * 23.7, rel=0.01)
 
 
 @by_hand
