@@ -48,6 +48,14 @@ def test_requests_that_reach_the_preferred_size_fill_up_a_payload_that_was_cut()
     assert waits(replayed(batched(delay_seconds=0.001, max_batch=2), [0, 2, 5, 6])) == [1, 9, 6, 15]
 
 
+def test_a_payload_that_grew_as_the_sleep_ended_needs_less_to_be_full() -> None:
+    # 2 is cut at 3; at 503 the thread wakes by itself and adds 502.5. Two items are held then, and the preferred size
+    # is four less the one item held before: three that wait wake it, of which two fill the payload up.
+    long = batched(seconds=1.0, delay_seconds=0.001, max_batch=4)
+    times = [0, 2, 502.5, 600, 601, 602]
+    assert milliseconds(run(replayed(long, times), seconds=4.0).models["m"].waits) == [1, 999, 498.5, 401, 400, 1399]
+
+
 def test_the_preferred_size_ends_the_window() -> None:
     assert waits(replayed(batched(delay_seconds=0.01, preferred=(2,)), [0, 3])) == [3, 0]
 

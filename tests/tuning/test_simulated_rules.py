@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from diagnostics.errors import UsageError
 from diagnostics.tuning.simulation.outcome import Outcome
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
@@ -93,6 +94,16 @@ def test_what_needs_much_of_the_rate_limiter_holds_up_those_behind_it() -> None:
     assert milliseconds(outcome.models["small"].waits) == [0, 18]
 
 
+def test_the_rate_limiter_prefers_the_instance_that_executed_least() -> None:
+    busy, rare = (model(0.01, name=name, rate_limit={"slot": 1}) for name in ("busy", "rare"))
+    entries = tuple(Entry(name=each.name, steps=(Step(model=each.name),)) for each in (busy, rare))
+    traffic = (OpenLoop(entry="busy", times=(0.0, 0.001, 0.012)), OpenLoop(entry="rare", times=(0.015,)))
+    outcome = run(Scenario(models=(busy, rare), entries=entries, traffic=traffic, rate_limits={"slot": 1}))
+
+    # Both wait at 20, one after two executions, the other after none.
+    assert milliseconds(outcome.models["busy"].waits + outcome.models["rare"].waits) == [0, 9, 18, 5]
+
+
 def test_the_rate_limiter_lets_a_waiting_payload_grow() -> None:
     limited = model(0.01, batcher=DynamicBatcher(), max_batch=8, rate_limit={"slot": 1})
     assert waits(replayed(limited, [0, 1, 5], rate_limits={"slot": 1})) == [0, 9, 5]
@@ -137,6 +148,10 @@ def test_the_token_budget_bounds_who_joins_in_one_iteration() -> None:
     assert waits(replayed(small, [0, 1, 1])) == [0, 10, 21]
 
 
+def test_running_requests_take_their_share_of_the_token_budget() -> None:
+    assert waits(replayed(engine(prefill_tokens=10, token_budget=10), [0, 1])) == [0, 30]
+
+
 def test_a_static_batch_ends_before_the_next_one_begins() -> None:
     # The second and third wait for the end of the first's batch at 31, and run together.
     assert waits(replayed(engine(continuous=False), [0, 1, 2])) == [0, 30, 29]
@@ -178,7 +193,7 @@ def test_a_tail_varies_as_it_should() -> None:
 
 
 def test_a_request_that_one_stage_refuses_fails_as_a_whole() -> None:
-    scenario = chain(Step(model="a"), Step(model="b"), Step(model="c", after=(0, 1)))
+    scenario = chain(Step(model="a"), Step(model="b"), Step(model="c", after=(0, 1)), Step(model="d", after=(1,)))
     refusing = replace(scenario.models[0], batcher=DynamicBatcher(policy=QueuePolicy(max_size=1)), instances=1)
     outcome = run(
         replace(
@@ -189,7 +204,8 @@ def test_a_request_that_one_stage_refuses_fails_as_a_whole() -> None:
     )
     assert (outcome.entries["e"].arrived, outcome.entries["e"].failed, len(outcome.entries["e"].latencies)) == (3, 1, 2)
     assert len(outcome.models["b"].waits) == 3
-    assert len(outcome.models["c"].waits) == 2
+    # What runs for it already runs on, but nothing follows.
+    assert len(outcome.models["c"].waits) == len(outcome.models["d"].waits) == 2
 
 
 def test_closed_clients_ask_again_when_they_were_answered() -> None:
@@ -243,3 +259,16 @@ def test_growth_that_no_capacity_explains_is_seen() -> None:
     # One at a time for want of company: the window keeps the instances idle.
     slow = model(0.01, max_batch=8, batcher=DynamicBatcher(delay_seconds=0.0, preferred=(1,)))
     assert over(run(alone(slow, OpenLoop(entry="m", rate=200)), seconds=5.0))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "seconds", "said"),
+    [
+        (alone(model(0.01), OpenLoop(entry="m", rate=1)), 0.0, "0 seconds"),
+        (alone(model(0.01), OpenLoop(entry="n", rate=1)), 1.0, "lacks n"),
+        (replace(chain(Step(model="a")), models=()), 1.0, "lacks a"),
+    ],
+)
+def test_what_cannot_be_simulated_is_said(scenario: Scenario, seconds: float, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        run(scenario, seconds=seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from diagnostics.errors import UsageError
 from diagnostics.tuning.simulation.batcher import Batcher
 from diagnostics.tuning.simulation.clock import Clock
 from diagnostics.tuning.simulation.draws import durations, stream
@@ -38,7 +39,12 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
     arrivals and the same luck elsewhere. What is still inside at the end is in no latency. `stable` is False where
     open-loop traffic asks for more than a model or a resource can do and no queue policy sheds it, and where the
     requests inside kept growing (`stability.grew`).
+
+    Raises:
+        UsageError: `seconds` is not positive, or a step or traffic names what the scenario does not hold.
+
     """
+    _check(scenario, seconds)
     end = warmup_seconds + seconds
     clock = Clock(warmup_seconds, end)
     run = _Run(
@@ -58,6 +64,16 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
         entries={name: log.outcome() for name, log in entries.items()},
         stable=bounded(scenario, end) and not any(grew(log.seen, log.arrived) for log in entries.values()),
     )
+
+
+def _check(scenario: Scenario, seconds: float) -> None:
+    if seconds <= 0:
+        raise UsageError(f"cannot simulate {seconds:g} seconds", hint="give a positive time")
+    models, entries = {model.name for model in scenario.models}, {entry.name for entry in scenario.entries}
+    unknown = {step.model for entry in scenario.entries for step in entry.steps} - models
+    unknown |= {traffic.entry for traffic in scenario.traffic} - entries
+    if unknown:
+        raise UsageError(f"the scenario lacks {', '.join(sorted(unknown))}", hint="add it to its models or entries")
 
 
 def _start(run: _Run, scenario: Scenario, models: dict[str, ModelLog], entries: dict[str, EntryLog]) -> None:
