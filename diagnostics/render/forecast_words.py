@@ -91,8 +91,8 @@ def rows(before: Performance, after: Performance) -> list[tuple[str, str, str, s
         now, then = getattr(before, name), getattr(after, name)
         found.append((name, estimate(now), estimate(then), relative(now, then).strip(" ()")))
     rate = Unit.PER_SECOND.show
-    served = (before.throughput, after.throughput)
-    found.append(("throughput", *(rate(one.value) for one in served), relative(*served).strip(" ()")))
+    served, later = before.throughput, after.throughput
+    found.append(("throughput", rate(served.value), rate(later.value), relative(served, later).strip(" ()")))
     if before.rejected > 0 or after.rejected > 0:
         found.append(("rejected", rate(before.rejected), rate(after.rejected), ""))
     return found
