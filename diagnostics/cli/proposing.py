@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+
+import click
 
 from diagnostics.anatomy.anatomy import anatomies
 from diagnostics.cli.changes_given import changes_given, models_on
@@ -95,7 +98,8 @@ def swept(seen: Seen, wish: Wish, text: str) -> SweepProposal:
     given = sweep_given(text, models_on(seen.evidence, entry_of(seen.evidence, wish.entry).server))
     ground = _ground(seen, wish)
     cases = [_case(ground, given, at) for at in range(len(given.values))]
-    found = [performance(ground.fitted, one, seed=wish.seed) for one in cases]
+    with _progress(cases) as each:
+        found = [performance(ground.fitted, one, seed=wish.seed) for one in each]
     sweep = _sweep(given, found, _now(ground, given))
     at = sweep.knee
     wanted = merged(ground.changes, given.changes[at : at + 1] if at is not None and at != sweep.now else ())
@@ -116,7 +120,7 @@ def _ground(seen: Seen, wish: Wish) -> _Ground:
     on = entry_of(seen.evidence, wish.entry)
     changes = changes_given(wish.settings, models_on(seen.evidence, on.server))
     fitted = fit(seen.evidence, on)
-    load = _load(seen.evidence, on, fitted, wish)
+    load = load_of(seen.evidence, on, fitted, wish)
     return _Ground(seen=seen, on=on, fitted=fitted, changes=changes, load=load, seed=wish.seed)
 
 
@@ -157,7 +161,13 @@ def merged(changes: Sequence[ConfigChange], more: Sequence[ConfigChange]) -> tup
     return tuple(found.values())
 
 
-def _load(evidence: Evidence, on: Subject, fitted: Fitted, wish: Wish) -> Load:
+def load_of(evidence: Evidence, on: Subject, fitted: Fitted, wish: Wish) -> Load:
+    """Return the load that is wished for.
+
+    Raises:
+        UsageError: a rate is given of a closed loop, or clients of an open one.
+
+    """
     closed = _clients_now(fitted) is not None
     if wish.clients is not None and not closed:
         raise UsageError("requests arrive whatever the server does", where="--clients", hint="give --rate")
@@ -186,7 +196,18 @@ def _case(ground: _Ground, given: SweepGiven, at: int) -> WhatIf:
         raise UsageError("is what the sweep varies", where="--rate, --clients", hint="give one of them")
     value = given.values[at]
     wish = Wish(rate=value) if given.kind == "rate" else Wish(clients=_whole(value))
-    return ground.what_if(load=_load(ground.evidence, ground.on, ground.fitted, wish))
+    return ground.what_if(load=load_of(ground.evidence, ground.on, ground.fitted, wish))
+
+
+@contextmanager
+def _progress(cases: Sequence[WhatIf]) -> Iterator[Iterable[WhatIf]]:
+    """Yield the cases, with a bar on a terminal's standard error that goes ahead with them."""
+    stream = click.get_text_stream("stderr")
+    if not stream.isatty():
+        yield cases
+        return
+    with click.progressbar(cases, label="diag: simulating", file=stream) as each:
+        yield each
 
 
 def _whole(text: str) -> int:

@@ -12,7 +12,7 @@ from diagnostics.cli.changes_given import model_and_path, value_of
 from diagnostics.errors import UsageError
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-# More than a terminal shows at once, and half a minute of simulation.
+# More than a terminal shows at once, and a minute of simulation.
 MOST_VALUES = 40
 _RANGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*\.\.\s*(\d+(?:\.\d+)?)\s*(x|/s)?\s*(?::\s*(\d+(?:\.\d+)?))?\s*(x|/s)?\s*")
 _EXAMPLES = "write it like safety.instance_group.count=1..8, =1,2,4, rate=10..60/s:10, rate=1x,2x or clients=1..64:8"
@@ -46,7 +46,7 @@ def sweep_given(text: str, models: Sequence[str]) -> SweepGiven:
     name, equals, listed = text.partition("=")
     if not equals:
         raise UsageError(f"cannot read the sweep {text!r}", where="--sweep", hint=_EXAMPLES)
-    values = _values(listed)
+    values = values_given(listed)
     if name.strip() == "rate" or name.strip() == "clients":
         return SweepGiven(kind="rate" if name.strip() == "rate" else "clients", name=name.strip(), values=values)
     model, path = model_and_path(name, models, "--sweep")
@@ -55,26 +55,33 @@ def sweep_given(text: str, models: Sequence[str]) -> SweepGiven:
     return SweepGiven(kind="setting", name=f"{model}.{path}", values=values, changes=changes)
 
 
-def _values(text: str) -> tuple[str, ...]:
+def values_given(text: str, where: str = "--sweep", fewest: int = 2) -> tuple[str, ...]:
+    """Return the texts of the values in `1..8`, `0..400:100`, `1,2,4`, or of load `10..60/s:10`.
+
+    Raises:
+        UsageError: there are fewer than `fewest`, or more than MOST_VALUES; it names the option `where`.
+
+    """
     match = _RANGE.fullmatch(text)
-    found = _ranged(match) if match else tuple(part.strip() for part in text.split(",") if part.strip())
-    if len(found) < 2:
-        raise UsageError(f"cannot read several values in {text!r}", where="--sweep", hint=_EXAMPLES)
+    found = _ranged(match, where) if match else tuple(part.strip() for part in text.split(",") if part.strip())
+    if len(found) < fewest:
+        many = "several values" if fewest > 1 else "a value"
+        raise UsageError(f"cannot read {many} in {text!r}", where=where, hint=_EXAMPLES)
     if len(found) > MOST_VALUES:
         hint = f"give a step, as in 1..64:8; {MOST_VALUES} values at most"
-        raise UsageError(f"{len(found)} values are too many", where="--sweep", hint=hint)
+        raise UsageError(f"{len(found)} values are too many", where=where, hint=hint)
     unit = next((u for u in ("/s", "x") if found[-1].endswith(u)), "")
     return tuple(value if value.endswith(unit) else value + unit for value in found)
 
 
-def _ranged(match: re.Match[str]) -> tuple[str, ...]:
+def _ranged(match: re.Match[str], where: str) -> tuple[str, ...]:
     first, last = Decimal(match[1]), Decimal(match[2])
     step = Decimal(match[4]) if match[4] else Decimal(1)
     if step <= 0 or last < first:
-        raise UsageError(f"{match[0].strip()!r} holds no value", where="--sweep", hint=_EXAMPLES)
+        raise UsageError(f"{match[0].strip()!r} holds no value", where=where, hint=_EXAMPLES)
     count = int((last - first) / step) + 1
     if count > MOST_VALUES:
         hint = f"give a larger step than {step}; {MOST_VALUES} values at most"
-        raise UsageError(f"{count} values are too many", where="--sweep", hint=hint)
+        raise UsageError(f"{count} values are too many", where=where, hint=hint)
     unit = match[3] or match[5] or ""
     return tuple(f"{(first + step * number).normalize():f}{unit}" for number in range(count))
