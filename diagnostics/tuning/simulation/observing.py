@@ -160,40 +160,43 @@ class ModelLog:
 
 
 class EntryLog:
-    """What requests to an entry experience."""
+    """What requests to an entry experience.
 
-    __slots__ = ("_begin", "_count", "_inside", "arrived", "failed", "latencies", "seen")
+    Attributes:
+        came: when each arrived.
+        left: when each that was answered arrived, and was answered.
+        lost: when each that failed arrived, and failed.
+        seen: how many were inside at each look.
+
+    """
+
+    __slots__ = ("_begin", "_end", "came", "left", "lost", "seen")
 
     def __init__(self, clock: Clock) -> None:
-        self._begin = clock.begin
-        self._inside = Population(clock)
-        self.latencies: list[float] = []
-        self.arrived = self.failed = self._count = 0
+        self._begin, self._end = clock.begin, clock.end
+        self.came: list[float] = []
+        self.left: list[tuple[float, float]] = []
+        self.lost: list[tuple[float, float]] = []
         self.seen: list[int] = []
 
     def look(self, _now: float, _: object) -> None:
         """Note how many are inside."""
-        self.seen.append(self._count)
+        self.seen.append(len(self.came) - len(self.left) - len(self.lost))
 
-    def arrives(self, now: float) -> None:
-        self._count += 1
-        self._inside.enter(now)
-        if now >= self._begin:
-            self.arrived += 1
-
-    def answered(self, now: float, arrived: float) -> None:
-        self._count -= 1
-        self._inside.leave(now)
-        if arrived >= self._begin:
-            self.latencies.append(now - arrived)
-
-    def fails(self, now: float, arrived: float) -> None:
-        self._count -= 1
-        self._inside.leave(now)
-        if arrived >= self._begin:
-            self.failed += 1
+    @property
+    def arrived(self) -> int:
+        """Return how many arrived in the observed time."""
+        return sum(came >= self._begin for came in self.came)
 
     def outcome(self) -> EntryOutcome:
+        begin, end = self._begin, self._end
+        # Since each came until the end, less what is after each left.
+        inside = sum([end - (came if came > begin else begin) for came in self.came])
+        for gone in (self.left, self.lost):
+            inside -= sum([end - (left if left > begin else begin) for _, left in gone])
         return EntryOutcome(
-            latencies=self.latencies, arrived=self.arrived, failed=self.failed, in_system=self._inside.mean
+            latencies=[left - came for came, left in self.left if came >= begin],
+            arrived=self.arrived,
+            failed=sum(came >= begin for came, _ in self.lost),
+            in_system=inside / (end - begin),
         )

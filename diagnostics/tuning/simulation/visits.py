@@ -50,43 +50,40 @@ class Stage:
     """A step, joined to what follows it.
 
     Attributes:
+        gap: seconds before its queue.
+        join: queue a visit at its model.
         needs: steps that it waits for.
         followers: the stages that wait for it.
         done: to be called with the time and a visit whose execution ended.
 
     """
 
-    __slots__ = ("_clock", "_flow", "_position", "_step", "_vary", "done", "followers", "join", "needs")
+    __slots__ = ("_clock", "_flow", "_position", "_step", "_vary", "done", "followers", "gap", "join", "needs")
 
     def __init__(self, clock: Clock, flow: Flow, position: int, station: Station, seed: int) -> None:
         self._clock, self._flow, self._position = clock, flow, position
         self._step = flow.entry.steps[position]
         self._vary = factors(self._step.tail_scv, stream(seed, f"tail {flow.entry.name} {position}"))
+        self.gap = self._step.gap_seconds
         self.needs = len(self._step.after)
         self.join = station.join
         self.followers: list[Stage] = []
         self.done: Call = self._done
 
     def link(self) -> None:
-        """Take the short way where one stage simply follows; to be called when all followers are known."""
-        alone = len(self.followers) == 1 and self.followers[0].needs == 1 and self._flow.plain
-        if not alone or self._step.tail_seconds > 0 or self.followers[0]._step.gap_seconds > 0:
+        """Take the short way where one stage simply follows or none; to be called when all followers are known."""
+        if not self._flow.plain or self._step.tail_seconds > 0:
             return
-        follower = self.followers[0]
-        join = follower.join
-
-        def passed(now: float, visit: Visit) -> None:
-            visit.stage = follower
-            visit.joined = now
-            join(now, visit)
-
-        self.done = passed
+        if not self.followers:
+            self.done = self._flow.over
+        elif not self.followers[0].gap:
+            self.done = _passing(self.followers[0])
 
     def begin(self, now: float, visit: Visit) -> None:
         """Let a request come to this stage, after its gap."""
         visit.stage = self
-        if self._step.gap_seconds > 0:
-            self._clock.at(now + self._step.gap_seconds, self._join, visit)
+        if self.gap > 0:
+            self._clock.at(now + self.gap, self._join, visit)
         else:
             self._join(now, visit)
 
@@ -106,7 +103,7 @@ class Stage:
         if request.failed:
             return
         if not self.followers:
-            self._flow.end(now, request)
+            self._flow.over(now, visit)
         for follower in self.followers:
             if follower.needs > 1:
                 request.awaited[follower._position] -= 1
@@ -119,6 +116,18 @@ class Stage:
         self._flow.fail(now, visit.request)
 
 
+def _passing(follower: Stage) -> Call:
+    """Return what lets a request come to the stage at once."""
+    join = follower.join
+
+    def passed(now: float, visit: Visit) -> None:
+        visit.stage = follower
+        visit.joined = now
+        join(now, visit)
+
+    return passed
+
+
 class Flow:
     """An entry's graph, through which its requests go.
 
@@ -128,11 +137,11 @@ class Flow:
 
     """
 
-    __slots__ = ("_ends", "_first", "_log", "_needs", "entry", "plain")
+    __slots__ = ("_came", "_ends", "_first", "_left", "_lost", "_needs", "entry", "plain")
 
     def __init__(self, clock: Clock, entry: Entry, stations: Mapping[str, Station], log: EntryLog, seed: int) -> None:
         self.entry = entry
-        self._log = log
+        self._came, self._left, self._lost = log.came.append, log.left.append, log.lost.append
         stages = [Stage(clock, self, k, stations[step.model], seed) for k, step in enumerate(entry.steps)]
         for stage, step in zip(stages, entry.steps, strict=True):
             for before in step.after:
@@ -147,16 +156,17 @@ class Flow:
 
     def arrive(self, now: float, items: int, priority: int, answered: Answered | None) -> None:
         """Let a request arrive; `answered` is called when it was answered or has failed."""
-        self._log.arrives(now)
+        self._came(now)
         request = Request(now, [] if self.plain else self._needs.copy(), self._ends, answered)
         for stage in self._first:
             stage.begin(now, Visit(request, stage, items, priority))
 
-    def end(self, now: float, request: Request) -> None:
-        """Be told that the request reached one of the graph's ends."""
+    def over(self, now: float, visit: Visit) -> None:
+        """Be told that a visit reached one of the graph's ends."""
+        request = visit.request
         request.open_ends -= 1
         if request.open_ends == 0:
-            self._log.answered(now, request.arrived)
+            self._left((request.arrived, now))
             if request.answered:
                 request.answered(now, False)
 
@@ -165,6 +175,6 @@ class Flow:
         if request.failed:
             return
         request.failed = True
-        self._log.fails(now, request.arrived)
+        self._lost((request.arrived, now))
         if request.answered:
             request.answered(now, True)
