@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -202,11 +203,10 @@ def _case(ground: _Ground, given: SweepGiven, at: int) -> WhatIf:
 @contextmanager
 def _progress(cases: Sequence[WhatIf]) -> Iterator[Iterable[WhatIf]]:
     """Yield the cases, with a bar on a terminal's standard error that goes ahead with them."""
-    stream = click.get_text_stream("stderr")
-    if not stream.isatty():
+    if not sys.stderr.isatty():
         yield cases
         return
-    with click.progressbar(cases, label="diag: simulating", file=stream) as each:
+    with click.progressbar(cases, label="diag: simulating", file=sys.stderr) as each:
         yield each
 
 
