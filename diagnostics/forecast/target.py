@@ -44,6 +44,11 @@ class Target:
         quantile = None if word == "mean" else float(f"0.{word[1:]}")
         return cls(quantile=quantile, seconds=seconds, text=text.strip())
 
+    @property
+    def statistic(self) -> str:
+        """The word for it: mean, p50, p95, p99 or another percentile."""
+        return _FORECAST.get(self.quantile) or f"p{self.quantile or 0:.3g}".replace("0.", "")
+
     def forecast(self, performance: Performance) -> Estimate | None:
         """Return what a forecast says of the statistic; None where the deployment cannot keep up.
 
