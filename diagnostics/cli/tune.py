@@ -46,7 +46,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.command(epilog=_EPILOG)
 @evidence_options
 @click.option("--objective", required=True, metavar="TEXT", help="Like 'p95 < 200ms'; of the mean, p50, p95 or p99.")
-@click.option("--minimize", type=click.Choice(list(Minimize)), help="What the answer takes least of.")
+@click.option("--minimize", type=click.Choice([one.value for one in Minimize]), help="What the answer takes least of.")
 @click.option("--maximize", type=click.Choice(["throughput"]), help="Look for the most load within the objective.")
 @click.option("--vary", multiple=True, metavar="MODEL.SETTING=VALUES", help="Choose from these values only.")
 @click.option("--rate", metavar="2x|40/s", help="For another load: a multiple of now, or requests/s at the entry.")

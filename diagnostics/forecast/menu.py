@@ -11,7 +11,7 @@ from math import inf
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.options import Minimize, Option
-from diagnostics.forecast.performance import StagePerformance
+from diagnostics.forecast.performance import Performance, StagePerformance
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.tuning.simulation.scenario import Model
 
@@ -87,8 +87,9 @@ def menu(
 ) -> tuple[Sequence[Choice], int]:
     """Return the ways worth weighing, by cost, and how many were looked at.
 
-    Each is faster than all that cost less; where none keeps up, the dearest is returned. Instances are added for as long as they bring anything. Where `whole`, all
-    ways are returned.
+    Each is faster than all that cost less; where none keeps up, the dearest is returned. Instances are added for as
+    long as they bring anything; the first way, the present one, is looked at in any case. Where `whole`, all ways are
+    returned.
     """
     found: list[Choice] = []
     fastest = inf
@@ -98,6 +99,8 @@ def menu(
         if not whole and now < inf and now >= fastest * (1 - _SAME):
             break
         fastest = min(fastest, now)
+    if all(choice.option is not ways[0] for choice in found):
+        found.append(_choice(fitted, model, ways[0], minimize))
     ordered = sorted(found, key=lambda choice: (choice.cost.key, choice.seconds))
     return ordered if whole else _worth_weighing(ordered), len(found)
 
@@ -127,8 +130,9 @@ def at_places(menus: Mapping[str, Sequence[Choice]], at: Sequence[int]) -> Combi
 
 def _choice(fitted: Fitted, model: Model, option: Option, minimize: Minimize) -> Choice:
     changes = (option.change,) if option.change is not None else ()
-    stage = next(one for one in estimate(fitted, WhatIf(changes=changes)).stages if one.model == model.name)
-    least = option.instances if minimize is Minimize.INSTANCES else gpu_share(model, option.instances, stage)
+    found = estimate(fitted, WhatIf(changes=changes))
+    stage = next(one for one in found.stages if one.model == model.name)
+    least = option.instances if minimize is Minimize.INSTANCES else gpu_share(fitted, model, found, stage)
     touched = 0 if option.change is None else 1
     cost = Cost(least=least, guesses=option.guess, models=touched, settings=option.settings)
     keeps_up = stage.stable and stage.queue_mean is not None
@@ -136,10 +140,20 @@ def _choice(fitted: Fitted, model: Model, option: Option, minimize: Minimize) ->
     return Choice(option=option, cost=cost, seconds=seconds)
 
 
-def gpu_share(model: Model, instances: int, stage: StagePerformance) -> float:
-    """Return the share of the GPU that a stage's executions take on average; 0 where it was not seen on one."""
-    running = 1 if model.engine is not None else instances
-    return stage.busy_share.value * running * model.demand.get("GPU", 0.0)
+def gpu_share(fitted: Fitted, model: Model, found: Performance, stage: StagePerformance) -> float:
+    """Return the share of the GPU that a stage's executions take on average; 0 where it was not seen on one.
+
+    It is the work that they bring: executions per second × their time alone × what one takes of the card meanwhile;
+    their time as it was would count what they wait for each other.
+    """
+    demand = model.demand.get("GPU", 0.0)
+    if model.engine is not None:
+        return stage.busy_share.value * demand
+    entry = next(one for one in fitted.scenario.entries if one.name == fitted.entry)
+    items = next(one.items for one in fitted.scenario.traffic if one.entry == fitted.entry)
+    visits = found.throughput.value * items * sum(step.model == model.name for step in entry.steps)
+    size = max(stage.batch_size_mean or 1.0, 1.0)
+    return visits / size * model.service.time(size) * demand
 
 
 def _worth_weighing(choices: Sequence[Choice]) -> Sequence[Choice]:

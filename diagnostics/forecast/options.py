@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import floor, log10
+from math import floor, inf, log10
+from types import MappingProxyType
 
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
 from diagnostics.tuning.current import current
@@ -18,6 +19,7 @@ BATCHING = "dynamic_batching"
 WINDOW = "dynamic_batching.max_queue_delay_microseconds"
 # Eight times as many instances as now is beyond what any device with room for them was short of.
 _MOST_TIMES = 8
+_TWICE = 2.0
 # Steps of a fifth change a queue by about what a forecast of it is good to.
 _STEP = 1.2
 # Windows as shares of a full batch's time: with the whole of it, waiting for company takes as long as the work.
@@ -50,11 +52,14 @@ class Option:
     guess: bool = False
 
 
-def options(model: Model, config: ModelConfig | None, *, fewer: bool) -> Sequence[Option]:
+def options(
+    model: Model, config: ModelConfig | None, *, fewer: bool, capacities: Mapping[str, float] = MappingProxyType({})
+) -> Sequence[Option]:
     """Return the ways to set a stage, the present one first; only that one where nothing can be said of others.
 
-    Instance counts go up to eight times the present one, and down to one where `fewer`; windows up to half the time of
-    a full batch. An engine and a model whose groups have different counts stay as they are.
+    Instance counts go up to eight times the present one, or to what fills a device that is shared twice over (by name,
+    its capacity): more executions at once would only slow each other. They go down to one where `fewer`. Windows go up
+    to half the time of a full batch. An engine and a model whose groups have different counts stay as they are.
     """
     now = Option(change=None, instances=model.instances, settings=0)
     group = _group(config)
@@ -62,7 +67,7 @@ def options(model: Model, config: ModelConfig | None, *, fewer: bool) -> Sequenc
         return [now]
     others = (
         _option(model, group, settings, guess=bool(batching) and model.service.estimated)
-        for count in _counts(group, fewer)
+        for count in _counts(group, fewer, _most(model, capacities) * group / model.instances)
         for batching in _batching(model, config)
         if (settings := (*_count_setting(group, count), *batching))
     )
@@ -111,11 +116,17 @@ def _group(config: ModelConfig | None) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
-def _counts(now: int, fewer: bool) -> Iterator[int]:
+def _most(model: Model, capacities: Mapping[str, float]) -> float:
+    """Return the instances beyond which executions only slow each other."""
+    rooms = (capacities.get(name, inf) / demand for name, demand in model.demand.items() if demand > 0)
+    return _TWICE * min(rooms, default=inf)
+
+
+def _counts(now: int, fewer: bool, most: float) -> Iterator[int]:
     if fewer:
         yield from range(1, now)
     count = now
-    while count <= now * _MOST_TIMES:
+    while count == now or count <= min(now * _MOST_TIMES, most):
         yield count
         count = max(count + 1, round(count * _STEP))
 

@@ -102,7 +102,7 @@ def tenants_of(fitted: Fitted, found: Performance, memory: GpuMemory | None) -> 
         made.append(
             Tenant(
                 model=model.name,
-                share=gpu_share(model, model.instances, stage) if stage else alone,
+                share=gpu_share(fitted, model, found, stage) if stage else alone,
                 held=None if held is None else held * model.instances,
                 engine=model.engine is not None,
             )

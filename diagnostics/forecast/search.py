@@ -31,6 +31,8 @@ _SLACK_THEN = 1.15
 _MOST_SCREENED, _MOST_SIMULATED = 300, 24
 # A run this long is within some hundredths of a long one where queues are short, and is done in a tenth of a second.
 VISITS = 8_000
+# Below this part of a statistic no difference of two forecasts says anything.
+_SAME = 0.03
 # What else would do.
 RUNNERS_UP = 3
 
@@ -68,8 +70,7 @@ class Tuning:
         best: the smallest change that meets the target; without changes where it is met as it is, None where no
             setting meets it.
         runners_up: others that meet it and touch other settings, the smallest first.
-        nearest: where none does, what comes nearest, or what is fastest by closed forms where nothing keeps up; None
-            where nothing was simulated.
+        nearest: where none does, what comes nearest, without changes where none brings it nearer; else None.
         screened: settings of stages, and combinations of them, that closed forms looked at.
         simulated: combinations that were simulated.
         too_large: combinations that were passed over since the GPUs' memory does not hold them.
@@ -148,18 +149,25 @@ class _Search:
         return self._told(baseline, best, others[:RUNNERS_UP])
 
     def _told(self, baseline: Performance, best: Candidate | None, others: Sequence[Candidate]) -> Tuning:
-        missed = min(self.misses, key=lambda miss: miss[0], default=None)
         return Tuning(
             target=self.target,
             minimize=self.minimize,
             baseline=baseline,
             best=best,
             runners_up=tuple(others) if best is not None else (),
-            nearest=None if best is not None or missed is None else self._full(missed[1]),
+            nearest=None if best is not None else self._nearest(baseline),
             screened=self.screened,
             simulated=self.simulated,
             too_large=self.too_large,
         )
+
+    def _nearest(self, baseline: Performance) -> Candidate:
+        """Return what comes nearest, as it is where no change brings it nearer by what a forecast could tell."""
+        now = self.target.forecast(baseline)
+        least, one = min(self.misses, key=lambda miss: miss[0], default=(inf, None))
+        if one is None or least >= (inf if now is None else now.value) * (1 - _SAME):
+            return _unchanged(self.fitted, baseline)
+        return self._full(one)
 
     def _menus(self) -> tuple[Mapping[str, Sequence[Choice]], bool]:
         """Return each stage's choices, and whether all combinations of them are few enough to simulate."""
@@ -177,7 +185,8 @@ class _Search:
     def _ways(self, model: Model) -> Sequence[Option]:
         config = self.fitted.configs.get(model.name)
         if self.vary is None:
-            return options(model, config, fewer=self.fewer)
+            capacities = {one.name: one.capacity for one in self.fitted.scenario.resources}
+            return options(model, config, fewer=self.fewer, capacities=capacities)
         return varied(model, config, self.vary.get(model.name, {}))
 
     def _weigh(self, menus: Mapping[str, Sequence[Choice]], whole: bool) -> None:
@@ -275,25 +284,24 @@ class _Search:
         return Candidate(
             changes=one.what_if.changes,
             instances=sum(one.instances.values()),
-            gpu_share=_shares(self.fitted, found, one.instances),
+            gpu_share=_shares(self.fitted, found),
             performance=found,
             fits=self._fits(one),
         )
 
 
 def _unchanged(fitted: Fitted, baseline: Performance) -> Candidate:
-    instances = {model.name: model.instances for model in stages(fitted)}
     return Candidate(
         changes=(),
-        instances=sum(instances.values()),
-        gpu_share=_shares(fitted, baseline, instances),
+        instances=sum(model.instances for model in stages(fitted)),
+        gpu_share=_shares(fitted, baseline),
         performance=baseline,
     )
 
 
-def _shares(fitted: Fitted, found: Performance, instances: Mapping[str, int]) -> float | None:
+def _shares(fitted: Fitted, found: Performance) -> float | None:
     """Return the share of the GPU that the stages' executions take; None where none was seen on one."""
     models = {model.name: model for model in stages(fitted)}
     if not any("GPU" in model.demand for model in models.values()):
         return None
-    return sum(gpu_share(models[stage.model], instances[stage.model], stage) for stage in found.stages)
+    return sum(gpu_share(fitted, models[stage.model], found, stage) for stage in found.stages)

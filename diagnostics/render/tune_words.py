@@ -35,9 +35,9 @@ def _nearest(found: TunedProposal) -> str:
     nearest = found.tuning.nearest
     if nearest is None:
         return ""
-    value = _value(found.tuning.target, nearest.performance)
+    value = found.tuning.target.forecast(nearest.performance)
     how = f"with {_changes(found.moves)}" if found.moves else "as it is"
-    return f"; nearest is {value}, {how}"
+    return f"; it {words.NO_KEEPING_UP} {how}" if value is None else f"; nearest is {_show(value.value)}, {how}"
 
 
 def _value(target: Target, one: Performance) -> str:
@@ -46,7 +46,7 @@ def _value(target: Target, one: Performance) -> str:
 
 
 def _changes(moves: Sequence[Move]) -> str:
-    return ", ".join(words.move(one) for one in moves) or "nothing"
+    return ", ".join(words.move(one) for one in moves) or "as it is"
 
 
 def certainty(found: TunedProposal) -> str:
@@ -56,7 +56,8 @@ def certainty(found: TunedProposal) -> str:
     if value is None or found.certain:
         return ""
     reach = "has no upper end" if value.high is None else f"reaches {_show(value.high)}"
-    return f"likely, not certain: the 90 % interval {reach}; apply it and hold it against this window with diag verify"
+    then = "; apply it and hold it against this window with diag verify" if found.moves else ""
+    return f"likely, not certain: the 90 % interval {reach}{then}"
 
 
 def reasons(found: TunedProposal) -> Iterator[str]:
