@@ -156,6 +156,14 @@ def gpu_share(fitted: Fitted, model: Model, found: Performance, stage: StagePerf
     return visits / size * model.service.time(size) * demand
 
 
+def gpu_shares(fitted: Fitted, found: Performance) -> float | None:
+    """Return the share of the GPU that the stages' executions take; None where none was seen on one."""
+    models = {model.name: model for model in stages(fitted)}
+    if not any("GPU" in model.demand for model in models.values()):
+        return None
+    return sum(gpu_share(fitted, models[stage.model], found, stage) for stage in found.stages)
+
+
 def _worth_weighing(choices: Sequence[Choice]) -> Sequence[Choice]:
     kept: list[Choice] = []
     for choice in choices:

@@ -14,7 +14,7 @@ from math import inf, prod
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.gpu_memory import GpuMemory
-from diagnostics.forecast.menu import Choice, Combination, at_places, combinations, gpu_share, menu, stages
+from diagnostics.forecast.menu import Choice, Combination, at_places, combinations, gpu_shares, menu, stages
 from diagnostics.forecast.options import Minimize, Option, options, varied
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
@@ -284,7 +284,7 @@ class _Search:
         return Candidate(
             changes=one.what_if.changes,
             instances=sum(one.instances.values()),
-            gpu_share=_shares(self.fitted, found),
+            gpu_share=gpu_shares(self.fitted, found),
             performance=found,
             fits=self._fits(one),
         )
@@ -294,14 +294,6 @@ def _unchanged(fitted: Fitted, baseline: Performance) -> Candidate:
     return Candidate(
         changes=(),
         instances=sum(model.instances for model in stages(fitted)),
-        gpu_share=_shares(fitted, baseline),
+        gpu_share=gpu_shares(fitted, baseline),
         performance=baseline,
     )
-
-
-def _shares(fitted: Fitted, found: Performance) -> float | None:
-    """Return the share of the GPU that the stages' executions take; None where none was seen on one."""
-    models = {model.name: model for model in stages(fitted)}
-    if not any("GPU" in model.demand for model in models.values()):
-        return None
-    return sum(gpu_share(fitted, models[stage.model], found, stage) for stage in found.stages)
