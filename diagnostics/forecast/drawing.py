@@ -161,7 +161,8 @@ def _traffic(traffic: OpenLoop | ClosedLoop, doubt: Doubt, draw: Draw) -> OpenLo
     bounds = doubt.arrivals.get(traffic.entry)
     if bounds is None:
         return traffic
-    return replace(traffic, scv=_between(bounds, draw.position(f"arrivals {traffic.entry}")))
+    index = _between(bounds, draw.position(f"arrivals {traffic.entry}"))
+    return replace(traffic, scv=min(index, 1.0), burst=max(index, 1.0))
 
 
 def _redrawn(times: Sequence[float], rng: Random) -> Sequence[float]:

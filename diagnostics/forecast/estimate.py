@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from diagnostics.forecast.closed_form import StageNumbers, engine_numbers, stage_numbers
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.load import capacity, offered, open_rate
+from diagnostics.forecast.load import capacity, drain_seconds, offered, open_rate
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.sharing import Lane, shares
 from diagnostics.forecast.what_if import WhatIf, changed
@@ -80,7 +80,8 @@ def _loop_rate(fitted: Fitted, scenario: Scenario, loop: ClosedLoop, entry: Entr
     for _ in range(_BISECTIONS):
         rate = (low + high) / 2
         mean = _path(entry, _stages(fitted, _with_rate(scenario, loop, rate * _seen(loop))))
-        over = mean is None or rate * (mean.mean + loop.think_seconds) > loop.clients
+        full = _path(entry, _stages(fitted, _with_rate(scenario, loop, rate))) is None
+        over = full or mean is None or rate * (mean.mean + loop.think_seconds) > loop.clients
         low, high = (low, rate) if over else (rate, high)
     return low
 
@@ -94,12 +95,35 @@ def _stages(fitted: Fitted, scenario: Scenario) -> Mapping[str, StageNumbers]:
     rates, scv = offered(scenario), _arrival_scv(scenario)
     slowed = _slowed(scenario, rates)
     span = fitted.measured.span_seconds
-    return {
+    found = {
         model.name: engine_numbers(model.engine, rates.get(model.name, 0.0), slowed.get(model.name, 1.0))
         if model.engine
         else stage_numbers(model, rates.get(model.name, 0.0), slowed.get(model.name, 1.0), scv, span)
         for model in scenario.models
     }
+    return _after_bursts(scenario, found, rates)
+
+
+def _after_bursts(
+    scenario: Scenario, stages: Mapping[str, StageNumbers], rates: Mapping[str, float]
+) -> Mapping[str, StageNumbers]:
+    """Return the stages with what bursts wait: at the slowest one, which spaces them for those behind it.
+
+    A request waits for half of its burst, and for what else comes meanwhile: `(burst - 1) / 2 × seconds per request /
+    (1 - load)`, the mean of M[X]/D/1 beyond that of M/D/1 (Gross et al., Fundamentals of Queueing Theory, 3.1).
+    """
+    burst = max((one.burst for one in scenario.traffic if isinstance(one, OpenLoop)), default=1.0)
+    if burst <= 1:
+        return stages
+    slowest = max(scenario.models, key=drain_seconds)
+    each, stage = drain_seconds(slowest), stages[slowest.name]
+    left = 1 - rates.get(slowest.name, 0.0) * each
+    if left <= 0 or stage.queue is None:
+        return stages
+    waits = (burst - 1) / 2 * each / left
+    # Even over the burst's length: its variance is a third of the squared mean.
+    queue = Estimate(value=stage.queue.value + waits, low=stage.queue.low, high=2 * waits + (stage.queue.high or 0.0))
+    return {**stages, slowest.name: replace(stage, queue=queue, variance=stage.variance + waits**2 / 3)}
 
 
 def _arrival_scv(scenario: Scenario) -> float:
@@ -176,7 +200,7 @@ def _performance(fitted: Fitted, entry: Entry, stages: Mapping[str, StageNumbers
         (one for one in fitted.scenario.traffic if one.entry == entry.name and isinstance(one, ClosedLoop)), None
     )
     if path is not None and loop is not None:
-        path = _bounded(path, loop, stages)
+        path = _bounded(path, loop, rate, stages)
     most = [capacity(m) for m in fitted.scenario.models if m.name in {step.model for step in entry.steps}]
     served = min([rate, *(each for each in most if each is not None and path is None)])
     quantiles: list[Estimate | None] = [None, None, None]
@@ -196,14 +220,16 @@ def _performance(fitted: Fitted, entry: Entry, stages: Mapping[str, StageNumbers
     )
 
 
-def _bounded(path: _Path, loop: ClosedLoop, stages: Mapping[str, StageNumbers]) -> _Path:
-    """Return the path with a closed loop's bounds: no less than alone, no more than behind all other clients.
+def _bounded(path: _Path, loop: ClosedLoop, rate: float, stages: Mapping[str, StageNumbers]) -> _Path:
+    """Return the path of a closed loop, whose mean follows from its rate by the response time law.
 
-    A latency is then made of about as many executions as there are clients, and varies as their mean does.
+    Its bounds are no less than alone, and no more than behind all other clients. A latency is made of about as many
+    executions as there are clients, and varies as their mean does.
     """
     alone = sum(stage.compute.low for stage in stages.values())
-    variance = min(path.variance, path.mean**2 / loop.clients)
-    return replace(path, low=min(alone, path.mean), high=max(loop.clients * alone, path.mean), variance=variance)
+    mean = max(loop.clients / rate - loop.think_seconds, 0.0) if rate > 0 else path.mean
+    variance = min(path.variance, mean**2 / loop.clients)
+    return replace(path, mean=mean, low=min(alone, mean), high=max(loop.clients * alone, mean), variance=variance)
 
 
 def _of(model: str, stage: StageNumbers) -> StagePerformance:

@@ -87,7 +87,7 @@ class Doubt:
 
     Attributes:
         models: by model.
-        arrivals: bounds of the squared coefficient of variation between arrivals, by entry; none where replayed.
+        arrivals: bounds of the arrivals' index of dispersion, by entry; none where they are replayed.
         replayed: entries whose recorded arrivals are replayed: another window's would come otherwise.
         sharing: what executions take of devices that they share.
 

@@ -189,7 +189,7 @@ def _add_others(evidence: Evidence, server: str, parts: _Parts) -> None:
             traffic = OpenLoop(entry=name, rate=total - known)
             said = f"{name} is called directly as well, {total - known:.3g} times per second"
             parts.entries[name] = Entry(name=name, steps=(Step(model=name),))
-            parts.calls[name] = Calls(traffic=traffic, scv=None, replayed=False, assumptions=(said,))
+            parts.calls[name] = Calls(traffic=traffic, dispersion=None, replayed=False, assumptions=(said,))
 
 
 def _rate(calls: Calls) -> float:
@@ -208,7 +208,7 @@ def _scenario(parts: _Parts, sharing: Sequence[Sharing]) -> Scenario:
 def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[Sharing]) -> Fitted:
     doubt = Doubt(
         models={name: _doubt(one.doubt, parts.engines.get(name)) for name, one in parts.members.items()},
-        arrivals={name: calls.scv for name, calls in parts.calls.items() if calls.scv is not None},
+        arrivals={name: calls.dispersion for name, calls in parts.calls.items() if calls.dispersion is not None},
         replayed=frozenset(name for name, calls in parts.calls.items() if calls.replayed),
         sharing=tuple(sharing),
     )

@@ -35,6 +35,18 @@ def capacity(model: Model) -> float | None:
     return model.instances * model.in_flight * most / model.service.occupancy(most)
 
 
+def drain_seconds(model: Model) -> float:
+    """Return the seconds per request at which a model works off what came at once."""
+    most = capacity(model)
+    if most is not None:
+        return 1 / most
+    engine = model.engine
+    if engine is None:
+        return 0.0
+    iteration = engine.iteration_seconds + engine.iteration_seconds_per_request * engine.slots
+    return engine.iterations * iteration / engine.slots + engine.prefill_seconds
+
+
 def overloaded(scenario: Scenario, outcome: Outcome) -> frozenset[str]:
     """Return the models that cannot keep up: those offered more than they can do, and where the run says that something
     grew without end, the one that was busiest.
@@ -60,7 +72,8 @@ def relaxation_seconds(scenario: Scenario) -> float:
     For G/G/c in heavy traffic `(scv of arrivals + scv of service) / (capacity × slack²)` (Whitt 1989).
     """
     wanted, longest = offered(scenario), 0.0
-    scv = max((traffic.scv for traffic in scenario.traffic if isinstance(traffic, OpenLoop)), default=1.0)
+    open_loops = [traffic for traffic in scenario.traffic if isinstance(traffic, OpenLoop)]
+    scv = max((max(traffic.scv, traffic.burst) for traffic in open_loops), default=1.0)
     for model in scenario.models:
         most, rate = capacity(model), wanted.get(model.name, 0.0)
         if most is not None and 0 < rate < most:

@@ -23,16 +23,16 @@ _CLOSED = 0.9
 # Two standard errors: bunching that chance alone makes once in forty windows is not told from none.
 _CERTAIN = 2.0
 # An index of dispersion beyond this is a change of level, not a process that simulation can draw.
-_MOST_SCV = 64.0
-_LEAST_SCV = 0.05
+_MOST_DISPERSION = 64.0
+_LEAST_DISPERSION = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """The traffic of one entry, the bounds of its variability where it is drawn, and what was assumed of it."""
+    """The traffic of one entry, the bounds of its index of dispersion where it is drawn, and what was assumed of it."""
 
     traffic: OpenLoop | ClosedLoop
-    scv: Interval | None
+    dispersion: Interval | None
     replayed: bool
     assumptions: tuple[str, ...]
 
@@ -52,7 +52,7 @@ def calls_of(evidence: Evidence, item: Anatomy) -> Calls | None:
     if times is not None:
         traffic = OpenLoop(entry=name, rate=rate, times=tuple(at - times[0] for at in times), items=items)
         said = f"requests to {name} arrive as recorded, whatever the server does (open loop)"
-        return Calls(traffic=traffic, scv=None, replayed=True, assumptions=(said,))
+        return Calls(traffic=traffic, dispersion=None, replayed=True, assumptions=(said,))
     return _process(evidence, entry, name, rate, items)
 
 
@@ -113,7 +113,7 @@ def _closed(
     think = max(clients / rate - mean_seconds, 0.0)
     traffic = ClosedLoop(entry=name, clients=clients, think_seconds=think, items=items)
     said = f"{clients} clients call {name} in a closed loop: the number of requests under way hardly changes"
-    return Calls(traffic=traffic, scv=None, replayed=False, assumptions=(said,))
+    return Calls(traffic=traffic, dispersion=None, replayed=False, assumptions=(said,))
 
 
 def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: int) -> Calls:
@@ -121,14 +121,20 @@ def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: 
     central, bounds = 1.0, (1.0, 1.0)
     if index.value is not None and score.value is not None and index.value > 0:
         certain = abs(score.value) >= _CERTAIN
-        central = min(max(index.value, _LEAST_SCV), _MOST_SCV) if certain else 1.0
+        central = min(max(index.value, _LEAST_DISPERSION), _MOST_DISPERSION) if certain else 1.0
         bounds = _bounds(index.value, score.value, central)
-        what = f"vary as measured (index of dispersion {index.value:.2g})" if certain else "are independent (Poisson)"
+        if not certain:
+            what = "are independent (Poisson)"
+        elif central > 1:
+            what = f"come in bursts of about {central:.2g} at once, as their index of dispersion says"
+        else:
+            what = f"come more evenly than by chance (index of dispersion {index.value:.2g})"
     else:
         what = "are taken to be independent (Poisson): how they bunch could not be read"
     said = f"requests to {name} arrive whatever the server does (open loop) and {what}"
-    traffic = OpenLoop(entry=name, rate=rate, scv=central, items=items)
-    return Calls(traffic=traffic, scv=bounds, replayed=False, assumptions=(said,))
+    # An index above 1 is the size of the group that a request arrives in, whatever the time within it.
+    traffic = OpenLoop(entry=name, rate=rate, scv=min(central, 1.0), burst=max(central, 1.0), items=items)
+    return Calls(traffic=traffic, dispersion=bounds, replayed=False, assumptions=(said,))
 
 
 def _bounds(index: float, score: float, central: float) -> Interval:
@@ -142,4 +148,4 @@ def _bounds(index: float, score: float, central: float) -> Interval:
     if central == 1.0:
         # Independent arrivals are not refuted: bunching is as likely more as it is less.
         low, high = max(low, 0.5), min(high, 2.0)
-    return max(low, _LEAST_SCV), min(high, _MOST_SCV)
+    return max(low, _LEAST_DISPERSION), min(high, _MOST_DISPERSION)

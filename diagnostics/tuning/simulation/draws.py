@@ -57,10 +57,21 @@ def arrivals(traffic: OpenLoop, rng: Random) -> Iterator[float]:
         return
     if traffic.rate <= 0:
         return
-    now, interval = 0.0, _intervals(traffic.rate, traffic.scv, rng)
+    now, interval = 0.0, _intervals(traffic.rate / max(traffic.burst, 1.0), traffic.scv, rng)
+    if traffic.burst > 1:
+        yield from _bursts(traffic.burst, interval, rng)
     while True:
         now += interval()
         yield now
+
+
+def _bursts(size: float, interval: Callable[[], float], rng: Random) -> Iterator[float]:
+    """Yield arrivals of which so many come at one instant; of a size between two whole ones, either."""
+    now, whole = 0.0, int(size)
+    while True:
+        now += interval()
+        for _ in range(whole + (rng.random() < size - whole)):
+            yield now
 
 
 def _intervals(rate: float, scv: float, rng: Random) -> Callable[[], float]:

@@ -180,7 +180,8 @@ class OpenLoop:
     Attributes:
         entry: what they call.
         rate: requests per second; used where `times` is None.
-        scv: squared coefficient of variation of the time between arrivals: 1 for Poisson, above for bursts.
+        scv: squared coefficient of variation of the time between arrivals, or between bursts: 1 for Poisson.
+        burst: requests in the burst that a request arrives in; above 1, bursts of that many at one instant come.
         times: arrival instants in seconds from 0, ascending, to be replayed; None for a process.
         items: items of each request (a client-side batch).
         priority: the level of all of them; 0 for the default.
@@ -190,6 +191,7 @@ class OpenLoop:
     entry: str
     rate: float = 0.0
     scv: float = 1.0
+    burst: float = 1.0
     times: Sequence[float] | None = None
     items: int = 1
     priority: int = 0
