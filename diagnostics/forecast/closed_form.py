@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 from diagnostics.forecast.performance import Estimate
 from diagnostics.tuning.erlang import erlang_c, waiting_seconds
 from diagnostics.tuning.queueing import StageForecast, StageLoad, predict
 from diagnostics.tuning.simulation.scenario import Engine, Model
+from diagnostics.tuning.stage import stage_capacity
+
+# A queue with a limit turns away what is too much, and keeps its instances at work all but always.
+_KEPT_UP = 0.999
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +52,17 @@ def stage_numbers(model: Model, rate: float, slowed: float, scv: float, span: fl
         arrival_scv=scv,
         span_seconds=span or None,
     )
+    limit = model.batcher.policy.max_size if model.batcher and model.batcher.policy else 0
+    if limit:
+        load = replace(load, arrival_rate=min(load.arrival_rate, _KEPT_UP * stage_capacity(load)))
     seen = predict(load)
     compute = Estimate(value=seen.compute_seconds, low=seen.compute_low, high=seen.compute_high)
     queue = None
     if seen.queue_seconds is not None:
-        queue = Estimate(value=seen.queue_seconds, low=seen.queue_low or 0.0, high=seen.queue_high)
+        most = limit / stage_capacity(load) if limit else inf
+        high = most if limit and seen.queue_high is None else seen.queue_high
+        value, high = min(seen.queue_seconds, most), None if high is None else min(high, most)
+        queue = Estimate(value=value, low=min(seen.queue_low or 0.0, value), high=high)
     return StageNumbers(queue, _variance(load, seen), compute, seen.busy_share, seen.batch_size_mean)
 
 

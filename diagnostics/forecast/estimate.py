@@ -140,6 +140,11 @@ def _slowed(scenario: Scenario, rates: Mapping[str, float]) -> Mapping[str, floa
     found = {model.name: 1.0 for model in scenario.models}
     for resource in scenario.resources:
         users = [model for model in scenario.models if model.demand.get(resource.name)]
+        if sum(_wanted(model, resource.name, rates.get(model.name, 0.0)) for model in users) >= resource.capacity:
+            # More than it can do: in the end all lanes are at work at once.
+            most = sum(model.demand[resource.name] * (1 if model.engine else model.instances) for model in users)
+            found |= {model.name: max(most / resource.capacity, 1.0) for model in users}
+            continue
         for _ in range(_ROUNDS):
             lanes = tuple(
                 lane
@@ -150,6 +155,14 @@ def _slowed(scenario: Scenario, rates: Mapping[str, float]) -> Mapping[str, floa
             for name, part in parts.items():
                 found[name] = (found[name] + 1 / max(part.alone, 1e-6)) / 2
     return found
+
+
+def _wanted(model: Model, resource: str, rate: float) -> float:
+    """Return how much of a resource a model's work takes, in full batches where it batches."""
+    if model.engine is not None:
+        return min(rate * model.engine.iterations * model.engine.iteration_seconds, 1.0) * model.demand[resource]
+    most = model.max_batch if model.batcher is not None else 1
+    return rate * model.service.time(most) / most * model.demand[resource]
 
 
 def _lanes(model: Model, resource: str, rate: float, slowed: float) -> list[Lane]:
@@ -202,7 +215,7 @@ def _performance(fitted: Fitted, entry: Entry, stages: Mapping[str, StageNumbers
     if path is not None and loop is not None:
         path = _bounded(path, loop, rate, stages)
     most = [capacity(m) for m in fitted.scenario.models if m.name in {step.model for step in entry.steps}]
-    served = min([rate, *(each for each in most if each is not None and path is None)])
+    served = min([rate, *(each for each in most if each is not None)])
     quantiles: list[Estimate | None] = [None, None, None]
     mean = None
     if path is not None:
@@ -215,7 +228,7 @@ def _performance(fitted: Fitted, entry: Entry, stages: Mapping[str, StageNumbers
         p95=quantiles[1],
         p99=quantiles[2],
         throughput=Estimate(value=served, low=served, high=served),
-        rejected=0.0,
+        rejected=rate - served if path is not None else 0.0,
         stages=tuple(_of(model, stages[model]) for model in dict.fromkeys(step.model for step in entry.steps)),
     )
 

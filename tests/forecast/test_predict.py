@@ -86,6 +86,11 @@ def test_a_limited_queue_turns_away_what_is_too_much_and_stays_finite() -> None:
 
     assert told.mean
     assert told.rejected > 2
+    # By formulas, without the wake-ups that a queue policy loses, only what is above the capacity is turned away.
+    quick = estimate(by_hand(limited), WhatIf(rate_factor=2.0))
+    assert quick.rejected == pytest.approx(40 - 1 / 0.03015, rel=0.01)
+    assert quick.rejected < told.rejected
+    assert mean(quick) == pytest.approx(0.03 + 4 * 0.03015, rel=0.1)
     assert told.throughput.value + told.rejected == pytest.approx(40, rel=0.03)
 
 
@@ -130,6 +135,14 @@ def test_a_closed_loop_obeys_the_response_time_law() -> None:
     for told in (performance(loop, draws=1), estimate(loop)):
         assert mean(told) == pytest.approx(6 / told.throughput.value - 0.1, rel=0.05)
         assert told.throughput.value == pytest.approx(1 / 0.03015, rel=0.08)
+
+
+def test_a_burst_waits_for_half_of_itself() -> None:
+    fitted = by_hand(SAFETY, traffic=OpenLoop(entry="chat", rate=5.0, burst=11.0))
+    exact = (0.5 * 5 * 0.03015**2 + 5 * 0.03015) / (1 - 5 * 0.03015)
+
+    for told in (performance(fitted, draws=1), estimate(fitted)):
+        assert mean(told) == pytest.approx(0.03 + exact, rel=0.05)
 
 
 def test_instances_of_a_full_device_bring_nothing() -> None:
