@@ -132,7 +132,7 @@ def _choice(fitted: Fitted, model: Model, option: Option, minimize: Minimize) ->
     changes = (option.change,) if option.change is not None else ()
     found = estimate(fitted, WhatIf(changes=changes))
     stage = next(one for one in found.stages if one.model == model.name)
-    least = option.instances if minimize is Minimize.INSTANCES else gpu_share(fitted, model, found, stage)
+    least = option.instances if minimize is Minimize.INSTANCES else work_share(fitted, model, found, stage)
     touched = 0 if option.change is None else 1
     cost = Cost(least=least, guesses=option.guess, models=touched, settings=option.settings)
     keeps_up = stage.stable and stage.queue_mean is not None
@@ -140,13 +140,15 @@ def _choice(fitted: Fitted, model: Model, option: Option, minimize: Minimize) ->
     return Choice(option=option, cost=cost, seconds=seconds)
 
 
-def gpu_share(fitted: Fitted, model: Model, found: Performance, stage: StagePerformance) -> float:
-    """Return the share of the GPU that a stage's executions take on average; 0 where it was not seen on one.
+def work_share(
+    fitted: Fitted, model: Model, found: Performance, stage: StagePerformance, resource: str = "GPU"
+) -> float:
+    """Return how much of a shared device a stage's executions take on average; 0 where it was not seen to use it.
 
-    It is the work that they bring: executions per second × their time alone × what one takes of the card meanwhile;
+    It is the work that they bring: executions per second × their time alone × what one takes of the device meanwhile;
     their time as it was would count what they wait for each other.
     """
-    demand = model.demand.get("GPU", 0.0)
+    demand = model.demand.get(resource, 0.0)
     if model.engine is not None:
         return stage.busy_share.value * demand
     entry = next(one for one in fitted.scenario.entries if one.name == fitted.entry)
@@ -161,7 +163,7 @@ def gpu_shares(fitted: Fitted, found: Performance) -> float | None:
     models = {model.name: model for model in stages(fitted)}
     if not any("GPU" in model.demand for model in models.values()):
         return None
-    return sum(gpu_share(fitted, models[stage.model], found, stage) for stage in found.stages)
+    return sum(work_share(fitted, models[stage.model], found, stage) for stage in found.stages)
 
 
 def _worth_weighing(choices: Sequence[Choice]) -> Sequence[Choice]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.gpu_memory import GpuMemory
 from diagnostics.forecast.load import offered
-from diagnostics.forecast.menu import gpu_share
+from diagnostics.forecast.menu import work_share
 from diagnostics.forecast.performance import Performance
 
 # Ratio. On a device that executions share equally, each takes 1 / (1 − ρ) times as long as alone (Kleinrock, Queueing
@@ -102,7 +102,7 @@ def tenants_of(fitted: Fitted, found: Performance, memory: GpuMemory | None) -> 
         made.append(
             Tenant(
                 model=model.name,
-                share=gpu_share(fitted, model, found, stage) if stage else alone,
+                share=work_share(fitted, model, found, stage) if stage else alone,
                 held=None if held is None else held * model.instances,
                 engine=model.engine is not None,
             )

@@ -98,6 +98,7 @@ def tune(
     memory: GpuMemory | None = None,
     seed: int = 0,
     draws: int = DRAWS,
+    visits: int | None = None,
 ) -> Tuning:
     """Return the smallest change that meets the target.
 
@@ -111,10 +112,11 @@ def tune(
         memory: the GPUs', which more instances must fit into; None where no model is on one.
         seed: of the simulation.
         draws: runs that the intervals of the baseline and the answer come from.
+        visits: most visits to stages of any run; None for as many as a forecast makes.
 
     """
-    search = _Search(fitted, target, minimize, fewer, vary, memory, seed, draws)
-    return search.run(performance(fitted, seed=seed, draws=draws))
+    search = _Search(fitted, target, minimize, fewer, vary, memory, seed, draws, visits)
+    return search.run(performance(fitted, seed=seed, draws=draws, visits=visits))
 
 
 @dataclass(slots=True)
@@ -129,6 +131,7 @@ class _Search:
     memory: GpuMemory | None
     seed: int
     draws: int
+    visits: int | None
     screened: int = 0
     simulated: int = 0
     too_large: int = 0
@@ -224,9 +227,8 @@ class _Search:
         return any(one.touched >= cheaper.touched for cheaper, _ in self.meeting)
 
     def _has_room(self, one: Combination) -> bool:
-        fits = self._fits(one) is not False
-        self.too_large += not fits
-        return fits
+        self.too_large += (full := self._fits(one) is False)
+        return not full
 
     def _fits(self, one: Combination) -> bool | None:
         if self.memory is None:
@@ -237,7 +239,7 @@ class _Search:
 
     def _try(self, one: Combination) -> bool:
         """Simulate a combination and note whether it meets the target, and what the closed forms were off by."""
-        found = self._candidate(one, draws=0, visits=VISITS)
+        found = self._candidate(one, draws=0, visits=min(VISITS, self.visits or VISITS))
         self.simulated += 1
         value = self.target.forecast(found.performance)
         if self.target.met(found.performance):
@@ -277,7 +279,7 @@ class _Search:
         return high
 
     def _full(self, one: Combination) -> Candidate:
-        return self._candidate(one, draws=self.draws, visits=None)
+        return self._candidate(one, draws=self.draws, visits=self.visits)
 
     def _candidate(self, one: Combination, *, draws: int, visits: int | None) -> Candidate:
         found = performance(self.fitted, one.what_if, seed=self.seed, draws=draws, visits=visits)
@@ -291,9 +293,5 @@ class _Search:
 
 
 def _unchanged(fitted: Fitted, baseline: Performance) -> Candidate:
-    return Candidate(
-        changes=(),
-        instances=sum(model.instances for model in stages(fitted)),
-        gpu_share=gpu_shares(fitted, baseline),
-        performance=baseline,
-    )
+    instances = sum(model.instances for model in stages(fitted))
+    return Candidate(changes=(), instances=instances, gpu_share=gpu_shares(fitted, baseline), performance=baseline)

@@ -8,11 +8,13 @@ from math import ceil
 
 from diagnostics.forecast.capacity import carried, idle
 from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.load import open_rate
+from diagnostics.forecast.menu import work_share
 from diagnostics.forecast.performance import Performance, StagePerformance
 from diagnostics.forecast.target import Target
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.changes import ConfigChange
-from diagnostics.tuning.simulation.scenario import Model
+from diagnostics.tuning.simulation.scenario import OpenLoop
 
 # Beyond this part of a device's time, a tenth more load doubles what executions wait for it (1 / (1 − ρ)).
 _FULL = 0.9
@@ -80,18 +82,18 @@ def shortfall(
 
 
 def demanded(fitted: Fitted, found: Performance) -> Mapping[str, float]:
-    """Return the share of each shared device that the entry's executions take, by its name."""
+    """Return the share of each shared device that what is offered to the entry asks for, by its name."""
     models = {model.name: model for model in fitted.scenario.models}
+    offered = sum(
+        open_rate(one) for one in fitted.scenario.traffic if isinstance(one, OpenLoop) and one.entry == fitted.entry
+    )
+    more = max(offered / found.throughput.value, 1.0) if found.throughput.value > 0 else 1.0
     return {
-        resource.name: sum(_taken(models[stage.model], resource.name, stage) for stage in found.stages)
+        resource.name: more
+        * sum(work_share(fitted, models[stage.model], found, stage, resource.name) for stage in found.stages)
         / resource.capacity
         for resource in fitted.scenario.resources
     }
-
-
-def _taken(model: Model, resource: str, stage: StagePerformance) -> float:
-    running = 1 if model.engine is not None else model.instances
-    return stage.busy_share.value * running * model.demand.get(resource, 0.0)
 
 
 def _engine(fitted: Fitted, found: Performance) -> str | None:
