@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from diagnostics.forecast.closed_form import StageNumbers, engine_numbers, stage_numbers
@@ -11,7 +11,7 @@ from diagnostics.forecast.load import capacity, drain_seconds, offered, open_rat
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.sharing import Lane, shares
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Entry, Model, OpenLoop, Scenario, Step
+from diagnostics.tuning.simulation.scenario import ClosedLoop, Entry, Model, OpenLoop, Resource, Scenario, Step
 
 _ROUNDS = 8
 _BISECTIONS = 24
@@ -136,24 +136,29 @@ def _arrival_scv(scenario: Scenario) -> float:
 
 
 def _slowed(scenario: Scenario, rates: Mapping[str, float]) -> Mapping[str, float]:
-    """Return how many times as long each model's executions take beside the others on what they share."""
+    """Return how many times as long each model's executions take beside the others on what they share most."""
     found = {model.name: 1.0 for model in scenario.models}
     for resource in scenario.resources:
         users = [model for model in scenario.models if model.demand.get(resource.name)]
-        if sum(_wanted(model, resource.name, rates.get(model.name, 0.0)) for model in users) >= resource.capacity:
-            # More than it can do: in the end all lanes are at work at once.
-            most = sum(model.demand[resource.name] * (1 if model.engine else model.instances) for model in users)
-            found |= {model.name: max(most / resource.capacity, 1.0) for model in users}
-            continue
-        for _ in range(_ROUNDS):
-            lanes = tuple(
-                lane
-                for model in users
-                for lane in _lanes(model, resource.name, rates.get(model.name, 0.0), found[model.name])
-            )
-            parts = shares(lanes, 1.0, resource.capacity)
-            for name, part in parts.items():
-                found[name] = (found[name] + 1 / max(part.alone, 1e-6)) / 2
+        for name, factor in _slowed_on(resource, users, rates).items():
+            found[name] = max(found[name], factor)
+    return found
+
+
+def _slowed_on(resource: Resource, users: Sequence[Model], rates: Mapping[str, float]) -> Mapping[str, float]:
+    found = {model.name: 1.0 for model in users}
+    if sum(_wanted(model, resource.name, rates.get(model.name, 0.0)) for model in users) >= resource.capacity:
+        # More than it can do: in the end all lanes are at work at once.
+        most = sum(model.demand[resource.name] * (1 if model.engine else model.instances) for model in users)
+        return dict.fromkeys(found, max(most / resource.capacity, 1.0))
+    for _ in range(_ROUNDS):
+        lanes = tuple(
+            lane
+            for model in users
+            for lane in _lanes(model, resource.name, rates.get(model.name, 0.0), found[model.name])
+        )
+        for name, part in shares(lanes, 1.0, resource.capacity).items():
+            found[name] = (found[name] + 1 / max(part.alone, 1e-6)) / 2
     return found
 
 
