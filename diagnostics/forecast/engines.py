@@ -61,16 +61,10 @@ def fit_engine(
 ) -> FittedEngine | None:
     """Return the iterations of an engine; None where its gauges do not tell its slots and how often it iterates.
 
-    With `f` iterations per second in a share `p` of the time, one takes `p / f`; a request that joins waits for the
-    running one (half of it, where there is one), and its number of iterations fills what is left of its time.
-
-    Args:
-        evidence: where it was read.
-        on: the engine's model.
-        seconds: mean time of a request in the engine, waiting for a slot included.
-        scv: squared coefficient of variation of that time; None where unknown.
-        at_work: share of time in which it iterates, where that is known better than from its reads.
-
+    With `f` iterations per second in a share `p` of the time, one takes `p / f`; a request that joins waits for half of
+    the running one, and its number of iterations fills what is left of its time. `seconds` is the mean time of a
+    request in the engine, waiting for a slot included, `scv` its variability (None where unknown); `at_work` is given
+    where `p` is known better than from reads.
     """
     slots, frequency = evidence.read(ENGINE_SLOTS, on).value, evidence.read(ENGINE_ITERATION_RATE, on).value
     rate = evidence.read(REQUEST_RATE, on).value
@@ -81,15 +75,15 @@ def fit_engine(
     iteration = _iteration(evidence, on, at_work / frequency)
     joins = min(rate / frequency, slots)
     joining, bounds, said = _joining(evidence, on, iteration, joins)
-    count = max((work - at_work * iteration / 2 - joining * (1 - min(joins, 1.0))) / iteration, 1.0)
     running = max(rate * work / at_work, 1.0)
     decoding = max(iteration - joins * joining, iteration / 100)
+    waited = at_work * iteration / 2 + joining * (1 - min(joins, 1.0))
     engine = Engine(
         slots=round(slots),
         prefill_seconds=joining,
         iteration_seconds=decoding * (1 - CROWDING),
         iteration_seconds_per_request=decoding * CROWDING / running,
-        iterations=count,
+        iterations=max((work - waited) / iteration, 1.0),
         iterations_scv=_own_scv(scv, rate, work, joining),
         continuous=not evidence.read(ENGINE_STATIC_BATCHING, on).value,
     )
