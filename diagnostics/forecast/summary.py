@@ -74,7 +74,15 @@ def _answered(run: Run, entry: Entry, stuck: Collection[str]) -> float:
         return through
     items = max((one.items for one in run.scenario.traffic if one.entry == entry.name), default=1)
     visits = {model: sum(step.model == model for step in entry.steps) for model in stuck}
-    return min(run.outcome.models[m].items / run.outcome.seconds / items / count for m, count in visits.items())
+    return min(_served(run, m) / run.outcome.seconds / items / count for m, count in visits.items())
+
+
+def _served(run: Run, model: str) -> int:
+    """Return the items that a model's executions took; of an engine, whose executions are iterations, ended requests."""
+    outcome = run.outcome.models[model]
+    if any(one.engine for one in run.scenario.models if one.name == model):
+        return sum(1 for seconds in outcome.service if seconds > 0)
+    return outcome.items
 
 
 def _stage(fitted: Fitted, model: str, central: Run, runs: Sequence[Run]) -> StagePerformance:

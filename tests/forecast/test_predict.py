@@ -168,6 +168,14 @@ def test_an_engines_time_is_its_iterations_and_what_joins_them() -> None:
         assert mean(told) == pytest.approx(16 * iteration + 0.004 + at_work * iteration / 2, rel=0.06)
 
 
+def test_a_full_engine_answers_what_its_slots_do() -> None:
+    engine = Engine(slots=2, prefill_seconds=0.0, iteration_seconds=0.02, iterations=10.0)
+    told = performance(by_hand(Model(name="llm", service=service(0.0003), engine=engine)), draws=1)
+
+    assert told.mean is None
+    assert told.throughput.value == pytest.approx(2 / 0.2, rel=0.03)
+
+
 def test_the_windows_account_that_differs_from_the_measured_mean_is_said() -> None:
     fitted = by_hand(SAFETY)
     unlike = replace(fitted, measured=replace(fitted.measured, mean=1.0))
