@@ -82,14 +82,14 @@ point() {
 def _script(on: Subject, target: Target, points: Sequence[_Point], test: Test) -> Iterator[str]:
     yield _HEAD
     yield (
-        f'  perf_analyzer -m {shlex.quote(entry_name(on))} -i grpc -u "$TRITON" --async -b {test.items} "$load" '
+        f'  perf_analyzer -m {shlex.quote(clean(entry_name(on)))} -i grpc -u "$TRITON" --async -b {test.items} "$load" '
         f"--request-distribution=poisson \\\n    --measurement-interval={_MEASUREMENT_MILLISECONDS}"
         f'{_PERCENTILES[target.quantile]} -f "$name.csv" "${{OPTIONS[@]}}"'
     )
     yield "}"
     yield ""
     for point in points:
-        settings = " ".join(shlex.quote(f"{move.model}.{move.path}={_value(move.after)}") for move in point.moves)
+        settings = " ".join(shlex.quote(_setting(move)) for move in point.moves)
         yield f"# predicted: {_predicted(target, point.predicted)}; the objective is {clean(target.text)}"
         yield f"point {point.name} {_load(test, point.factor)} {settings}".rstrip()
 
@@ -98,6 +98,11 @@ def _load(test: Test, factor: float) -> str:
     if test.rate is None:
         return f"--concurrency-range={test.clients or 1}"
     return f"--request-rate-range={test.rate * factor:.4g}"
+
+
+def _setting(move: Move) -> str:
+    """Return MODEL.SETTING=VALUE on one line, whatever a name holds."""
+    return clean(f"{move.model}.{move.path}={_value(move.after)}")
 
 
 def _value(value: SettingValue) -> str:
@@ -143,7 +148,7 @@ def _analyzer(on: Subject, target: Target, points: Sequence[_Point], test: Test)
 
 def _at(test: Test, point: _Point) -> str:
     load = f"{test.rate * point.factor:.4g} requests/s" if test.rate is not None else f"{test.clients or 1} clients"
-    settings = ", ".join(clean(f"{move.model}.{move.path}={_value(move.after)}") for move in point.moves)
+    settings = ", ".join(map(_setting, point.moves))
     return f", at {load}" + (f", with {settings}" if settings else "")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from diagnostics.diagnosis.proposal import Move
 from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
+from diagnostics.forecast.options import Minimize
 from diagnostics.forecast.packing import MOST_SHARE, Packing
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.search import Candidate
@@ -126,11 +127,11 @@ def _numbers(target: Target, one: Candidate) -> tuple[str, str, str, str]:
 def searched(found: TunedProposal) -> str:
     """Return what was looked at."""
     one = found.tuning
-    large = f", {one.too_large} passed over for the GPU's memory" if one.too_large else ""
-    smallest = f"the fewest {one.minimize.value}" if one.minimize.value == "instances" else "the least of the GPU"
+    smallest = "the fewest instances" if one.minimize is Minimize.INSTANCES else "the least of the GPU"
+    large = f"; {one.too_large} passed over, which the GPU's memory does not hold" if one.too_large else ""
     return (
-        f"searched for {smallest}: {one.screened} settings screened by formulas, {one.simulated} combinations simulated"
-        f"{large}, {found.seconds:.1f} s"
+        f"searched for {smallest} in {found.seconds:.1f} s: {one.screened} settings and combinations by formulas, "
+        f"{one.simulated} of them simulated{large}"
     )
 
 
