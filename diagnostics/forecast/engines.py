@@ -8,7 +8,7 @@ from statistics import fmean
 
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.drift import drift
-from diagnostics.signals.engine import ENGINE_SLOTS, ENGINE_STATIC_BATCHING, ENGINE_WAIT_SECONDS
+from diagnostics.signals.engine import ENGINE_SLOTS, ENGINE_STATIC_BATCHING, ENGINE_WAIT_SECONDS, ENGINE_WORK_SECONDS
 from diagnostics.signals.engine_cache import ENGINE_BLOCK_TOKENS, ENGINE_KV_BLOCKS, ENGINE_KV_NEED
 from diagnostics.signals.engine_iterations import ENGINE_AT_WORK, ENGINE_ITERATION_RATE, ENGINE_JOINING_SECONDS
 from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS
@@ -70,7 +70,7 @@ def fit_engine(
     rate = evidence.read(REQUEST_RATE, on).value
     if not slots or not frequency or not rate or seconds <= 0:
         return None
-    work = max(seconds - (evidence.read(ENGINE_WAIT_SECONDS, on).value or 0.0), seconds / slots / 100)
+    work = seconds * _working(evidence, on)
     at_work = at_work or _at_work(evidence, on, rate * work)
     iteration = _iteration(evidence, on, at_work / frequency)
     joins = min(rate / frequency, slots)
@@ -99,6 +99,12 @@ def fit_engine(
         error=drift(evidence, on, ENGINE_ITERATION_SECONDS),
         assumptions=(said,),
     )
+
+
+def _working(evidence: Evidence, on: Subject) -> float:
+    """Return the part of a request's time in the engine for which it has a slot: those scheduled of those inside."""
+    wait, work = evidence.read(ENGINE_WAIT_SECONDS, on).value, evidence.read(ENGINE_WORK_SECONDS, on).value
+    return work / (wait + work) if wait and work else 1.0
 
 
 def settled(fitted: FittedEngine, outcome: ModelOutcome) -> FittedEngine:

@@ -276,10 +276,14 @@ def _stage(evidence: Evidence, item: Anatomy, model: str) -> MeasuredStage:
     stage = item.stage(model)
     engine = evidence.is_engine(on)
     work = sum(stage.cells.get(p, 0.0) for p in Phase if p not in (Phase.QUEUE, Phase.GAP)) if stage else None
+    queue = evidence.read(ENGINE_WAIT_SECONDS if engine else QUEUE_SECONDS, on).value
+    compute = work / max(stage.visits, 1.0) if work is not None and stage else None
+    if engine and compute is not None:
+        compute = max(compute - (queue or 0.0), 0.0)  # what an engine hides holds the wait inside, too
     return MeasuredStage(
         model=model,
-        queue_mean=evidence.read(ENGINE_WAIT_SECONDS if engine else QUEUE_SECONDS, on).value,
-        compute_mean=work / max(stage.visits, 1.0) if work is not None and stage else None,
+        queue_mean=queue,
+        compute_mean=compute,
         busy_share=None if engine else evidence.read(INSTANCE_BUSY_SHARE, on).value,
         batch_size_mean=None if engine else evidence.read(BATCH_SIZE, on).value,
     )

@@ -78,7 +78,7 @@ def _answered(run: Run, entry: Entry, stuck: Collection[str]) -> float:
 
 
 def _served(run: Run, model: str) -> int:
-    """Return the items that a model's executions took; of an engine, whose executions are iterations, ended requests."""
+    """Return the items that a model's executions took; of an engine, which counts iterations, the requests it ended."""
     outcome = run.outcome.models[model]
     if any(one.engine for one in run.scenario.models if one.name == model):
         return sum(1 for seconds in outcome.service if seconds > 0)
