@@ -12,6 +12,7 @@ from diagnostics.cli import tune, tuning
 from diagnostics.cli.evidence_source import Seen
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.errors import UsageError
+from diagnostics.forecast import capacity
 from diagnostics.forecast.fitted import Unpredictable
 from tests.builders import Stage, SyntheticTriton, chain, model_config
 from tests.forecast import tunable
@@ -31,6 +32,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "tune", functools.partial(tunable.tune, draws=1))
     short = functools.partial(tuning.performance, draws=1, visits=tunable.VISITS)
     monkeypatch.setattr(tuning, "performance", short)
+    monkeypatch.setattr(capacity, "VISITS", tunable.VISITS)
 
 
 def run(*arguments: str) -> Result:
