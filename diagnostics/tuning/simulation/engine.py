@@ -10,9 +10,10 @@ from random import Random
 
 from diagnostics.tuning.simulation.clock import Clock
 from diagnostics.tuning.simulation.draws import factors
-from diagnostics.tuning.simulation.instances import Computing, Execution
+from diagnostics.tuning.simulation.instances import Execution
 from diagnostics.tuning.simulation.observing import ModelLog
 from diagnostics.tuning.simulation.scenario import Engine
+from diagnostics.tuning.simulation.sharing import Share, SharedComputing
 from diagnostics.tuning.simulation.visits import Visit
 
 # An arrival that coincides with the end of an iteration is in time to join the next one.
@@ -25,8 +26,8 @@ class InFlight:
     Requests join first come, first served: one that does not fit holds up those behind it. The cache is reserved for
     the whole request as it joins (TensorRT-LLM's GUARANTEED_NO_EVICT). The token budget counts a token for each
     running request and the prompt of each that joins; one request may always join an empty batch. Iterations between
-    two changes of the batch are alike and are passed over in one event, unless they share a resource, on which each is
-    an execution.
+    two changes of the batch are alike and are passed over in one event; on a resource that they share they are one
+    execution.
     """
 
     __slots__ = (
@@ -42,12 +43,13 @@ class InFlight:
         "_rng",
         "_run",
         "_running",
+        "_share",
         "_since",
         "_ticket",
     )
 
     def __init__(
-        self, clock: Clock, log: ModelLog, engine: Engine, rng: Random, computing: Computing | None = None
+        self, clock: Clock, log: ModelLog, engine: Engine, rng: Random, computing: SharedComputing | None = None
     ) -> None:
         """Begin idle; `computing` is what iterations are slowed on, None where they share nothing."""
         self._computing = computing
@@ -57,6 +59,7 @@ class InFlight:
         # By the iteration after which each leaves.
         self._running: list[tuple[int, int, Visit, float, int | None]] = []
         self._order = count().__next__
+        self._share: Share | None = None
         self._iteration = self._run = self._ticket = 0
         self._since = self._each = 0.0
 
@@ -71,15 +74,29 @@ class InFlight:
 
     def _shorten(self, now: float) -> None:
         """Look at the batch again at the end of the iteration under way."""
-        done = max(ceil((now - self._since) / self._each - _ROUNDING), 1)
+        if self._computing is None or self._share is None:
+            worked = now - self._since
+        else:
+            worked = self._computing.done(now, self._share)
+        done = max(ceil(worked / self._each - _ROUNDING), 1)
         if done < self._run:
             self._plan(now, done)
 
     def _plan(self, now: float, iterations: int) -> None:
         """End the run of like iterations after so many; an earlier plan is void."""
         self._run = iterations
+        if self._computing is not None:
+            self._compute(now, self._computing)
+            return
         self._ticket += 1
         self._at(max(self._since + iterations * self._each, now), self._ended, self._ticket)
+
+    def _compute(self, now: float, computing: SharedComputing) -> None:
+        work = self._run * self._each
+        if self._share is None:
+            self._share = computing.run(now, Execution(now, (), work, None), self._computed)
+        else:
+            computing.cut(now, self._share, work)
 
     def _ended(self, now: float, ticket: int) -> None:
         """End a run of like iterations: some leave, some join."""
@@ -108,13 +125,10 @@ class InFlight:
         self._each = engine.iteration_seconds + engine.iteration_seconds_per_request * len(self._running)
         # What joins lengthens this iteration only.
         self._each += engine.prefill_seconds * joined
-        if self._computing is None:
-            self._plan(now, 1 if joined else self._running[0][0] - self._iteration)
-        else:
-            self._run = 1
-            self._computing.run(now, Execution(now, (), self._each, None), self._computed)
+        self._plan(now, 1 if joined else self._running[0][0] - self._iteration)
 
     def _computed(self, now: float, _: Execution) -> None:
+        self._share = None
         self._ended(now, self._ticket)
 
     def _admit(self, now: float) -> int:

@@ -37,7 +37,7 @@ Ended = Callable[[float, Execution], None]
 class Computing(Protocol):
     """What executions compute on: calls `ended` when the work is done."""
 
-    def run(self, now: float, execution: Execution, ended: Ended) -> None: ...
+    def run(self, now: float, execution: Execution, ended: Ended) -> object: ...
 
 
 class Alone:

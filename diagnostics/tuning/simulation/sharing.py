@@ -12,7 +12,7 @@ from diagnostics.tuning.simulation.scenario import Resource
 _ROUNDING = 1e-9
 
 
-class _Share:
+class Share:
     """An execution on its resources: the work that is left, in seconds alone, as of `since`, and its speed."""
 
     __slots__ = ("demand", "ended", "execution", "left", "plan", "since", "speed")
@@ -37,18 +37,25 @@ class Sharing:
         self._capacity = {resource.name: resource.capacity for resource in resources}
         self._demanded = dict.fromkeys(self._capacity, 0.0)
         self._speeds = dict.fromkeys(self._capacity, 1.0)
-        self._running: dict[int, _Share] = {}
+        self._running: dict[int, Share] = {}
 
     def computing(self, demand: Mapping[str, float]) -> Computing:
         """Return what the executions of a model with this demand compute on."""
         shared = {name: amount for name, amount in demand.items() if amount > 0 and name in self._capacity}
         return SharedComputing(self, shared) if shared else self._alone
 
-    def add(self, now: float, share: _Share) -> None:
+    def add(self, now: float, share: Share) -> None:
         self._running[id(share)] = share
         self._change(now, share.demand, 1)
         if share.speed == 0.0:
             self._pace(now, share)
+
+    def cut(self, now: float, share: Share, work: float) -> None:
+        """Let an execution end when so much of its work is done, which is no less than is done by now."""
+        share.left -= (now - share.since) * share.speed + share.execution.work - work
+        share.execution.work, share.since = work, now
+        share.plan = now + max(share.left, 0.0) / share.speed
+        self._at(share.plan, self._due, share)
 
     def _change(self, now: float, demand: Mapping[str, float], sign: int) -> None:
         slowed = False
@@ -61,7 +68,7 @@ class Sharing:
             for share in self._running.values():
                 self._pace(now, share)
 
-    def _pace(self, now: float, share: _Share) -> None:
+    def _pace(self, now: float, share: Share) -> None:
         speed = min(self._speeds[name] for name in share.demand)
         if abs(speed - share.speed) <= _ROUNDING:
             return
@@ -70,7 +77,7 @@ class Sharing:
         share.plan = now + max(share.left, 0.0) / speed
         self._at(share.plan, self._due, share)
 
-    def _due(self, now: float, share: _Share) -> None:
+    def _due(self, now: float, share: Share) -> None:
         # Plans that a change of speed made void are left in the event list.
         if now != share.plan or self._running.pop(id(share), None) is None:
             return
@@ -86,5 +93,15 @@ class SharedComputing:
     def __init__(self, sharing: Sharing, demand: Mapping[str, float]) -> None:
         self._sharing, self._demand = sharing, demand
 
-    def run(self, now: float, execution: Execution, ended: Ended) -> None:
-        self._sharing.add(now, _Share(now, execution, self._demand, ended))
+    def run(self, now: float, execution: Execution, ended: Ended) -> Share:
+        share = Share(now, execution, self._demand, ended)
+        self._sharing.add(now, share)
+        return share
+
+    def done(self, now: float, share: Share) -> float:
+        """Return how much of an execution's work is done."""
+        return share.execution.work - share.left + (now - share.since) * share.speed
+
+    def cut(self, now: float, share: Share, work: float) -> None:
+        """Let an execution end when so much of its work is done, which is no less than is done by now."""
+        self._sharing.cut(now, share, work)

@@ -14,7 +14,7 @@ from diagnostics.tuning.simulation.limiting import Limited, RateLimiter
 from diagnostics.tuning.simulation.observing import EntryLog, ModelLog
 from diagnostics.tuning.simulation.outcome import Outcome
 from diagnostics.tuning.simulation.scenario import Model, Scenario
-from diagnostics.tuning.simulation.sharing import Sharing
+from diagnostics.tuning.simulation.sharing import SharedComputing, Sharing
 from diagnostics.tuning.simulation.stability import LOOKS, bounded, grew
 from diagnostics.tuning.simulation.traffic import start
 from diagnostics.tuning.simulation.unbatched import Queued, Unbatched
@@ -91,7 +91,8 @@ def _station(run: _Run, model: Model, log: ModelLog) -> Station:
     rng = stream(run.seed, f"service {model.name}")
     computing = run.sharing.computing(model.demand)
     if model.engine:
-        return InFlight(run.clock, log, model.engine, rng, None if isinstance(computing, Alone) else computing)
+        shared = computing if isinstance(computing, SharedComputing) else None
+        return InFlight(run.clock, log, model.engine, rng, shared)
     seconds = durations(model, rng, max(model.max_batch, run.most_items, 1))
     limited = Limited(model.rate_limit, model.instances) if model.rate_limit else None
     limiter = run.limiter if limited else None
