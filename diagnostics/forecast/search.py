@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from math import inf, prod
 
+from diagnostics.forecast.candidate import Candidate, Tuning
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.gpu_memory import GpuMemory
@@ -20,7 +21,8 @@ from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.summary import DRAWS
 from diagnostics.forecast.target import Target
-from diagnostics.tuning.changes import ConfigChange, SettingValue
+from diagnostics.forecast.what_if import WhatIf
+from diagnostics.tuning.changes import SettingValue
 from diagnostics.tuning.simulation.scenario import Model
 
 # Closed forms are within about a fifth of simulated means; their 95th percentiles are rougher.
@@ -36,56 +38,9 @@ _SAME = 0.03
 # What else would do.
 RUNNERS_UP = 3
 
+__all__ = ["RUNNERS_UP", "VISITS", "Candidate", "Tuning", "Vary", "tune"]
+
 Vary = Mapping[str, Mapping[str, Sequence[SettingValue]]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A change and what is forecast of it.
-
-    Attributes:
-        changes: one per model that is touched.
-        instances: instances of all stages together.
-        gpu_share: share of the GPU that all executions take; None where no GPU was seen.
-        performance: the forecast; with intervals where it is the answer, else of one short run.
-        fits: whether its instances fit the GPUs' memory; None where that is not known.
-
-    """
-
-    changes: tuple[ConfigChange, ...]
-    instances: int
-    gpu_share: float | None
-    performance: Performance
-    fits: bool | None = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuning:
-    """What a search found.
-
-    Attributes:
-        target: what was to be met.
-        minimize: what the change was to be smallest in.
-        baseline: the forecast without a change.
-        best: the smallest change that meets the target; without changes where it is met as it is, None where no
-            setting meets it.
-        runners_up: others that meet it and touch other settings, the smallest first.
-        nearest: where none does, what comes nearest, without changes where none brings it nearer; else None.
-        screened: settings of stages, and combinations of them, that closed forms looked at.
-        simulated: combinations that were simulated.
-        too_large: combinations that were passed over since the GPUs' memory does not hold them.
-
-    """
-
-    target: Target
-    minimize: Minimize
-    baseline: Performance
-    best: Candidate | None
-    runners_up: tuple[Candidate, ...]
-    nearest: Candidate | None
-    screened: int
-    simulated: int
-    too_large: int = 0
 
 
 def tune(
@@ -116,7 +71,7 @@ def tune(
 
     """
     search = _Search(fitted, target, minimize, fewer, vary, memory, seed, draws, visits)
-    return search.run(performance(fitted, seed=seed, draws=draws, visits=visits))
+    return search.run(search.forecast())
 
 
 @dataclass(slots=True)
@@ -138,6 +93,15 @@ class _Search:
     limit: float = inf
     meeting: list[tuple[Combination, Candidate]] = field(default_factory=list)
     misses: list[tuple[float, Combination]] = field(default_factory=list)
+
+    def forecast(self, what_if: WhatIf | None = None) -> Performance:
+        """Return what is reported of a change, without draws where it does not keep up: they would say nothing."""
+        draws = self.draws if self._quick(what_if).stable else 0
+        return performance(self.fitted, what_if, seed=self.seed, draws=draws, visits=self.visits)
+
+    def _quick(self, what_if: WhatIf | None) -> Performance:
+        visits = min(VISITS, self.visits or VISITS)
+        return performance(self.fitted, what_if, seed=self.seed, draws=0, visits=visits)
 
     def run(self, baseline: Performance) -> Tuning:
         if self.target.met(baseline) and not self.fewer and self.vary is None:
@@ -239,7 +203,7 @@ class _Search:
 
     def _try(self, one: Combination) -> bool:
         """Simulate a combination and note whether it meets the target, and what the closed forms were off by."""
-        found = self._candidate(one, draws=0, visits=min(VISITS, self.visits or VISITS))
+        found = self._candidate(one, self._quick(one.what_if))
         self.simulated += 1
         value = self.target.forecast(found.performance)
         if self.target.met(found.performance):
@@ -279,10 +243,9 @@ class _Search:
         return high
 
     def _full(self, one: Combination) -> Candidate:
-        return self._candidate(one, draws=self.draws, visits=self.visits)
+        return self._candidate(one, self.forecast(one.what_if))
 
-    def _candidate(self, one: Combination, *, draws: int, visits: int | None) -> Candidate:
-        found = performance(self.fitted, one.what_if, seed=self.seed, draws=draws, visits=visits)
+    def _candidate(self, one: Combination, found: Performance) -> Candidate:
         return Candidate(
             changes=one.what_if.changes,
             instances=sum(one.instances.values()),

@@ -27,6 +27,7 @@ class Shortfall:
     Attributes:
         alone: seconds of the target's statistic where a request has the server nearly to itself; None where even then
             nothing was answered.
+        beside: mean seconds of that which are not execution: waits and gaps that the window showed, taken as constant.
         slowest: the stage that executes longest, and its mean seconds.
         slowest_seconds: those seconds.
         full: devices that are used up, with the share of them that is demanded.
@@ -36,6 +37,7 @@ class Shortfall:
     """
 
     alone: float | None
+    beside: float
     slowest: str
     slowest_seconds: float
     full: Mapping[str, float]
@@ -73,12 +75,18 @@ def shortfall(
     best = carried(fitted, changes, target, seed) if within else None
     return Shortfall(
         alone=None if alone is None else alone.value,
+        beside=_beside(at_rest),
         slowest=slowest.model,
         slowest_seconds=slowest.compute_mean.value,
         full={name: share for name, share in demanded(after, found).items() if share >= _FULL},
         engine=_engine(after, found),
         carried=None if best is None else best.factor,
     )
+
+
+def _beside(at_rest: Performance) -> float:
+    executing = sum(stage.compute_mean.value for stage in at_rest.stages)
+    return max(at_rest.mean.value - executing, 0.0) if at_rest.mean is not None else 0.0
 
 
 def demanded(fitted: Fitted, found: Performance) -> Mapping[str, float]:

@@ -96,6 +96,7 @@ def _candidate(one: Candidate, moves: tuple[Move, ...]) -> Json:
 def _shortfall(one: Shortfall, target: Target) -> Json:
     return {
         "alone_seconds": one.alone,
+        "beside_execution_seconds": one.beside,
         "excess_seconds": one.excess(target),
         "slowest_stage": one.slowest,
         "slowest_stage_seconds": one.slowest_seconds,

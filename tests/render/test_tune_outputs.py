@@ -26,6 +26,7 @@ TUNED = {
     "as it is": tuned(candidate(0.1, 1)),
     "too slow": tuned(None, nearest=candidate(0.2, 4), shortfall=short(alone=0.3)),
     "far too slow": tuned(None, nearest=candidate(0.2, 4), shortfall=short(alone=0.5, slowest=0.1)),
+    "waiting": tuned(None, nearest=candidate(0.2, 4), shortfall=short(alone=0.3, beside=0.06)),
     "full": tuned(None, nearest=candidate(None, 1), shortfall=short(full=1.3, carried=0.4)),
     "engine": tuned(None, nearest=candidate(None, 1), shortfall=short(alone=None, engine="llm")),
     "at another load": tuned(candidate(0.1, 2), load=Load(rate_factor=2.0)),
@@ -80,6 +81,7 @@ def test_what_is_met_already_says_so_and_another_load_is_named() -> None:
     [
         ("too slow", "what would do: llm, which executes longest (90 ms), made faster by 50 ms"),
         ("far too slow", "several stages must get faster"),
+        ("waiting", "60 ms of it pass outside of executions, as the window showed"),
         ("full", "the GPU is full: executions ask for 130 % of it"),
         ("full", "3 servers like this one, each with devices of its own: so set, one carries 0.4 times this load"),
         ("engine", "requests wait inside llm: its engine's own limits"),

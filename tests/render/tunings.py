@@ -86,10 +86,12 @@ def short(
     engine: str | None = None,
     carried: float | None = None,
     slowest: float = 0.09,
+    beside: float = 0.0,
 ) -> Shortfall:
     """Return why nothing meets an objective."""
     return Shortfall(
         alone=alone,
+        beside=beside,
         slowest="llm",
         slowest_seconds=slowest,
         full={} if full is None else {"GPU": full},
