@@ -110,6 +110,9 @@ def command(
         ctx.exit(ask(RunningService(url, options), asked, colour=ctx.color is not False))
     else:
         explanation, failed = _ask_history(directory, deployment, question), False
+    from diagnostics.diagnosis.proof import proved
+
+    explanation = proved(explanation)
     _show(ctx, explanation, output, check)
     if failed or explanation.window.end <= 0:
         ctx.exit(EXIT_COLLECT)

@@ -94,8 +94,8 @@ def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> I
         return
     if not told:
         yield from _wrapped(f"{suggestion.remedy.value}: {suggestion.text}", "   ")
+    yield from _wrapped(words.end_to_end(finding), "   ")
     if suggestion.prediction:
-        yield from _wrapped(words.end_to_end(finding), "   ")
         yield from _wrapped(words.predicted(suggestion.prediction), "   ")
     if advice and advice.steps:
         yield from _wrapped(advice.steps.touches, "   ")
