@@ -14,7 +14,7 @@ from diagnostics.diagnosis.run import Result
 from diagnostics.errors import DiagError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.estimate import estimate
-from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.fitted import Fitted, MeasuredStage
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.predict import performance, unlike
@@ -152,27 +152,37 @@ def _stage(asked: Asked, finding: Finding, found: Performance, *, simulate: bool
     stages = [one for one in asked.fitted.measured.stages if model in (None, one.model) and one.queue_mean is not None]
     if not stages:
         return None
-    # What befalls a card or a server is shown where requests wait longest.
-    before = max(stages, key=lambda one: one.queue_mean or 0.0)
-    stage = next(one for one in found.stages if one.model == before.model)
-    made = _prediction(suggestion, stage, before.queue_mean or 0.0)
-    return made and replace(made, model="" if before.model == finding.subject.model else before.model)
-
-
-def _prediction(suggestion: Suggestion, stage: StagePerformance, now: float) -> Prediction | None:
-    """Return the stage's queue, or its queue and execution where the check's own prediction is of both."""
-    own, value = suggestion.prediction, stage.queue_mean
-    if value is None:
+    # What befalls a card or a server is shown where it changes most.
+    after = {one.model: one for one in found.stages}
+    before = max(stages, key=lambda one: _gain(suggestion, one, after[one.model]))
+    made = _prediction(suggestion, before, after[before.model])
+    if made is None:
         return None
-    if own is not None and own.phase is Phase.COMPUTE:
-        value = _sum(value, stage.compute_mean)
+    said = tuple(one for one in asked.after.assumptions if one not in asked.fitted.assumptions)
+    return replace(made, model="" if before.model == finding.subject.model else before.model, assumptions=said)
+
+
+def _gain(suggestion: Suggestion, now: MeasuredStage, after: StagePerformance) -> float:
+    if suggestion.relieves:
+        return (now.compute_mean or 0.0) - after.compute_mean.value
+    return (now.queue_mean or 0.0) - (after.queue_mean.value if after.queue_mean else 0.0)
+
+
+def _prediction(suggestion: Suggestion, now: MeasuredStage, after: StagePerformance) -> Prediction | None:
+    """Return the stage's queue; its execution where that changes; both where the check's own prediction is of both."""
+    own, seconds, value, phase = suggestion.prediction, now.queue_mean, after.queue_mean, Phase.QUEUE
+    if suggestion.relieves:
+        seconds, value, phase = now.compute_mean, after.compute_mean, Phase.COMPUTE
+    elif own is not None and own.phase is Phase.COMPUTE and value is not None:
+        value, phase = _sum(value, after.compute_mean), Phase.COMPUTE
+    if value is None or seconds is None:
+        return None
     return Prediction(
-        phase=own.phase if own else Phase.QUEUE,
-        now_seconds=own.now_seconds if own else now,
+        phase=phase,
+        now_seconds=own.now_seconds if own else seconds,
         predicted_seconds=value.value,
         low_seconds=value.low,
         high_seconds=value.high,
-        assumptions=own.assumptions if own else (),
     )
 
 

@@ -64,7 +64,7 @@ def member(evidence: Evidence, on: Subject) -> Member:
             start_seconds=min(evidence.read(QUEUE_SECONDS, on).value or 0.0, service.dispatch_gap),
             in_flight=2 if {config.backend, config.platform} & set(_TENSORRT) else 1,
         ),
-        doubt=ModelDoubt(service_scv=bounds, service_error=drift(evidence, on, EXECUTION_SECONDS)),
+        doubt=ModelDoubt(service_scv=bounds, service_error=drift(evidence, on, EXECUTION_SECONDS, service)),
         devices=devices_of(config, round(instances)),
         assumptions=said,
     )
