@@ -71,7 +71,7 @@ def tune(
 
     """
     search = _Search(fitted, target, minimize, fewer, vary, memory, seed, draws, visits)
-    return search.run(search.forecast())
+    return search.run(search.forecast(WhatIf()))
 
 
 @dataclass(slots=True)
@@ -91,17 +91,26 @@ class _Search:
     simulated: int = 0
     too_large: int = 0
     limit: float = inf
+    short: dict[WhatIf, Performance] = field(default_factory=dict)
     meeting: list[tuple[Combination, Candidate]] = field(default_factory=list)
     misses: list[tuple[float, Combination]] = field(default_factory=list)
 
-    def forecast(self, what_if: WhatIf | None = None) -> Performance:
-        """Return what is reported of a change, without draws where it does not keep up: they would say nothing."""
-        draws = self.draws if self._quick(what_if).stable else 0
-        return performance(self.fitted, what_if, seed=self.seed, draws=draws, visits=self.visits)
+    def forecast(self, what_if: WhatIf) -> Performance:
+        """Return what is reported of a change; of what does not keep up, a short run: more would say nothing more."""
+        quick = self._quick(what_if)
+        if not quick.stable or (not self.draws and self._visits == self.visits):
+            return quick
+        return performance(self.fitted, what_if, seed=self.seed, draws=self.draws, visits=self.visits)
 
-    def _quick(self, what_if: WhatIf | None) -> Performance:
-        visits = min(VISITS, self.visits or VISITS)
-        return performance(self.fitted, what_if, seed=self.seed, draws=0, visits=visits)
+    @property
+    def _visits(self) -> int:
+        return min(VISITS, self.visits or VISITS)
+
+    def _quick(self, what_if: WhatIf) -> Performance:
+        if what_if not in self.short:
+            found = performance(self.fitted, what_if, seed=self.seed, draws=0, visits=self._visits)
+            self.short[what_if] = found
+        return self.short[what_if]
 
     def run(self, baseline: Performance) -> Tuning:
         if self.target.met(baseline) and not self.fewer and self.vary is None:

@@ -95,7 +95,7 @@ def _too_slow(short: Shortfall, excess: float) -> Iterator[str]:
         f"a request that has the server nearly to itself takes {_show(short.alone)}: {_show(excess)} too long, "
         "whatever the load and the settings"
     )
-    if short.beside >= excess:
+    if short.beside >= min(excess, short.slowest_seconds):
         yield (
             f"{_show(short.beside)} of it pass outside of executions, as the window showed; that is to be "
             "mended first: diag explain says what it is"

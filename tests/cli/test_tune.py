@@ -70,15 +70,18 @@ def test_what_is_varied_bounds_the_answer() -> None:
 
 @pytest.mark.parametrize(
     ("fail_on", "objective", "code"),
-    [
-        ("never", "mean < 10ms", 0),
-        ("unmet", "mean < 10ms", 1),
-        ("unmet", "p95 < 120ms", 0),
-        ("change", "p95 < 120ms", 1),
-    ],
+    [("never", "p95 < 120ms", 0), ("unmet", "p95 < 120ms", 0), ("change", "p95 < 120ms", 1)],
 )
 def test_it_exits_with_1_where_that_is_asked_for(fail_on: str, objective: str, code: int) -> None:
     assert run("--objective", objective, "--fail-on", fail_on).exit_code == code
+
+
+def test_what_nothing_meets_is_told_and_fails_where_that_is_asked_for() -> None:
+    done = run("--objective", "mean < 10ms", "--fail-on", "unmet")
+
+    assert done.exit_code == 1
+    assert done.output.startswith("chat: no setting found meets mean < 10ms")
+    assert "what would do: safety, which executes longest" in " ".join(done.output.split())
 
 
 def test_the_settings_that_carry_most_are_listed() -> None:

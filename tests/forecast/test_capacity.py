@@ -3,18 +3,25 @@ from __future__ import annotations
 import pytest
 
 from diagnostics.errors import UsageError
+from diagnostics.forecast import capacity
 from diagnostics.forecast.capacity import carried, most_carried
 from diagnostics.forecast.shortfall import shortfall
 from diagnostics.forecast.target import Target
 from diagnostics.tuning.service import constant
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Engine, Model
 from tests.forecast.deployments import service
-from tests.forecast.tunable import tunable, tune
+from tests.forecast.tunable import VISITS, tunable, tune
 
 TARGET = Target.parse("p95 < 150ms")
 SAFETY = Model(name="safety", service=service(0.045))
 COUNT = "instance_group.count"
 VARY = {"safety": {COUNT: (1, 2, 4)}}
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let runs be as long as these settings need to be told apart."""
+    monkeypatch.setattr(capacity, "VISITS", VISITS)
 
 
 def test_more_instances_carry_in_proportion_and_a_load_at_its_limit_meets_the_target_barely() -> None:

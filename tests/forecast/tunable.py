@@ -13,8 +13,8 @@ from diagnostics.wire.model_config import parse_model_config
 from tests.builders import model_config
 from tests.forecast.deployments import by_hand
 
-# A hundred seconds and more of a few stages at 20 requests per second: these settings are told apart by then.
-VISITS = 3_000
+# A minute and more of two stages at 20 requests per second: these settings are told apart by then.
+VISITS = 2_500
 
 
 def tunable(*models: Model, traffic: OpenLoop | ClosedLoop | None = None, gpu: bool = False) -> Fitted:
