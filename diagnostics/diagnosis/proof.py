@@ -46,7 +46,7 @@ def proved(explanation: Explanation, *, simulate: bool = True, memory: Memory | 
     """Return the explanation with what each suggestion would do, without causes whose removal would not help.
 
     A finding is dropped, its check quiet with the reason, where closed forms and the simulation agree that even the
-    favourable end of what its change saves is too little to be worth one (15 % and 5 ms), and the simulation accounts
+    most that its change saves is too little to be worth one (15 % and 5 ms), and the simulation accounts
     for the window as it is. Rivals for the same seconds change places where both agree that the one that the checks
     put second saves more. Where they do not, all stays as the checks say.
 
@@ -131,9 +131,13 @@ class _Court:
                 yield other.id, one.id
 
     def _saves_more(self, one: Finding, other: Finding) -> bool:
+        """Whether one saves more at every end of what is not known, by as much as is worth a change."""
+        needed = self._answer("needed", one, _needed) or inf
         for ask in (_by_closed_forms, _by_simulation):
             mine, others = (self._answer(ask.__name__, finding, ask) for finding in (one, other))
-            if mine is None or others is None or mine[0] <= others[1]:
+            if mine is None or others is None or mine[1] - others[1] < needed:
+                return False
+            if any(a < b for a, b in zip(mine, others, strict=True)):
                 return False
         return True
 
@@ -150,12 +154,16 @@ def _with(finding: Finding, told: Effect | None) -> Finding:
     return replace(finding, suggestion=suggestion, effect=told)
 
 
-Saving = tuple[float, float]
-"""The least and most seconds per request that an intervention saves."""
+Saving = tuple[float, float, float]
+"""Seconds per request that an intervention saves at the favourable end of what is not known, likely, and at the other.
+
+Both sides of each difference are taken at the same end: what makes a queue short makes it short with the change, too.
+Infinite where only the change keeps up.
+"""
 
 
 def _by_closed_forms(asked: Asked) -> Saving | None:
-    return _saving(asked, estimate(asked.fitted), estimate(asked.after))
+    return _saving(estimate(asked.fitted), estimate(asked.after))
 
 
 def _by_simulation(asked: Asked) -> Saving | None:
@@ -163,30 +171,40 @@ def _by_simulation(asked: Asked) -> Saving | None:
     if not asked.affordable:
         return None
     base = simulated(asked.fitted)
-    return None if unlike(asked.fitted, base) else _saving(asked, base, simulated(asked.after))
+    return None if unlike(asked.fitted, base) else _saving(base, simulated(asked.after))
 
 
-def _saving(asked: Asked, base: Performance, after: Performance) -> Saving | None:
-    """Return the saving at its ends, against the larger of what was measured and what the model makes of it."""
-    now = asked.fitted.measured.mean
-    if now is None or base.mean is None or after.mean is None or not after.stable:
+def _saving(base: Performance, after: Performance) -> Saving | None:
+    """Return the saving; None where one side has no steady state, or only the change may have none."""
+    now, then = base.mean, after.mean
+    if now is None or then is None or not (base.stable and after.stable):
         return None
-    return now - (inf if after.mean.high is None else after.mean.high), max(now, base.mean.value) - after.mean.low
+    likely = now.value - then.value
+    if now.high is not None and then.high is not None:
+        return now.low - then.low, likely, now.high - then.high
+    if then.high is None and now.high is not None:
+        return None
+    return now.low - then.low, likely, likely if then.high is None else inf
+
+
+def _needed(asked: Asked) -> float:
+    """Return the seconds that are worth a change."""
+    return max(WORTHWHILE_SHARE * (asked.fitted.measured.mean or inf), WORTHWHILE_SECONDS)
 
 
 def _too_little(finding: Finding, asked: Asked) -> Line | None:
     """Return the most that the finding's change saves, too little to be worth one; None where that cannot be said."""
-    suggestion, now = finding.suggestion, asked.fitted.measured.mean
+    suggestion, needed = finding.suggestion, _needed(asked)
     # What a relief saves is what the finding claims: it cannot speak against it. Failures are more than seconds.
-    if suggestion is None or suggestion.relieves or now is None or finding.impact.seconds_per_request <= 0:
+    if suggestion is None or suggestion.relieves or finding.impact.seconds_per_request <= 0 or needed == inf:
         return None
     if finding.impact.share_of_requests_failed > 0:
         return None
-    needed, most = max(WORTHWHILE_SHARE * now, WORTHWHILE_SECONDS), 0.0
+    most = 0.0
     for ask in (_by_closed_forms, _by_simulation):
         saving = ask(asked)
-        if saving is None or saving[1] >= needed:
+        if saving is None or max(saving) >= needed:
             return None
-        most = max(saving[1], 0.0)
+        most = max(*saving, 0.0)
     reading = Reading.of(most, Unit.SECONDS, "simulation", estimated=True)
     return Line(signal="simulated_saving_at_most", reading=reading, limit=needed, sign=">=", met=False)
