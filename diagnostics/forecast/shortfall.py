@@ -16,9 +16,6 @@ from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.tuning.simulation.scenario import OpenLoop
 
-# Beyond this part of a device's time, a tenth more load doubles what executions wait for it (1 / (1 − ρ)).
-_FULL = 0.9
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortfall:
@@ -30,7 +27,7 @@ class Shortfall:
         beside: mean seconds of that which are not execution: waits and gaps that the window showed, taken as constant.
         slowest: the stage that executes longest, and its mean seconds.
         slowest_seconds: those seconds.
-        full: devices that are used up, with the share of them that is demanded.
+        demanded: the share of each shared device that is asked for.
         engine: an engine that cannot keep up, or makes requests wait longest; None where it is no engine.
         carried: the share of the load that is carried within the target; None where none in reach is.
 
@@ -40,7 +37,7 @@ class Shortfall:
     beside: float
     slowest: str
     slowest_seconds: float
-    full: Mapping[str, float]
+    demanded: Mapping[str, float]
     engine: str | None
     carried: float | None
 
@@ -78,7 +75,7 @@ def shortfall(
         beside=_beside(at_rest),
         slowest=slowest.model,
         slowest_seconds=slowest.compute_mean.value,
-        full={name: share for name, share in demanded(after, found).items() if share >= _FULL},
+        demanded=demanded(after, found),
         engine=_engine(after, found),
         carried=None if best is None else best.factor,
     )

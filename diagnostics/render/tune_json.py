@@ -100,7 +100,7 @@ def _shortfall(one: Shortfall, target: Target) -> Json:
         "excess_seconds": one.excess(target),
         "slowest_stage": one.slowest,
         "slowest_stage_seconds": one.slowest_seconds,
-        "full": dict(one.full),
+        "demanded": dict(one.demanded),
         "engine": one.engine,
         "carried_factor": one.carried,
         "replicas": one.replicas,

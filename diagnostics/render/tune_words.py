@@ -18,6 +18,8 @@ from diagnostics.units import Unit
 _show = Unit.SECONDS.show
 _share = Unit.RATIO.show
 _CARRIED_SHOWN = 12
+# Beyond this part of a device's time, a tenth more load doubles what executions wait for it (1 / (1 − ρ)).
+_FULL = 0.9
 
 
 def headline(found: TunedProposal) -> str:
@@ -71,8 +73,12 @@ def reasons(found: TunedProposal) -> Iterator[str]:
         return
     if short.alone is None:
         yield "even at a sixteenth of this load no request would be answered that could be timed"
-    for name, share in short.full.items():
-        yield f"the {name} {_verb(name)} full: executions ask for {_share(share)} of {_them(name)}"
+    else:
+        yield (
+            f"a request that has the server nearly to itself takes {_show(short.alone)}, which leaves "
+            f"{_show(target.seconds - short.alone)} for waits"
+        )
+    yield from _devices(short)
     if short.engine is not None:
         yield (
             f"requests wait inside {short.engine}: its engine's own limits (slots, cache, token budget) are not "
@@ -81,12 +87,13 @@ def reasons(found: TunedProposal) -> Iterator[str]:
     yield from _replicas(short)
 
 
-def _verb(name: str) -> str:
-    return "are" if name.endswith("s") else "is"
-
-
-def _them(name: str) -> str:
-    return "them" if name.endswith("s") else "it"
+def _devices(short: Shortfall) -> Iterator[str]:
+    for name, share in short.demanded.items():
+        asked = f"executions ask for {_share(share)} of {'them' if name.endswith('s') else 'it'}"
+        if share >= _FULL:
+            yield f"the {name} {'are' if name.endswith('s') else 'is'} full: {asked}"
+        elif share >= MOST_SHARE:
+            yield f"on the {name}, {asked}, and slow each other"
 
 
 def _too_slow(short: Shortfall, excess: float) -> Iterator[str]:

@@ -95,5 +95,5 @@ def test_a_gpu_that_is_full_is_named() -> None:
     short = shortfall(fitted, nearest.changes, target, nearest.performance)
 
     # 20 requests per second × 60 ms of the whole card.
-    assert short.full["GPU"] == pytest.approx(1.2, rel=0.05)
+    assert short.demanded["GPU"] == pytest.approx(1.2, rel=0.05)
     assert short.replicas == 2

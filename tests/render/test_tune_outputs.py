@@ -28,6 +28,7 @@ TUNED = {
     "far too slow": tuned(None, nearest=candidate(0.2, 4), shortfall=short(alone=0.5, slowest=0.1)),
     "waiting": tuned(None, nearest=candidate(0.2, 4), shortfall=short(alone=0.3, beside=0.06)),
     "full": tuned(None, nearest=candidate(None, 1), shortfall=short(full=1.3, carried=0.4)),
+    "shared": tuned(None, nearest=candidate(0.2, 4), shortfall=short(full=0.6, carried=0.8)),
     "engine": tuned(None, nearest=candidate(None, 1), shortfall=short(alone=None, engine="llm")),
     "at another load": tuned(candidate(0.1, 2), load=Load(rate_factor=2.0)),
 }
@@ -84,6 +85,8 @@ def test_what_is_met_already_says_so_and_another_load_is_named() -> None:
         ("waiting", "60 ms of it pass outside of executions, as the window showed"),
         ("full", "the GPU is full: executions ask for 130 % of it"),
         ("full", "3 servers like this one, each with devices of its own: so set, one carries 0.4 times this load"),
+        ("shared", "takes 100 ms, which leaves 150 ms for waits"),
+        ("shared", "on the GPU, executions ask for 60 % of it, and slow each other"),
         ("engine", "requests wait inside llm: its engine's own limits"),
         ("engine", "it cannot keep up as it is"),
     ],

@@ -94,7 +94,7 @@ def short(
         beside=beside,
         slowest="llm",
         slowest_seconds=slowest,
-        full={} if full is None else {"GPU": full},
+        demanded={} if full is None else {"GPU": full},
         engine=engine,
         carried=carried,
     )
