@@ -20,17 +20,20 @@ SCHEMAS := .tools/kubernetes_validate-$(SCHEMAS_VERSION)-py3-none-any.whl
 UNPACKED := .tools/has-$(subst $() ,-,$(DEBIAN_PACKAGES))
 PYTEST := $(BIN)/pytest -q
 LIVE = $$(grep -rlE 'pytest\.mark\.live' --include='test_*.py' tests)
+# Of bench-prediction: minutes, after which the next run goes on, and servers at once, each of which wants two processors.
+BUDGET ?= 120
+PARALLEL ?= 1
 
 export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
 # What was compiled once stays, whatever the caller's shell says: many processes are started from the same files.
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
-.PHONY: help venv tools browser triton demo test check bench stack-test soak accuracy generate format clean
+.PHONY: help venv tools browser triton demo test check bench bench-prediction stack-test soak accuracy generate format clean
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: venv triton ## diagnose a slow, real Triton and repair it, in two minutes
 	@$(BIN)/diag demo
@@ -47,6 +50,10 @@ check: check-format check-lint check-types check-layers check-generated check-ru
 
 bench: venv ## run the benchmarks, which compare times within one run
 	@$(PYTEST) tests/bench
+
+bench-prediction: venv triton ## measure configurations on a real Triton, for as long as BUDGET minutes; predict each of them
+	@$(BIN)/python -m tests.prediction run --budget $(BUDGET) --parallel $(PARALLEL)
+	@$(BIN)/python -m tests.prediction score .bench-prediction
 
 stack-test: venv tools triton ## run Triton, Prometheus, Alertmanager and the service, with a fault and its patch
 	@$(PYTEST) tests/stack

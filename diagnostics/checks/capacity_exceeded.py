@@ -71,6 +71,7 @@ def _at_any_count(see: Ledger, on: Subject) -> Fires | Quiet:
         suggestion=Suggestion(
             text=f"serve {on.model} from {replicas} replicas, or shed load in front of Triton",
             remedy=Remedy.MITIGATE,
+            load=1 / replicas,
         ),
     )
 

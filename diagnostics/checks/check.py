@@ -51,7 +51,8 @@ class Remedy(StrEnum):
 class Prediction:
     """What a change will do to the stage's time per request; seconds, with the interval that is known.
 
-    `high_seconds` is None when the stage may not keep up at the pessimistic end of what is known.
+    `high_seconds` is None when the stage may not keep up at the pessimistic end of what is known. `model` is the stage
+    where that is not the finding's own subject; empty where it is.
     """
 
     phase: Phase
@@ -60,16 +61,29 @@ class Prediction:
     low_seconds: float
     high_seconds: float | None
     assumptions: tuple[str, ...] = ()
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """What to do, as words and, where a setting does it, as a change with its predicted effect."""
+    """What to do, as words and, where a setting does it, as a change with its predicted effect.
+
+    Attributes:
+        text: what to do.
+        remedy: whether it removes the cause.
+        change: the settings that do it; None where no setting does.
+        prediction: what it will do to the stage.
+        load: the part of the load that is left to each server or card then; 1 where it is not about that.
+        relieves: whether it takes away what makes the claimed executions longer, and nothing else.
+
+    """
 
     text: str
     remedy: Remedy = Remedy.FIX
     change: ConfigChange | None = None
     prediction: Prediction | None = None
+    load: float = 1.0
+    relieves: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         saved_seconds=total,
         suggestion=Suggestion(
             text=f"give {on.model} or its neighbours a card of their own (instance_group.gpus), or share by the rate "
-            "limiter's priorities (--rate-limit=execution_count, at a restart)"
+            "limiter's priorities (--rate-limit=execution_count, at a restart)",
+            relieves=True,
         ),
     )
 

@@ -89,7 +89,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         saved_seconds=saved.value or 0.0,
         suggestion=Suggestion(
             text=f"stop process {_process(see, on)} or move it off {name_of(on)}, and keep the card for Triton "
-            "(exclusive compute mode, no time-slicing); where both must share it, give each a MIG part or run MPS"
+            "(exclusive compute mode, no time-slicing); where both must share it, give each a MIG part or run MPS",
+            relieves=True,
         ),
     )
 

@@ -81,6 +81,7 @@ def _with_more_gpus(see: Ledger, on: Subject) -> Fires | Quiet:
         suggestion=Suggestion(
             text=f"serve {on.model} from {gpus} GPUs of this kind, or make its requests cheaper",
             remedy=Remedy.FIX if forecast.stable else Remedy.MITIGATE,
+            load=1 / gpus,
             prediction=prediction(Phase.QUEUE, queue.value or 0.0, expected, forecast.assumptions)
             if forecast.stable
             else None,

@@ -70,7 +70,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         saved_seconds=ahead.value or 0.0,
         suggestion=Suggestion(
             text="balance per request instead of per connection, by outstanding requests; check weights and affinity "
-            "of the servers that idle"
+            "of the servers that idle",
+            load=1 / ratio,
         ),
     )
 

@@ -71,10 +71,12 @@ def _suggestion(on: Subject, before: int) -> Suggestion:
         return Suggestion(
             text=f"load the files of {on.model} from before the reload, and compare how both were built",
             remedy=Remedy.MITIGATE,
+            relieves=True,
         )
     return Suggestion(
         text=f"serve version {before} of {on.model} again until the new one is as fast",
         remedy=Remedy.MITIGATE,
+        relieves=True,
         change=ConfigChange(
             model=on.model or "", settings=(Setting(path="version_policy", value=f"specific:{before}"),)
         ),

@@ -15,7 +15,9 @@ from diagnostics.demo.load import Action, ClientRecord, LoadProgress, LoadSummar
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.proof import proved
 from diagnostics.render.text import WIDTH, text
+from diagnostics.render.words import mean_after
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, QUEUE_SECONDS
@@ -126,7 +128,7 @@ class Demonstration:
                 if scrape.kind in TIMELESS or scrape.mono - started >= SETTLING_SECONDS:
                     kept.append(scrape)
             question = Question(repository=server.repository)
-            return until_sure(kept, question, [target.name], gaps, self.say, fixed=True)
+            return proved(until_sure(kept, question, [target.name], gaps, self.say, fixed=True))
 
     def _apply(self, server: TritonLauncher, finding: Finding) -> bool:
         """Apply the finding's patch to the server's own repository; return whether there was one."""
@@ -165,11 +167,9 @@ def comparison(finding: Finding, before: Run, after: Run) -> Iterator[str]:
         yield _row(label, values[0], expected, values[1], Unit.SECONDS)
     shares = [run.explanation.evidence.read(INSTANCE_BUSY_SHARE, finding.subject).value for run in (before, after)]
     yield _row("busy share of its instances", shares[0], None, shares[1], Unit.RATIO)
-    impact = finding.impact
     means = [_entry_mean(run.explanation, finding) for run in (before, after)]
-    expected_mean = impact.mean_seconds - impact.seconds_per_request
     name = finding.subject.ensemble or model
-    yield _row(f"mean of {name} (server)", means[0], expected_mean, means[1], Unit.SECONDS)
+    yield _row(f"mean of {name} (server)", means[0], mean_after(finding), means[1], Unit.SECONDS)
     for label, pick in (("p50 (client)", "p50_ms"), ("p95 (client)", "p95_ms")):
         seconds = [_seconds(getattr(run.client, pick)) for run in (before, after)]
         yield _row(f"{label}", seconds[0], None, seconds[1], Unit.SECONDS)

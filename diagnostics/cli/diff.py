@@ -62,12 +62,18 @@ def _show(ctx: click.Context, found: Difference, output: str) -> None:
 
 
 def _compared(captures: Sequence[str], moments: Sequence[str], since: float | None) -> Difference:
-    sides = [(Path(capture), question) for capture, question in _sides(captures, moments, since)]
+    sides = sides_of(captures, moments, since)
     before, after = (explain_captures([path], question, aloud) for path, question in sides)
     return difference(before, after)
 
 
-def _sides(captures: Sequence[str], moments: Sequence[str], since: float | None) -> list[tuple[str, Question]]:
+def sides_of(captures: Sequence[str], moments: Sequence[str], since: float | None) -> list[tuple[Path, Question]]:
+    """Return the capture of each of two windows, and which part of it is meant.
+
+    Raises:
+        UsageError: what is given does not name two windows.
+
+    """
     for capture in captures:
         if not looks_like_a_path(capture):
             raise UsageError("only captures can be compared", where=capture, hint="record the server with diag record")
@@ -83,7 +89,8 @@ def _sides(captures: Sequence[str], moments: Sequence[str], since: float | None)
         raise UsageError("says how long each side is", where="--since", hint="give it, as in --since 5m")
     question = Question(since=since)
     asked = [replace(question, at=moment) for moment in moments] or [question, question]
-    return list(zip([*captures, *captures][:2] if len(captures) == 1 else captures, asked, strict=True))
+    paths = [Path(capture) for capture in ([*captures, *captures] if len(captures) == 1 else captures)]
+    return list(zip(paths, asked, strict=True))
 
 
 def _coloured(line: str, colour: str) -> str:

@@ -15,7 +15,7 @@ from diagnostics.cli.fail_on import FAIL_ON, fails
 from diagnostics.cli.names import nearest
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.running_service import RunningService, url_option
-from diagnostics.cli.sources import Question, aloud, explain_captures, looks_like_a_path, until_sure
+from diagnostics.cli.sources import Question, aloud, explain_captures, looks_like_a_path
 from diagnostics.cli.stored import explain_stored
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.objective import Objective
@@ -27,8 +27,6 @@ from diagnostics.render.why_not import account
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import is_prometheus
 
-LONGEST_SECONDS = 60.0
-INTERVAL_SECONDS = 1.0
 _EPILOG = """\b
 Examples:
   diag explain http://triton:8000
@@ -112,6 +110,9 @@ def command(
         ctx.exit(ask(RunningService(url, options), asked, colour=ctx.color is not False))
     else:
         explanation, failed = _ask_history(directory, deployment, question), False
+    from diagnostics.diagnosis.proof import proved
+
+    explanation = proved(explanation)
     _show(ctx, explanation, output, check)
     if failed or explanation.window.end <= 0:
         ctx.exit(EXIT_COLLECT)
@@ -150,7 +151,9 @@ def _ask(
         raise UsageError(
             "a server only tells of now", where="--at, --since", hint="record it, then explain the capture"
         )
-    return _ask_servers(sources, question, window, options)
+    from diagnostics.cli.reading import explain_servers
+
+    return explain_servers(sources, question, window, options)
 
 
 def _history(given: Path | None, config_file: Path | None) -> Path | None:
@@ -163,23 +166,6 @@ def _ask_history(directory: Path, deployment: str | None, question: Question) ->
     from diagnostics.cli.remembered import explain_history
 
     return explain_history(directory, deployment, question)
-
-
-def _ask_servers(
-    sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
-) -> tuple[Explanation, bool]:
-    from diagnostics.cli.reading import found, opened
-    from exporters.sources.blind_spots import blind_spots
-    from exporters.sources.dcgm import dcgm_page
-    from exporters.sources.schedule import collect
-
-    servers, unfound = found(sources, options)
-    names = [server.name for server in servers]
-    seconds = window or LONGEST_SECONDS
-    with opened(servers, dcgm_page(options)) as read_from:
-        scrapes = collect(read_from, min(INTERVAL_SECONDS, seconds / 4), seconds=seconds)
-        explanation = until_sure(scrapes, question, names, blind_spots(servers), aloud, fixed=window is not None)
-    return explanation, bool(unfound)
 
 
 def _show(ctx: click.Context, explanation: Explanation, output: str, check: str | None) -> None:

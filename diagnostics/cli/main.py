@@ -43,6 +43,7 @@ Examples:
   diag explain http://triton:8000         why is it slow, and what to change
   diag record triton:8000 -o slow.tar.xz  keep the evidence for later
   diag explain slow.tar.xz                the same answer, without the server
+  diag whatif slow.tar.xz --set safety.instance_group.count=3
 
 \b
 Exit codes:  0 done, 1 findings at --fail-on, 2 usage, 3 could not collect,

@@ -7,12 +7,18 @@ from contextlib import ExitStack, contextmanager
 
 import click
 
-from diagnostics.cli.sources import aloud
+from diagnostics.cli.sources import Question, aloud, until_sure
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.errors import EXIT_COLLECT, CollectError
 from exporters.sources.access import SourceOptions
+from exporters.sources.blind_spots import blind_spots
+from exporters.sources.dcgm import dcgm_page
 from exporters.sources.machine import Machine
-from exporters.sources.schedule import Source
+from exporters.sources.schedule import Source, collect
 from exporters.sources.triton import TritonServer, discover_all
+
+LONGEST_SECONDS = 60.0
+INTERVAL_SECONDS = 1.0
 
 
 def found(sources: Sequence[str], options: SourceOptions) -> tuple[list[TritonServer], list[CollectError]]:
@@ -42,3 +48,19 @@ def opened(servers: Sequence[TritonServer], beside: Sequence[Source]) -> Iterato
         for server in servers:
             stack.callback(server.close)
         yield [*servers, *([machine] if machine.local else []), *beside]
+
+
+def explain_servers(
+    sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
+) -> tuple[Explanation, bool]:
+    """Return the explanation of servers as they are now, and whether some source could not be reached.
+
+    They are read for exactly `window` seconds; None reads for as long as it takes to be sure.
+    """
+    servers, unfound = found(sources, options)
+    names = [server.name for server in servers]
+    seconds = window or LONGEST_SECONDS
+    with opened(servers, dcgm_page(options)) as read_from:
+        scrapes = collect(read_from, min(INTERVAL_SECONDS, seconds / 4), seconds=seconds)
+        explanation = until_sure(scrapes, question, names, blind_spots(servers), aloud, fixed=window is not None)
+    return explanation, bool(unfound)

@@ -14,7 +14,7 @@ from diagnostics.diagnosis.certainty import doubt
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
-from diagnostics.window.window import WindowBuilder, window_of
+from diagnostics.window.window import Window, WindowBuilder, window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Kind, Scrape
 
@@ -63,11 +63,24 @@ def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> E
 
     """
     gaps: list[BlindSpot] = []
+    window, names = captured(paths, question, tell, gaps)
+    return explain_window(window, sources=names, gaps=gaps, objective=question.objective)
+
+
+def captured(
+    paths: Sequence[Path], question: Question, tell: Tell, gaps: list[BlindSpot]
+) -> tuple[Window, tuple[str, ...]]:
+    """Return the recorded window and whom it was read from; what is lost is appended to `gaps`.
+
+    Raises:
+        CaptureError: a path is not a capture.
+        UsageError: `at` or `since` leaves nothing to look at, or two captures name the same server.
+
+    """
     scrapes = _between(_recorded(paths, tell, gaps), question)
     servers = tuple(dict.fromkeys(scrape.server for scrape in scrapes if scrape.server))
     scrapes += repository_of(question, servers)
-    names = servers or tuple(str(path) for path in paths)
-    return explain_window(window_of(scrapes), sources=names, gaps=gaps, objective=question.objective)
+    return window_of(scrapes), servers or tuple(str(path) for path in paths)
 
 
 def _recorded(paths: Sequence[Path], tell: Tell, gaps: list[BlindSpot]) -> list[Scrape]:

@@ -14,12 +14,12 @@ from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.diagnosis.diff_shares import Cause, Cell, Share, Sides, cells_of, entry_subject, shares_of
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.settings_diff import SettingChange, changed_settings
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, REQUEST_SECONDS, REQUESTS
+from diagnostics.tuning.settings_diff import SettingChange, changed_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

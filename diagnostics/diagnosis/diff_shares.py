@@ -8,7 +8,6 @@ from enum import StrEnum
 from math import inf, isfinite, sqrt
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
-from diagnostics.diagnosis.settings_diff import SettingChange
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Ledger, Undecided
 from diagnostics.evidence.load import stage_load
@@ -17,6 +16,7 @@ from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import CLIENT_BATCH_SIZE
 from diagnostics.tuning.queueing import StageLoad, predict
+from diagnostics.tuning.settings_diff import SettingChange
 
 # A load differs when chance would show the difference once in a million pairs and it is a tenth at least: counters of
 # half a minute of independent requests differ by several per cent of themselves.

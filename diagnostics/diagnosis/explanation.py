@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies
@@ -148,6 +148,27 @@ def explain_evidence(
     named = tuple(window.servers if sources is None else sources)
     facts = WindowFacts(start=window.start, end=window.end, sources=named)
     return explain(evidence, facts, gaps=gaps, objective=objective)
+
+
+def rejudged(
+    explanation: Explanation, results: Sequence[Result], ahead: Collection[tuple[str, str]] = ()
+) -> Explanation:
+    """Return the explanation with other outcomes of the checks, and rivals in another order (see `findings`)."""
+    evidence, anatomy = explanation.evidence, explanation.anatomy
+    found = findings(results, anatomy, ahead)
+    missed = tuple(sign for sign in explanation.symptoms if sign.misses_objective)
+    signs = (*symptoms(evidence, anatomy, unclaimed(results, anatomy), found), *missed)
+    verdict, reason = _verdict(evidence, anatomy, found, signs)
+    loud = [finding for finding in found if finding.severity.loud]
+    return replace(
+        explanation,
+        verdict=verdict,
+        reason=reason,
+        layer=loud[0].layer if loud else None,
+        findings=found,
+        symptoms=signs,
+        results=tuple(results),
+    )
 
 
 def _verdict(

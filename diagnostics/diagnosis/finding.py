@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
-from diagnostics.checks.check import Fires, Layer, Severity, Suggestion
+from diagnostics.checks.check import Claim, Fires, Layer, Severity, Suggestion
 from diagnostics.diagnosis.advice import Advice, advice
+from diagnostics.diagnosis.effect import Effect
 from diagnostics.diagnosis.link import cause_of
 from diagnostics.diagnosis.onset import Onset, onset_of
 from diagnostics.diagnosis.run import Result
-from diagnostics.evidence.ledger import Line
+from diagnostics.evidence.ledger import Entry, Line
 from diagnostics.signals.subject import Subject
 
 # Half of a request's time, or 5 % of requests failed, is what users notice at once.
@@ -41,7 +42,10 @@ class Impact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One cause, ready to be shown. `id` is stable over time for one check and subject."""
+    """One cause, ready to be shown. `id` is stable over time for one check and subject.
+
+    `effect` is what its suggestion would do end to end; None where it was not asked or there is nothing to tell.
+    """
 
     id: str
     check: str
@@ -57,18 +61,58 @@ class Finding:
     advice: Advice | None
     caused_by: str | None = None
     onset: Onset | None = None
+    effect: Effect | None = None
 
 
 Cell = tuple[str, str, str, Phase]
 """Server, entry, stage, phase: the servers of a fleet hold the same models and lose time of their own."""
 
 
-def findings(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> tuple[Finding, ...]:
-    """Return the findings in order: root causes by harm, then confidence; consequences after their causes."""
-    firing = sorted((result for result in results if result.fires), key=lambda result: -_saving(result))
+def findings(
+    results: Sequence[Result], anatomy: Sequence[Anatomy], ahead: Collection[tuple[str, str]] = ()
+) -> tuple[Finding, ...]:
+    """Return the findings in order: root causes by harm, then confidence; consequences after their causes.
+
+    Args:
+        results: what the checks said.
+        anatomy: where time goes.
+        ahead: pairs of ids, of rivals for the same seconds, the first of which saves more whatever the checks say.
+
+    """
+    firing = by_saving(results)
+    for winner, loser in ahead:
+        firing = _moved(firing, winner, loser)
     left = _cells(anatomy)
     found = [_finding(result, result.fires, left) for result in firing if result.fires]
     return tuple(sorted(_linked(found), key=_order))
+
+
+def by_saving(results: Sequence[Result]) -> list[Result]:
+    """Return the results that fired, the one that says to save most first."""
+    return sorted((result for result in results if result.fires), key=lambda result: -_saving(result))
+
+
+def _moved(firing: list[Result], winner: str, loser: str) -> list[Result]:
+    """Return the results with one moved before another, if it is behind it."""
+    ids = [id_of(result) for result in firing]
+    if winner not in ids or loser not in ids or ids.index(winner) < ids.index(loser):
+        return firing
+    first = firing[ids.index(winner)]
+    left = [result for result in firing if result is not first]
+    at = ids.index(loser)
+    return [*left[:at], first, *left[at:]]
+
+
+def claimed(result: Result) -> frozenset[Cell]:
+    """Return the cells that a result claims seconds of; none of one that did not fire, or without traffic."""
+    entry, fires = result.entry, result.fires
+    if entry is None or fires is None:
+        return frozenset()
+    return frozenset(_cell(result, entry, claim) for claim in fires.claims if claim.seconds > 0)
+
+
+def _cell(result: Result, entry: Entry, claim: Claim) -> Cell:
+    return result.subject.server, entry_name(entry.ensemble, claim.stage), claim.stage, claim.phase
 
 
 def unclaimed(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> Mapping[Cell, float]:
@@ -111,7 +155,7 @@ def _take(result: Result, fires: Fires, left: dict[Cell, float]) -> float:
     if entry is None:
         return got
     for claim in fires.claims:
-        cell = (result.subject.server, entry_name(entry.ensemble, claim.stage), claim.stage, claim.phase)
+        cell = _cell(result, entry, claim)
         taken = min(claim.seconds * entry.weight, left.get(cell, 0.0))
         left[cell] = left.get(cell, 0.0) - taken
         got += taken
@@ -127,7 +171,7 @@ def _finding(result: Result, fires: Fires, left: dict[Cell, float]) -> Finding:
         share_of_latency=min(seconds / mean, 1.0) if mean > 0 else 0.0,
         share_of_requests_failed=fires.failed_share,
     )
-    subject = result.subject.within(entry.ensemble if entry and result.subject.model else result.subject.ensemble)
+    subject = subject_of(result)
     return Finding(
         id=fingerprint(result.check.id, subject),
         check=result.check.id,
@@ -143,6 +187,17 @@ def _finding(result: Result, fires: Fires, left: dict[Cell, float]) -> Finding:
         onset=onset_of(result, fires),
         advice=advice(result.ledger.evidence, result.subject, fires.suggestion) if fires.suggestion else None,
     )
+
+
+def subject_of(result: Result) -> Subject:
+    """Return what a finding made of the result is about: a model as seen from its entry."""
+    entry, on = result.entry, result.subject
+    return on.within(entry.ensemble if entry and on.model else on.ensemble)
+
+
+def id_of(result: Result) -> str:
+    """Return the id of a finding made of the result."""
+    return fingerprint(result.check.id, subject_of(result))
 
 
 def _evidence(lines: Sequence[Line]) -> tuple[Line, ...]:

@@ -10,10 +10,10 @@ from diagnostics.diagnosis.diff import Difference, EntryDifference
 from diagnostics.diagnosis.diff_shares import Share
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.settings_diff import SettingChange
 from diagnostics.render.diff_words import outcome
 from diagnostics.render.json_report import SCHEMA_VERSION, Json, time_text
 from diagnostics.signals.reading import Reading
+from diagnostics.tuning.settings_diff import SettingChange
 
 
 def diff_report(found: Difference) -> Json:

@@ -13,9 +13,11 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Prediction, Suggestion
 from diagnostics.diagnosis.advice import Advice
+from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import Line
+from diagnostics.forecast.performance import Estimate
 
 SCHEMA_VERSION = 1
 Json = dict[str, Any]
@@ -83,6 +85,7 @@ def finding_head(finding: Finding) -> Json:
 
 
 def _finding(finding: Finding) -> Json:
+    suggestion = finding.suggestion
     return finding_head(finding) | {
         "onset_change": str(finding.onset.change) if finding.onset and finding.onset.change else None,
         "impact": {
@@ -93,7 +96,7 @@ def _finding(finding: Finding) -> Json:
         },
         "evidence": [_line(line) for line in finding.evidence],
         "caused_by": finding.caused_by,
-        "suggestion": _suggestion(finding.suggestion, finding.advice) if finding.suggestion else None,
+        "suggestion": _suggestion(suggestion, finding.advice, finding.effect) if suggestion else None,
         "runbook": finding.check,
     }
 
@@ -118,7 +121,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and isfinite(value) else None
 
 
-def _suggestion(suggestion: Suggestion, advice: Advice | None) -> Json:
+def _suggestion(suggestion: Suggestion, advice: Advice | None, effect: Effect | None) -> Json:
     made = advice.patch if advice else None
     return {
         "kind": suggestion.remedy.value,
@@ -130,20 +133,38 @@ def _suggestion(suggestion: Suggestion, advice: Advice | None) -> Json:
         "touches": advice.steps.touches if advice and advice.steps else None,
         "apply": advice.steps.apply or None if advice and advice.steps else None,
         "undo": advice.steps.undo or None if advice and advice.steps else None,
-        "prediction": _prediction(suggestion.prediction) if suggestion.prediction else None,
+        "prediction": _prediction(suggestion.prediction, effect) if suggestion.prediction else None,
+        "unpredicted": effect.because if isinstance(effect, Unpredicted) else None,
     }
 
 
-def _prediction(prediction: Prediction) -> Json:
+def _prediction(prediction: Prediction, effect: Effect | None) -> Json:
     return {
         "phase": prediction.phase.value,
+        "model": prediction.model or None,
         "now_seconds": prediction.now_seconds,
         "predicted_seconds": prediction.predicted_seconds,
         "low_seconds": prediction.low_seconds,
         "high_seconds": prediction.high_seconds,
         "estimated": True,
         "assumptions": list(prediction.assumptions),
+        "end_to_end": _end_to_end(effect) if isinstance(effect, EndToEnd) else None,
     }
+
+
+def _end_to_end(effect: EndToEnd) -> Json:
+    """Return what is forecast of the entry's requests; `p95_seconds` is null without traces."""
+    return {
+        "entry": effect.entry,
+        "mean_seconds": _change(effect.now_mean, effect.mean),
+        "p95_seconds": _change(effect.now_p95, effect.p95) if effect.now_p95 is not None and effect.p95 else None,
+        "simulated": effect.simulated,
+        "assumptions": [*effect.assumptions, *([effect.doubt] if effect.doubt else [])],
+    }
+
+
+def _change(now: float, predicted: Estimate) -> Json:
+    return {"now": now, "predicted": predicted.value, "interval90": [predicted.low, predicted.high]}
 
 
 def _anatomy(item: Anatomy) -> Json:

@@ -72,10 +72,11 @@ def _suggestion(finding: Finding, beside: str, *, told: bool) -> Iterator[str]:
     items = [f"- {escaped(item)}" for item in told_more if item]
     yield from ("", *items) if items else ()
     if advice and advice.patch:
-        yield from ("", *_fenced(advice.patch.text, "diff" if advice.patch.base == "file" else "protobuf"))
+        yield from ("", *fenced(advice.patch.text, "diff" if advice.patch.base == "file" else "protobuf"))
 
 
-def _fenced(text: str, language: str) -> list[str]:
+def fenced(text: str, language: str) -> list[str]:
+    """Return the lines of a code block that holds the text, whatever is in it."""
     body = code_lines(text)
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall(r"`+", "\n".join(body))), default=0))
     return [f"{fence}{language}", *body, fence]

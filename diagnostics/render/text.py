@@ -94,8 +94,8 @@ def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> I
         return
     if not told:
         yield from _wrapped(f"{suggestion.remedy.value}: {suggestion.text}", "   ")
+    yield from _wrapped(words.end_to_end(finding), "   ")
     if suggestion.prediction:
-        yield from _wrapped(words.end_to_end(finding), "   ")
         yield from _wrapped(words.predicted(suggestion.prediction), "   ")
     if advice and advice.steps:
         yield from _wrapped(advice.steps.touches, "   ")
@@ -108,10 +108,11 @@ def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> I
         yield from _wrapped(beside, "   ")
     if advice and advice.patch:
         yield ""
-        yield from (style(line, _diff_colour(line)) for line in code_lines(advice.patch.text))
+        yield from (style(line, diff_colour(line)) for line in code_lines(advice.patch.text))
 
 
-def _diff_colour(line: str) -> str:
+def diff_colour(line: str) -> str:
+    """Return the colour of a line of a diff; empty for what is not changed."""
     if line.startswith("+") and not line.startswith("+++"):
         return "green"
     return "red" if line.startswith("-") and not line.startswith("---") else ""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.checks.check import Prediction
+from diagnostics.diagnosis.effect import EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import Line
@@ -119,26 +120,51 @@ def predicted(prediction: Prediction) -> str:
     high = "not keeping up" if prediction.high_seconds is None else show(prediction.high_seconds)
     interval = f"{show(prediction.low_seconds)} to {high}"
     assumes = f"; assumes that {'; '.join(prediction.assumptions)}" if prediction.assumptions else ""
+    what = f"{prediction.phase.value}{f' of {prediction.model}' if prediction.model else ''}"
     return (
-        f"predicted {prediction.phase.value}: {show(prediction.now_seconds)} → "
+        f"predicted {what}: {show(prediction.now_seconds)} → "
         f"{show(prediction.predicted_seconds)} ({interval}, estimated{assumes})"
     )
 
 
+def mean_now(finding: Finding) -> float:
+    """Return the mean seconds of the entry's requests, as `mean_after` is to be set against."""
+    return finding.effect.now_mean if isinstance(finding.effect, EndToEnd) else finding.impact.mean_seconds
+
+
 def mean_after(finding: Finding) -> float | None:
-    """Return the mean seconds of the entry's requests without the finding; None when that is not predicted."""
+    """Return the mean seconds of the entry's requests with the suggestion; None when that is not predicted.
+
+    Where nothing was forecast end to end, it is the mean less what the finding takes.
+    """
+    if finding.effect is not None:
+        return finding.effect.mean.value if isinstance(finding.effect, EndToEnd) else None
     if finding.suggestion is None or finding.suggestion.prediction is None or finding.impact.mean_seconds <= 0:
         return None
     return max(finding.impact.mean_seconds - finding.impact.seconds_per_request, 0.0)
 
 
 def end_to_end(finding: Finding) -> str:
-    """Return the predicted mean of the entry's requests; empty when it is not predicted."""
+    """Return what is predicted of the entry's requests, or why nothing is; empty when there is nothing to tell."""
+    if isinstance(finding.effect, EndToEnd):
+        return _both_ends(finding.effect)
+    if isinstance(finding.effect, Unpredicted):
+        return f"end to end not predicted: {finding.effect.because}"
     after = mean_after(finding)
     if after is None:
         return ""
     name = finding.subject.ensemble or finding.subject.model
     return f"predicted mean of {name}: {Unit.SECONDS.show(finding.impact.mean_seconds)} → {Unit.SECONDS.show(after)}"
+
+
+def _both_ends(effect: EndToEnd) -> str:
+    show, mean = Unit.SECONDS.show, effect.mean
+    high = "not keeping up" if mean.high is None else show(mean.high)
+    said = f"mean {show(effect.now_mean)} → {show(mean.value)} ({show(mean.low)} to {high})"
+    if effect.p95 is not None and effect.now_p95 is not None:
+        said += f", p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
+    by = "" if effect.simulated else ", by closed forms"
+    return f"predicted end to end: {said}{by}{f'; {effect.doubt}' if effect.doubt else ''}"
 
 
 def value(line: Line) -> str:

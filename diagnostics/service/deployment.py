@@ -11,6 +11,7 @@ from typing import NamedTuple
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_evidence
 from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
+from diagnostics.diagnosis.proof import Memory, proved
 from diagnostics.evidence.evidence import Awake, WindowEvidence
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
@@ -72,6 +73,7 @@ class Deployment:
         self.latest: float | None = None
         self.ended = False
         self._last: Evaluation | None = None
+        self._forecasts = Memory()
         self._latest_at = 0.0
 
     def give(self, arrival: Arrival) -> bool:
@@ -131,7 +133,8 @@ class Deployment:
     def _explained(self, gaps: Sequence[BlindSpot] = ()) -> Explanation:
         records = self._window.records()
         evidence = WindowEvidence(records.window(), records.window, self._awake)
-        return explain_evidence(evidence, gaps=gaps, objective=self.objective)
+        explanation = explain_evidence(evidence, gaps=gaps, objective=self.objective)
+        return proved(explanation, simulate=False, memory=self._forecasts)
 
     def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:
         """Take up what an earlier run left: the bodies of its newest minutes, and its open incidents."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
+from diagnostics.diagnosis.proof import proved
 from diagnostics.store import raw
 from diagnostics.window.rolling import SLACK, RollingWindow
 from diagnostics.wire.records import Scrape
@@ -40,4 +41,4 @@ def explain_scrapes(
     rolling = RollingWindow(deployment, seconds)
     for scrape in scrapes:
         rolling.add(scrape)
-    return explain_window(rolling.window(), gaps=gaps, objective=objective)
+    return proved(explain_window(rolling.window(), gaps=gaps, objective=objective), simulate=False)

@@ -7,7 +7,7 @@ both are told apart by `sender` alone and can inhibit each other. Everything tha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -15,12 +15,13 @@ from typing import Any
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
+from diagnostics.diagnosis.effect import EndToEnd
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.gen.alert import Alert, alert_name, filled
 from diagnostics.gen.finding_alerts import finding_alerts
 from diagnostics.gen.inhibition import SENDER
-from diagnostics.render.words import predicted
+from diagnostics.render.words import end_to_end, predicted
 from diagnostics.units import Unit
 from exporters.sinks.links import Links
 from exporters.sinks.plain_text import harmless, harmless_lines
@@ -165,8 +166,16 @@ def _advice(finding: Finding) -> dict[str, str]:
     return {
         "suggestion": harmless(f"{suggestion.remedy.value}: {suggestion.text}"),
         "patch": harmless_lines(made.text, MOST_OF_A_PATCH) if made else "",
-        "prediction": harmless(predicted(suggestion.prediction)) if suggestion.prediction else "",
+        "prediction": harmless("; ".join(_predicted(finding))),
     }
+
+
+def _predicted(finding: Finding) -> Iterator[str]:
+    """Yield what the suggestion would do end to end, where that was forecast, and to its stage."""
+    if isinstance(finding.effect, EndToEnd):
+        yield end_to_end(finding)
+    if finding.suggestion and finding.suggestion.prediction:
+        yield predicted(finding.suggestion.prediction)
 
 
 @cache

@@ -22,6 +22,7 @@ class StageSpec:
         broken: why it cannot be loaded; empty for a stage that can.
         hang_after: executions after which an instance never comes back from one; 0 for none.
         mode: `sleep`, `cpu`, `gpu`, or `work`, which is processor time of its own.
+        preferred: preferred batch sizes of the dynamic batcher.
     """
 
     name: str
@@ -43,6 +44,7 @@ class StageSpec:
     hang_after: int = 0
     mode: str = "sleep"
     gpu_size: int = 0
+    preferred: tuple[int, ...] = ()
 
     def seconds(self, items: float = 1.0) -> float:
         """Return the time of an execution of `items` items."""
@@ -96,23 +98,30 @@ class Deployment:
 def write(deployment: Deployment, into: Path) -> Path:
     """Write the model repository of a deployment and return it."""
     common = reference_root() / "common"
+    for name, config in configs(deployment).items():
+        _folder(into, name, config)
     for spec in deployment.stages:
-        folder = _folder(into, spec.name, _stage_config(spec, deployment.width))
-        shutil.copy(_MODELS / "stage_model.py", folder / "1/model.py")
-        shutil.copy(common / "stage.py", folder / "1/stage.py")
+        shutil.copy(_MODELS / "stage_model.py", into / spec.name / "1/model.py")
+        shutil.copy(common / "stage.py", into / spec.name / "1/stage.py")
     if deployment.engine is not None:
-        folder = _folder(into, deployment.engine.name, _engine_config(deployment.engine))
+        folder = into / deployment.engine.name
         standin = reference_root() / "model_repository/tensorrt_llm/1"
         shutil.copy(standin / "model.py", folder / "1/standin.py")
         for name in ("batcher.py", "gauges.py"):
             shutil.copy(standin / name, folder / "1" / name)
         shutil.copy(_MODELS / "engine_model.py", folder / "1/model.py")
     if deployment.callers:
-        folder = _folder(into, deployment.ensemble, _caller_config(deployment))
-        shutil.copy(_MODELS / "caller_model.py", folder / "1/model.py")
-    else:
-        _folder(into, deployment.ensemble, _ensemble_config(deployment))
+        shutil.copy(_MODELS / "caller_model.py", into / deployment.ensemble / "1/model.py")
     return into
+
+
+def configs(deployment: Deployment) -> dict[str, str]:
+    """Return the text of each model's `config.pbtxt`, the ensemble's last."""
+    texts = {spec.name: _stage_config(spec, deployment.width) for spec in deployment.stages}
+    if deployment.engine is not None:
+        texts[deployment.engine.name] = _engine_config(deployment.engine)
+    calls = _caller_config if deployment.callers else _ensemble_config
+    return {**texts, deployment.ensemble: calls(deployment)}
 
 
 def release(deployment: Deployment, repository: Path, spec: StageSpec) -> None:
@@ -122,11 +131,9 @@ def release(deployment: Deployment, repository: Path, spec: StageSpec) -> None:
     (model / "config.pbtxt").write_text(_stage_config(spec, deployment.width), "utf-8")
 
 
-def _folder(into: Path, name: str, config: str) -> Path:
-    folder = into / name
-    (folder / "1").mkdir(parents=True)
-    (folder / "config.pbtxt").write_text(config, "utf-8")
-    return folder
+def _folder(into: Path, name: str, config: str) -> None:
+    (into / name / "1").mkdir(parents=True)
+    (into / name / "config.pbtxt").write_text(config, "utf-8")
 
 
 def _tensor(kind: str, name: str, width: int) -> str:
@@ -171,9 +178,10 @@ def _scheduling(spec: StageSpec) -> str:
         limits.append(f"timeout_action: REJECT default_timeout_microseconds: {spec.queue_timeout_ms * 1000}")
     if spec.delay_us is None and not limits and not spec.priorities:
         return ""
+    preferred = f" preferred_batch_size: [ {', '.join(map(str, spec.preferred))} ]" if spec.preferred else ""
     policy = f" default_queue_policy {{ {' '.join(limits)} }}" if limits else ""
     levels = " priority_levels: 2 default_priority_level: 2" if spec.priorities else ""
-    return f"dynamic_batching {{ max_queue_delay_microseconds: {spec.delay_us or 0}{levels}{policy} }}\n"
+    return f"dynamic_batching {{ max_queue_delay_microseconds: {spec.delay_us or 0}{preferred}{levels}{policy} }}\n"
 
 
 def _caller_config(deployment: Deployment) -> str:

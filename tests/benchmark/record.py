@@ -110,7 +110,7 @@ def _observe(drawn: Drawn, fleet: Sequence[Fleet]) -> tuple[list[Scrape], list[C
             scrapes += repository_scrapes(repository, [target.name])
         named = {target.name: f"triton-{number}" for number, target in enumerate(targets)}
         scrapes = [replace(scrape, server=named.get(scrape.server, scrape.server)) for scrape in scrapes]
-        return [_without_standin(scrape) for scrape in scrapes], load.result()
+        return [without_standin(scrape) for scrape in scrapes], load.result()
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[C
         writer.add(Scrape(server="", kind=Kind.CLIENT, at=window[0], mono=window[0], body=body))
 
 
-def _without_standin(scrape: Scrape) -> Scrape:
+def without_standin(scrape: Scrape) -> Scrape:
     """Take the stand-ins' own parameters out: they say what a real model's files do not."""
     if scrape.body is None:
         return scrape

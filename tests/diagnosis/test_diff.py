@@ -9,10 +9,10 @@ from click.testing import CliRunner
 from diagnostics.cli.diff import command
 from diagnostics.diagnosis.diff import Difference, difference
 from diagnostics.diagnosis.diff_shares import Cause
-from diagnostics.diagnosis.settings_diff import changed_settings
 from diagnostics.errors import UsageError
 from diagnostics.render.diff_json import diff_report
 from diagnostics.render.diff_report import diff_text
+from diagnostics.tuning.settings_diff import changed_settings
 from diagnostics.wire.model_config import parse_model_config
 from tests.builders import Stage, SyntheticTriton, model_config
 from tests.captures.recorded import FOLDER, explanation_of, labels, scrapes_of

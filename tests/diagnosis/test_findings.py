@@ -12,7 +12,7 @@ import pytest
 from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
 from diagnostics.checks.catalogue import Registered, catalogue
 from diagnostics.checks.check import Claim, Fires, Severity
-from diagnostics.diagnosis.finding import Finding, findings, fingerprint, unclaimed
+from diagnostics.diagnosis.finding import Finding, findings, fingerprint, id_of, unclaimed
 from diagnostics.diagnosis.link import CAUSED_BY, cause_of
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import Entry, Ledger
@@ -101,6 +101,18 @@ class TestOrder:
     def test_the_larger_harm_comes_first(self) -> None:
         assert names(fired(COLLAPSE, 0.05), fired(FAILURES, failed_share=0.4)) == [FAILURES, COLLAPSE]
         assert names(fired(COLLAPSE, 0.2), fired(FAILURES, failed_share=0.4)) == [COLLAPSE, FAILURES]
+
+    def test_a_rival_that_forecasts_put_first_takes_the_seconds(self) -> None:
+        """Both claim the same queue; the one whose change saves more of it is the cause, whatever the checks say."""
+        rivals = fired(SINGLE, 0.3), fired(COLLAPSE, 0.2)
+        ids = {one.check.id: id_of(one) for one in rivals}
+        turned = findings(rivals, (ANATOMY,), ahead=[(ids[COLLAPSE], ids[SINGLE])])
+
+        assert [one.check for one in findings(rivals, (ANATOMY,))] == [SINGLE, COLLAPSE]
+        assert [(one.check, round(one.impact.seconds_per_request, 3)) for one in turned] == [
+            (COLLAPSE, 0.2),
+            (SINGLE, 0.1),
+        ]
 
     def test_a_consequence_ranks_below_its_cause_however_much_it_harms(self) -> None:
         ordered = found(fired(REJECTIONS, failed_share=0.9), fired(SINGLE, 0.1))

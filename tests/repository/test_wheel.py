@@ -68,7 +68,13 @@ def test_it_holds_the_product_and_nothing_else_at_its_top(content: set[str]) -> 
 
 @pytest.mark.parametrize(
     "name",
-    ["diagnostics/py.typed", "diagnostics/render/explanation.schema.json", "diagnostics/render/difference.schema.json"],
+    [
+        "diagnostics/py.typed",
+        *(
+            f"diagnostics/render/{name}.schema.json"
+            for name in ("explanation", "difference", "slo", "forecast", "verification")
+        ),
+    ],
 )
 def test_it_holds_what_is_not_code(content: set[str], name: str) -> None:
     assert name in content

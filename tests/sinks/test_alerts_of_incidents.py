@@ -71,7 +71,7 @@ def test_a_finding_brings_suggestion_patch_and_prediction() -> None:
     told = alert(*judged()).annotations
     assert told["suggestion"].startswith("fix: ")
     assert "instance_group" in told["patch"]
-    assert re.match(r"predicted queue: .* → .*estimated", told["prediction"])
+    assert re.match(r"predicted end to end: mean .* → .*; predicted queue: .* → .*estimated", told["prediction"])
 
 
 def test_a_long_patch_is_cut_at_the_end_of_a_line() -> None:

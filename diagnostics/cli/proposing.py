@@ -1,0 +1,243 @@
+"""From evidence and a wish to a forecast, or to a sweep of forecasts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import click
+
+from diagnostics.anatomy.anatomy import anatomies
+from diagnostics.cli.changes_given import changes_given, models_on
+from diagnostics.cli.evidence_source import Seen
+from diagnostics.cli.load_given import rate_factor
+from diagnostics.cli.sweep_given import SweepGiven, sweep_given
+from diagnostics.diagnosis.proposal import Load, Proposal, SweepProposal, moves, patches
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.fitting import fit
+from diagnostics.forecast.performance import Performance
+from diagnostics.forecast.predict import forecast, performance
+from diagnostics.forecast.sweep import Sweep, SweepPoint, knee_of_load, knee_of_setting
+from diagnostics.forecast.traffic import entry_subject
+from diagnostics.forecast.what_if import WhatIf, changed
+from diagnostics.signals.subject import Subject
+from diagnostics.signals.triton import ARRIVAL_RATE
+from diagnostics.tuning.changes import ConfigChange
+from diagnostics.tuning.current import current
+from diagnostics.tuning.simulation.scenario import ClosedLoop
+
+# A rate that is given in requests per second is the one in effect where it differs by less than is shown.
+_SAME_RATE = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What shall change, as on the command line.
+
+    Attributes:
+        settings: texts of `--set`.
+        rate: text of `--rate`; None for as much as arrives now.
+        clients: how many clients of a closed loop; None for as many as now.
+        entry: whose requests are forecast; None for the busiest.
+        seed: of the simulation.
+
+    """
+
+    settings: tuple[str, ...] = ()
+    rate: str | None = None
+    clients: int | None = None
+    entry: str | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ground:
+    """What a wish is about: the entry, its fitted model, and what shall be changed in any case."""
+
+    seen: Seen
+    on: Subject
+    fitted: Fitted
+    changes: tuple[ConfigChange, ...]
+    load: Load
+    seed: int
+
+    @property
+    def evidence(self) -> Evidence:
+        return self.seen.evidence
+
+    def what_if(self, more: Sequence[ConfigChange] = (), load: Load | None = None) -> WhatIf:
+        asked = self.load if load is None else load
+        return WhatIf(changes=merged(self.changes, more), rate_factor=asked.rate_factor, clients=asked.clients)
+
+
+def proposed(seen: Seen, wish: Wish) -> Proposal:
+    """Return the forecast of a change.
+
+    Raises:
+        UsageError: the wish cannot be read, or names what is not there.
+        Unpredictable: the evidence does not suffice; it says what to measure.
+
+    """
+    ground = _ground(seen, wish)
+    found = forecast(ground.fitted, ground.what_if(), seed=wish.seed)
+    return Proposal(
+        on=ground.on,
+        window=seen.window,
+        moves=moves(seen.evidence, ground.on.server, ground.changes),
+        load=ground.load,
+        forecast=replace(found, assumptions=tuple(dict.fromkeys(found.assumptions))),
+        patches=patches(seen.evidence, ground.on.server, ground.changes),
+    )
+
+
+def swept(seen: Seen, wish: Wish, text: str) -> SweepProposal:
+    """Return the forecasts of a sweep; the rest is as in `proposed`."""
+    given = sweep_given(text, models_on(seen.evidence, entry_of(seen.evidence, wish.entry).server))
+    ground = _ground(seen, wish)
+    cases = [_case(ground, given, at) for at in range(len(given.values))]
+    with _progress(cases) as each:
+        found = [performance(ground.fitted, one, seed=wish.seed) for one in each]
+    sweep = _sweep(given, found, _now(ground, given))
+    at = sweep.knee
+    wanted = merged(ground.changes, given.changes[at : at + 1] if at is not None and at != sweep.now else ())
+    return SweepProposal(
+        on=ground.on,
+        window=seen.window,
+        moves=moves(seen.evidence, ground.on.server, ground.changes),
+        load=ground.load,
+        baseline=performance(ground.fitted, seed=wish.seed),
+        measured_mean=ground.fitted.measured.mean,
+        sweep=sweep,
+        assumptions=tuple(dict.fromkeys(changed(ground.fitted, cases[-1 if at is None else at]).assumptions)),
+        patches=patches(seen.evidence, ground.on.server, wanted),
+    )
+
+
+def _ground(seen: Seen, wish: Wish) -> _Ground:
+    on = entry_of(seen.evidence, wish.entry)
+    changes = changes_given(wish.settings, models_on(seen.evidence, on.server))
+    fitted = fit(seen.evidence, on)
+    load = load_of(seen.evidence, on, fitted, wish)
+    return _Ground(seen=seen, on=on, fitted=fitted, changes=changes, load=load, seed=wish.seed)
+
+
+def entry_of(evidence: Evidence, name: str | None) -> Subject:
+    """Return the entry of that name, of the server where it is called most; without a name the one called most.
+
+    Raises:
+        UsageError: there is none of that name; those that there are are named.
+        CollectError: nothing was called.
+
+    """
+    entries = {entry_subject(item): item.requests for item in anatomies(evidence)}
+    named = {on: requests for on, requests in entries.items() if name in (None, _name(on))}
+    if name is not None and not named:
+        known = ", ".join(dict.fromkeys(_name(on) for on in entries)) or "unknown"
+        raise UsageError(f"nothing named {name!r} is called", where="--entry", hint=f"entries are {known}")
+    busiest = max(named, key=lambda on: named[on], default=None)
+    if busiest is None or not named[busiest]:
+        raise CollectError("no request was completed, so nothing can be predicted", hint="look at it under load")
+    return busiest
+
+
+def _name(on: Subject) -> str:
+    return on.ensemble or on.model or ""
+
+
+def merged(changes: Sequence[ConfigChange], more: Sequence[ConfigChange]) -> tuple[ConfigChange, ...]:
+    """Return the changes of both, one per model.
+
+    Raises:
+        UsageError: both set the same setting.
+
+    """
+    found = {one.model: one for one in changes}
+    for one in more:
+        held = found[one.model].settings if one.model in found else ()
+        found[one.model] = ConfigChange(model=one.model, settings=(*held, *one.settings))
+    return tuple(found.values())
+
+
+def load_of(evidence: Evidence, on: Subject, fitted: Fitted, wish: Wish) -> Load:
+    """Return the load that is wished for.
+
+    Raises:
+        UsageError: a rate is given of a closed loop, or clients of an open one.
+
+    """
+    closed = _clients_now(fitted) is not None
+    if wish.clients is not None and not closed:
+        raise UsageError("requests arrive whatever the server does", where="--clients", hint="give --rate")
+    if wish.rate is not None and closed:
+        raise UsageError(
+            "clients wait for their answers, so none arrive unasked", where="--rate", hint="give --clients"
+        )
+    factor = rate_factor(wish.rate, _rate_now(evidence, on, fitted)) if wish.rate is not None else 1.0
+    return Load(rate_factor=factor, clients=wish.clients)
+
+
+def _clients_now(fitted: Fitted) -> int | None:
+    loops = [one for one in fitted.scenario.traffic if isinstance(one, ClosedLoop) and one.entry == fitted.entry]
+    return sum(one.clients for one in loops) or None
+
+
+def _rate_now(evidence: Evidence, on: Subject, fitted: Fitted) -> float:
+    return evidence.read(ARRIVAL_RATE, on).value or fitted.measured.throughput
+
+
+def _case(ground: _Ground, given: SweepGiven, at: int) -> WhatIf:
+    """Return what one value of a sweep changes, besides what is changed at all of them."""
+    if given.kind == "setting":
+        return ground.what_if(given.changes[at : at + 1])
+    if not ground.load.same:
+        raise UsageError("is what the sweep varies", where="--rate, --clients", hint="give one of them")
+    value = given.values[at]
+    wish = Wish(rate=value) if given.kind == "rate" else Wish(clients=_whole(value))
+    return ground.what_if(load=load_of(ground.evidence, ground.on, ground.fitted, wish))
+
+
+@contextmanager
+def _progress(cases: Sequence[WhatIf]) -> Iterator[Iterable[WhatIf]]:
+    """Yield the cases, with a bar on a terminal's standard error that goes ahead with them."""
+    if not sys.stderr.isatty():
+        yield cases
+        return
+    with click.progressbar(cases, label="diag: simulating", file=sys.stderr) as each:
+        yield each
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"{text!r} is no number of clients", where="--sweep", hint="write it like clients=1..64:8")
+    return int(text)
+
+
+def _now(ground: _Ground, given: SweepGiven) -> int | None:
+    """Return the position of the value in effect; None where it is not among them, or not known."""
+    if given.kind == "setting":
+        change = given.changes[0]
+        config = ground.evidence.config(Subject(server=ground.on.server, model=change.model))
+        held = current(config, change.settings[0].path) if config is not None else None
+        same = [config is not None and one.settings[0].value == held for one in given.changes]
+    elif given.kind == "rate":
+        rate = _rate_now(ground.evidence, ground.on, ground.fitted)
+        same = [abs(rate_factor(value, rate) - 1.0) < _SAME_RATE for value in given.values]
+    else:
+        same = [_whole(value) == _clients_now(ground.fitted) for value in given.values]
+    return same.index(True) if True in same else None
+
+
+def _sweep(given: SweepGiven, found: Sequence[Performance], now: int | None) -> Sweep:
+    points = tuple(SweepPoint(value=v, performance=p) for v, p in zip(given.values, found, strict=True))
+    setting = given.kind == "setting"
+    return Sweep(
+        name=given.name,
+        model=given.changes[0].model if setting else None,
+        points=points,
+        now=now,
+        knee=knee_of_setting(found) if setting else knee_of_load(found),
+    )

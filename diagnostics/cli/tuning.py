@@ -1,0 +1,237 @@
+"""From evidence and an objective to the change that meets it, or to the settings that carry most within it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from diagnostics.cli.changes_given import models_on
+from diagnostics.cli.evidence_source import Seen
+from diagnostics.cli.proposing import Wish, entry_of, load_of
+from diagnostics.cli.vary_given import vary_given
+from diagnostics.diagnosis.proposal import Load, moves, patches
+from diagnostics.diagnosis.tuned import CarriedProposal, Test, TunedProposal
+from diagnostics.errors import UsageError
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast.capacity import is_closed, most_carried
+from diagnostics.forecast.fitted import Fitted, Unpredictable
+from diagnostics.forecast.fitting import fit
+from diagnostics.forecast.gpu_memory import GpuMemory, gpu_memory
+from diagnostics.forecast.load import open_rate
+from diagnostics.forecast.options import Minimize
+from diagnostics.forecast.packing import Packing, packed, tenants_of
+from diagnostics.forecast.performance import Performance
+from diagnostics.forecast.predict import performance, unlike
+from diagnostics.forecast.search import Candidate, Tuning, Vary, tune
+from diagnostics.forecast.shortfall import Shortfall, shortfall
+from diagnostics.forecast.target import Target
+from diagnostics.forecast.what_if import WhatIf, changed
+from diagnostics.signals.gpu_residency import INSTANCE_GPU_MEMORY
+from diagnostics.signals.subject import Subject
+from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
+from diagnostics.units import Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """What a search is for, as on the command line.
+
+    Attributes:
+        objective: text of `--objective`.
+        minimize: what is to be smallest; None for the fewest instances without taking any away.
+        vary: texts of `--vary`.
+
+    """
+
+    objective: str
+    minimize: Minimize | None = None
+    vary: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ground:
+    """What is searched: the entry, its model at the load wished for, and what its values are chosen from."""
+
+    seen: Seen
+    on: Subject
+    measured: Fitted
+    fitted: Fitted
+    load: Load
+    target: Target
+    vary: Vary | None
+    seed: int
+
+    @property
+    def evidence(self) -> Evidence:
+        return self.seen.evidence
+
+
+def tuned(seen: Seen, wish: Wish, aim: Aim) -> TunedProposal:
+    """Return the smallest change that meets the objective, or what stands in its way.
+
+    Raises:
+        UsageError: the wish or the aim cannot be read, or names what is not there.
+        Unpredictable: the evidence does not suffice, or the model contradicts what was measured.
+
+    """
+    began = time.monotonic()
+    ground = _ground(seen, wish, aim)
+    memory = gpu_memory(ground.evidence, ground.fitted)
+    if aim.minimize is Minimize.GPU_SHARE and not any("GPU" in one.demand for one in ground.fitted.scenario.models):
+        hint = "record it with the extra gpu on the server's machine, or minimize instances"
+        raise UsageError("how much of a GPU is used was not read", where="--minimize gpu-share", hint=hint)
+    found = tune(
+        ground.fitted,
+        ground.target,
+        minimize=aim.minimize or Minimize.INSTANCES,
+        fewer=aim.minimize is not None,
+        vary=ground.vary,
+        memory=memory,
+        seed=wish.seed,
+    )
+    _refuse(ground, found)
+    return _proposal(ground, found, memory, began)
+
+
+def carrying(seen: Seen, wish: Wish, aim: Aim) -> CarriedProposal:
+    """Return the settings that carry most within the objective; raises as `tuned` does."""
+    began = time.monotonic()
+    ground = _ground(seen, wish, aim)
+    if ground.vary is None:
+        hint = "say what may be varied, as in --vary safety.instance_group.count=1..4"
+        raise UsageError("more instances carry more for as long as the device does", where="--maximize", hint=hint)
+    found = most_carried(ground.fitted, ground.target, ground.vary, seed=wish.seed)
+    baseline = performance(ground.fitted, seed=wish.seed)
+    best = found[0].changes if found else ()
+    assumptions = (*changed(ground.fitted, WhatIf(changes=best)).assumptions, *_off(ground, baseline))
+    return CarriedProposal(
+        on=ground.on,
+        window=seen.window,
+        load=ground.load,
+        target=ground.target,
+        closed=is_closed(ground.fitted),
+        baseline=baseline,
+        found=tuple(found),
+        moves=tuple(moves(ground.evidence, ground.on.server, one.changes) for one in found),
+        patches=patches(ground.evidence, ground.on.server, best),
+        measured_mean=ground.measured.measured.mean if ground.load.same else None,
+        assumptions=tuple(dict.fromkeys(assumptions)),
+        seconds=time.monotonic() - began,
+        test=_test(ground.fitted),
+    )
+
+
+def _ground(seen: Seen, wish: Wish, aim: Aim) -> _Ground:
+    target = Target.parse(aim.objective)
+    on = entry_of(seen.evidence, wish.entry)
+    vary = vary_given(aim.vary, models_on(seen.evidence, on.server)) if aim.vary else None
+    measured = fit(seen.evidence, on)
+    load = load_of(seen.evidence, on, measured, wish)
+    _check(measured, vary, target)
+    fitted = changed(measured, WhatIf(rate_factor=load.rate_factor, clients=load.clients))
+    return _Ground(
+        seen=seen,
+        on=on,
+        measured=measured,
+        fitted=fitted,
+        load=load,
+        target=target,
+        vary=vary,
+        seed=wish.seed,
+    )
+
+
+def _check(fitted: Fitted, vary: Vary | None, target: Target) -> None:
+    known = {step.model for entry in fitted.scenario.entries if entry.name == fitted.entry for step in entry.steps}
+    for model in vary or ():
+        if model not in known:
+            hint = f"its models are {', '.join(sorted(known))}"
+            raise UsageError(f"{model} is not behind {fitted.entry}", where="--vary", hint=hint)
+    if target.quantile not in (None, 0.5, 0.95, 0.99):
+        raise UsageError(f"no forecast of {target.text!r}", where="--objective", hint="state the mean, p50, p95 or p99")
+
+
+def _refuse(ground: _Ground, found: Tuning) -> None:
+    """Refuse to call an objective met that was measured to be missed."""
+    seen = ground.measured.measured
+    measured = {None: seen.mean, 0.5: seen.p50, 0.95: seen.p95}.get(ground.target.quantile)
+    ours = ground.target.forecast(found.baseline)
+    if not ground.load.same or measured is None or ours is None or measured < ground.target.seconds:
+        return
+    if ground.target.met(found.baseline) and (ours.high is not None and measured > ours.high):
+        show = Unit.SECONDS.show
+        raise Unpredictable(
+            f"the objective was missed ({show(measured)}), and the model of the window does not show why "
+            f"({show(ours.value)}, at most {show(ours.high)})",
+            where=ground.fitted.entry,
+            hint="look at it with diag explain, and read a window of steady load",
+        )
+
+
+def _proposal(ground: _Ground, found: Tuning, memory: GpuMemory | None, began: float) -> TunedProposal:
+    shown = found.best or found.nearest
+    changes = shown.changes if shown else ()
+    server = ground.on.server
+    return TunedProposal(
+        on=ground.on,
+        window=ground.seen.window,
+        load=ground.load,
+        tuning=found,
+        moves=moves(ground.evidence, server, changes),
+        others=tuple(moves(ground.evidence, server, one.changes) for one in found.runners_up),
+        patches=patches(ground.evidence, server, changes) if found.best else (),
+        measured_mean=ground.measured.measured.mean if ground.load.same else None,
+        assumptions=_assumptions(ground, found, memory),
+        shortfall=_shortfall(ground, found),
+        packing=_packing(ground, shown, memory),
+        seconds=time.monotonic() - began,
+        test=_test(ground.fitted),
+    )
+
+
+def _test(fitted: Fitted) -> Test:
+    traffic = next(one for one in fitted.scenario.traffic if one.entry == fitted.entry)
+    groups = {name: config.instance_groups for name, config in fitted.configs.items()}
+    return Test(
+        rate=open_rate(traffic) if isinstance(traffic, OpenLoop) else None,
+        clients=traffic.clients if isinstance(traffic, ClosedLoop) else None,
+        items=traffic.items,
+        kinds={name: found[0].kind for name, found in groups.items() if found},
+    )
+
+
+def _assumptions(ground: _Ground, found: Tuning, memory: GpuMemory | None) -> tuple[str, ...]:
+    shown = found.best or found.nearest
+    after = changed(ground.fitted, WhatIf(changes=shown.changes if shown else ()))
+    said = (*after.assumptions, *_off(ground, found.baseline), *_memory_unknown(shown, memory))
+    return tuple(dict.fromkeys(said))
+
+
+def _off(ground: _Ground, baseline: Performance) -> tuple[str, ...]:
+    return unlike(ground.measured, baseline) if ground.load.same else ()
+
+
+def _memory_unknown(shown: Candidate | None, memory: GpuMemory | None) -> Iterator[str]:
+    if shown is None or memory is None or shown.fits is not None:
+        return
+    models = ", ".join(sorted({change.model for change in shown.changes} & (memory.unknown | set(memory.at_most))))
+    yield (
+        f"the GPU's memory holds the new instances of {models or 'the models'}: what one holds was not read; "
+        f"{INSTANCE_GPU_MEMORY.fix}"
+    )
+
+
+def _shortfall(ground: _Ground, found: Tuning) -> Shortfall | None:
+    if found.best is not None or found.nearest is None:
+        return None
+    nearest = found.nearest
+    return shortfall(ground.fitted, nearest.changes, ground.target, nearest.performance, ground.seed)
+
+
+def _packing(ground: _Ground, shown: Candidate | None, memory: GpuMemory | None) -> Packing | None:
+    if shown is None:
+        return None
+    after = changed(ground.fitted, WhatIf(changes=shown.changes))
+    tenants = tenants_of(after, shown.performance, memory)
+    return packed(tenants, memory.total if memory is not None else None) if tenants else None

@@ -1,0 +1,204 @@
+"""Forecasts of what findings' suggestions would do to their entries, from one fit of each entry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from diagnostics.anatomy.anatomy import Anatomy, Phase
+from diagnostics.checks.check import Prediction, Suggestion
+from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.intervening import intervened, modelled, outside
+from diagnostics.diagnosis.run import Result
+from diagnostics.errors import DiagError
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast.estimate import estimate
+from diagnostics.forecast.fitted import Fitted, MeasuredStage
+from diagnostics.forecast.fitting import fit
+from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
+from diagnostics.forecast.predict import performance, unlike
+from diagnostics.signals.subject import Subject
+from diagnostics.tuning.simulation.scenario import OpenLoop
+from diagnostics.units import Unit
+
+# Eight draws and a short central run take about half a second for five stages; a report does not wait for more.
+_DRAWS, _VISITS = 8, 5_000
+# Recorded arrivals are replayed whole, nine times: of more visits than these, closed forms tell alone.
+_MOST_REPLAYED = 5_000
+# The range of 20 samples is on average this many times that of 8: so much wider is the interval made, to hold another
+# window's value with 90 % as that of 20 draws does (Tippett's d2 of normal samples, 3.735 and 2.847; ISO 7870-2).
+_WIDER = 3.735 / 2.847
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """An entry as it is, and with a suggestion followed."""
+
+    fitted: Fitted
+    after: Fitted
+
+    @property
+    def affordable(self) -> bool:
+        """Whether simulating it takes no longer than a report may."""
+        return all(_replayed(one) <= _MOST_REPLAYED for one in (self.fitted, self.after))
+
+
+@dataclass(slots=True)
+class Predictor:
+    """Fits each entry once, when it is first asked for."""
+
+    evidence: Evidence
+    anatomy: Sequence[Anatomy]
+    _fits: dict[Subject, Fitted | Unpredicted]
+
+    @classmethod
+    def of(cls, evidence: Evidence, anatomy: Sequence[Anatomy]) -> Predictor:
+        """Return one that has fitted nothing yet."""
+        return cls(evidence, anatomy, {})
+
+    def asked(self, finding: Finding, result: Result) -> Asked | Unpredicted | None:
+        """Return what to forecast for a finding, why nothing can be, or None where there is nothing to tell."""
+        suggestion, fires = finding.suggestion, result.fires
+        if suggestion is None or fires is None:
+            return None
+        if not modelled(suggestion):
+            return outside(fires, finding.impact.seconds_per_request)
+        on = self._entry(result)
+        fitted = self._fitted(on) if on is not None else Unpredicted(because="no request passed it in the window")
+        if isinstance(fitted, Unpredicted):
+            return fitted
+        after = intervened(fitted, fires, suggestion, result.entry)
+        return after if isinstance(after, Unpredicted) else Asked(fitted=fitted, after=after)
+
+    def _entry(self, result: Result) -> Subject | None:
+        on, entry = result.subject, result.entry
+        if entry is None:
+            return None
+        if entry.ensemble is not None:
+            return Subject(server=on.server, ensemble=entry.ensemble)
+        model = on.model or next((one.stages[0].model for one in self.anatomy if one.server == on.server), None)
+        return Subject(server=on.server, model=model)
+
+    def _fitted(self, on: Subject) -> Fitted | Unpredicted:
+        if on not in self._fits:
+            try:
+                self._fits[on] = fit(self.evidence, on)
+            except DiagError as error:
+                self._fits[on] = Unpredicted(because=_told(error))
+        return self._fits[on]
+
+
+def _told(error: DiagError) -> str:
+    return f"{error.what}; {error.hint}" if error.hint else error.what
+
+
+def simulated(fitted: Fitted) -> Performance:
+    """Return a forecast by simulation, as long as a report may wait."""
+    found = performance(fitted, draws=_DRAWS, visits=_VISITS)
+    stages = tuple(
+        replace(one, queue_mean=_wider(one.queue_mean), compute_mean=_wider(one.compute_mean) or one.compute_mean)
+        for one in found.stages
+    )
+    return replace(found, mean=_wider(found.mean), p95=_wider(found.p95), stages=stages)
+
+
+def effect(asked: Asked, finding: Finding, *, simulate: bool) -> Effect:
+    """Return what the suggestion does, by simulation where that is asked for and affordable, else by closed forms."""
+    now, found = asked.fitted.measured, estimate(asked.after)
+    simulate = simulate and asked.affordable and found.stable
+    found = simulated(asked.after) if simulate else found
+    known = finding.impact.mean_seconds if now.mean is None else now.mean
+    if found.mean is None or not found.stable:
+        return _full(found)
+    if found.mean.low < known <= found.mean.value:
+        return _either(known, found.mean)
+    doubt = unlike(asked.fitted, estimate(asked.fitted))
+    return EndToEnd(
+        entry=found.entry,
+        now_mean=known,
+        now_p95=now.p95,
+        mean=found.mean,
+        p95=found.p95 if now.p95 is not None else None,
+        stage=_stage(asked, finding, found, simulate=simulate),
+        simulated=simulate,
+        assumptions=asked.after.assumptions,
+        doubt=" ".join(doubt),
+    )
+
+
+def _full(found: Performance) -> Unpredicted:
+    who = ", ".join(stage.model for stage in found.stages if not stage.stable) or found.entry
+    return Unpredicted(
+        because=f"with it {who} is offered more than it can do, and its queue grows without end", overrules=True
+    )
+
+
+def _either(now: float, mean: Estimate) -> Unpredicted:
+    show = Unit.SECONDS.show
+    high = "not keeping up" if mean.high is None else show(mean.high)
+    return Unpredicted(
+        because=f"requests may take less long or longer, from {show(mean.low)} to {high} instead of {show(now)}",
+        overrules=True,
+    )
+
+
+def _stage(asked: Asked, finding: Finding, found: Performance, *, simulate: bool) -> Prediction | None:
+    """Return the forecast of the suggestion's stage: a check's own where nothing was simulated."""
+    suggestion = finding.suggestion
+    if suggestion is None or (suggestion.prediction is not None and not simulate):
+        return suggestion.prediction if suggestion else None
+    model = suggestion.change.model if suggestion.change else finding.subject.model
+    stages = [one for one in asked.fitted.measured.stages if model in (None, one.model) and one.queue_mean is not None]
+    if not stages:
+        return None
+    # What befalls a card or a server is shown where it changes most.
+    after = {one.model: one for one in found.stages}
+    before = max(stages, key=lambda one: _gain(suggestion, one, after[one.model]))
+    made = _prediction(suggestion, before, after[before.model])
+    if made is None:
+        return None
+    said = tuple(one for one in asked.after.assumptions if one not in asked.fitted.assumptions)
+    return replace(made, model="" if before.model == finding.subject.model else before.model, assumptions=said)
+
+
+def _gain(suggestion: Suggestion, now: MeasuredStage, after: StagePerformance) -> float:
+    if suggestion.relieves:
+        return (now.compute_mean or 0.0) - after.compute_mean.value
+    return (now.queue_mean or 0.0) - (after.queue_mean.value if after.queue_mean else 0.0)
+
+
+def _prediction(suggestion: Suggestion, now: MeasuredStage, after: StagePerformance) -> Prediction | None:
+    """Return the stage's queue; its execution where that changes; both where the check's own prediction is of both."""
+    own, seconds, value, phase = suggestion.prediction, now.queue_mean, after.queue_mean, Phase.QUEUE
+    if suggestion.relieves:
+        seconds, value, phase = now.compute_mean, after.compute_mean, Phase.COMPUTE
+    elif own is not None and own.phase is Phase.COMPUTE and value is not None:
+        value, phase = _sum(value, after.compute_mean), Phase.COMPUTE
+    if value is None or seconds is None:
+        return None
+    return Prediction(
+        phase=phase,
+        now_seconds=own.now_seconds if own else seconds,
+        predicted_seconds=value.value,
+        low_seconds=value.low,
+        high_seconds=value.high,
+    )
+
+
+def _sum(one: Estimate, other: Estimate) -> Estimate:
+    high = None if one.high is None or other.high is None else one.high + other.high
+    return Estimate(value=one.value + other.value, low=one.low + other.low, high=high)
+
+
+def _wider(one: Estimate | None) -> Estimate | None:
+    if one is None:
+        return None
+    high = None if one.high is None else one.value + (one.high - one.value) * _WIDER
+    return Estimate(value=one.value, low=max(one.value - (one.value - one.low) * _WIDER, 0.0), high=high)
+
+
+def _replayed(fitted: Fitted) -> int:
+    steps = {entry.name: len(entry.steps) for entry in fitted.scenario.entries}
+    traffic = (one for one in fitted.scenario.traffic if isinstance(one, OpenLoop) and one.times is not None)
+    return sum(len(one.times or ()) * steps[one.entry] for one in traffic)

@@ -1,0 +1,210 @@
+"""A suggestion proves itself: what it would do is forecast, and a cause whose removal would not help is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import combinations
+from math import inf
+from typing import TypeVar, cast
+
+from diagnostics.checks.check import Quiet
+from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
+from diagnostics.diagnosis.explanation import Explanation, rejudged
+from diagnostics.diagnosis.finding import Finding, by_saving, claimed, id_of
+from diagnostics.diagnosis.predicting import Asked, Predictor, effect, simulated
+from diagnostics.diagnosis.run import Result
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, Line
+from diagnostics.forecast.estimate import estimate
+from diagnostics.forecast.performance import Performance
+from diagnostics.forecast.predict import unlike
+from diagnostics.signals.reading import Reading
+from diagnostics.units import Unit
+
+# What holds of a window holds of the next ones: a running service asks anew after so many seconds.
+KEPT_SECONDS = 300.0
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Memory:
+    """What was answered for earlier windows, for as long as it is thought to hold."""
+
+    seconds: float = KEPT_SECONDS
+    _kept: dict[Hashable, tuple[float, object]] = field(default_factory=dict)
+
+    def of(self, key: Hashable, now: float, make: Callable[[], T]) -> T:
+        """Return the answer for a key at Unix second `now`, made anew where there is none or it is too old."""
+        self._kept = {one: kept for one, kept in self._kept.items() if 0 <= now - kept[0] <= self.seconds}
+        if key not in self._kept:
+            self._kept[key] = now, make()
+        return cast("T", self._kept[key][1])
+
+
+def proved(explanation: Explanation, *, simulate: bool = True, memory: Memory | None = None) -> Explanation:
+    """Return the explanation with what each suggestion would do, without causes whose removal would not help.
+
+    A finding is dropped, its check quiet with the reason, where closed forms and the simulation agree that even the
+    most that its change saves is too little to be worth one (15 % and 5 ms), and the simulation accounts
+    for the window as it is. Rivals for the same seconds change places where both agree that the one that the checks
+    put second saves more. Where they do not, all stays as the checks say.
+
+    Args:
+        explanation: of a window.
+        simulate: simulate the first suggestion that can be; the others, and all where False, are by closed forms.
+        memory: answers of earlier windows of the same deployment; None to answer anew.
+
+    """
+    if all(finding.suggestion is None for finding in explanation.findings):
+        return explanation
+    court = _Court(explanation, memory or Memory())
+    explanation = court.judged()
+    return replace(explanation, findings=tuple(court.told(explanation.findings, simulate=simulate)))
+
+
+class _Court:
+    """Asks for forecasts of one explanation's findings."""
+
+    def __init__(self, explanation: Explanation, memory: Memory) -> None:
+        self._before, self._memory = explanation, memory
+        self._predictor = Predictor.of(explanation.evidence, explanation.anatomy)
+        self._results: Mapping[str, Result] = {id_of(result): result for result in explanation.results if result.fires}
+
+    def judged(self) -> Explanation:
+        """Return the explanation without what is refuted, and rivals in the order of what they save."""
+        refuted = {
+            one.id: line
+            for one in self._before.findings
+            if (line := self._answer("helps", one, partial(_too_little, one)))
+        }
+        ahead = tuple(self._ahead(self._before.findings))
+        if not refuted and not ahead:
+            return self._before
+        results = [self._quieted(result, refuted) for result in self._before.results]
+        return rejudged(self._before, results, ahead)
+
+    def told(self, found: Sequence[Finding], *, simulate: bool) -> Iterator[Finding]:
+        """Yield the findings with what their suggestions would do; the first that can be is simulated."""
+        for finding in found:
+            told = self._effect(finding, simulate=simulate)
+            simulate = simulate and not (isinstance(told, EndToEnd) and told.simulated)
+            yield _with(finding, told)
+
+    def _effect(self, finding: Finding, *, simulate: bool) -> Effect | None:
+        def make() -> Effect | None:
+            asked = self._asked(finding)
+            return effect(asked, finding, simulate=simulate) if isinstance(asked, Asked) else asked
+
+        return self._kept(f"effect {simulate}", finding, make)
+
+    def _answer(self, what: str, finding: Finding, ask: Callable[[Asked], T]) -> T | None:
+        def make() -> T | None:
+            asked = self._asked(finding)
+            return ask(asked) if isinstance(asked, Asked) else None
+
+        return self._kept(what, finding, make)
+
+    def _kept(self, what: str, finding: Finding, make: Callable[[], T]) -> T:
+        key = (what, finding.id, repr(finding.suggestion and finding.suggestion.change))
+        return self._memory.of(key, self._before.window.end, make)
+
+    def _asked(self, finding: Finding) -> Asked | Unpredicted | None:
+        result = self._results.get(finding.id)
+        return self._predictor.asked(finding, result) if result is not None else None
+
+    def _quieted(self, result: Result, refuted: Mapping[str, Line]) -> Result:
+        line = refuted.get(id_of(result)) if result.fires else None
+        if line is None:
+            return result
+        ledger = replace(result.ledger, lines=[*result.ledger.lines, line])
+        return replace(
+            result, outcome=Quiet(because="requests would take about as long with its change"), ledger=ledger
+        )
+
+    def _ahead(self, found: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+        """Yield pairs of rivals, the one first that forecasts put first and the checks second."""
+        findings = {finding.id: finding for finding in found}
+        for first, second in combinations(by_saving(self._before.results), 2):
+            one, other = findings.get(id_of(first)), findings.get(id_of(second))
+            if one and other and claimed(first) & claimed(second) and self._saves_more(other, one):
+                yield other.id, one.id
+
+    def _saves_more(self, one: Finding, other: Finding) -> bool:
+        """Whether one saves more at every end of what is not known, by as much as is worth a change."""
+        needed = self._answer("needed", one, _needed) or inf
+        for ask in (_by_closed_forms, _by_simulation):
+            mine, others = (self._answer(ask.__name__, finding, ask) for finding in (one, other))
+            if mine is None or others is None or mine[1] - others[1] < needed:
+                return False
+            if any(a < b for a, b in zip(mine, others, strict=True)):
+                return False
+        return True
+
+
+def _with(finding: Finding, told: Effect | None) -> Finding:
+    """Return the finding with its effect; what is shown of its stage is from the same forecast."""
+    suggestion = finding.suggestion
+    if suggestion is None or told is None:
+        return finding
+    if isinstance(told, EndToEnd):
+        suggestion = replace(suggestion, prediction=told.stage)
+    elif told.overrules:
+        suggestion = replace(suggestion, prediction=None)
+    return replace(finding, suggestion=suggestion, effect=told)
+
+
+Saving = tuple[float, float, float]
+"""Seconds per request that an intervention saves at the favourable end of what is not known, likely, and at the other.
+
+Both sides of each difference are taken at the same end: what makes a queue short makes it short with the change, too.
+Infinite where only the change keeps up.
+"""
+
+
+def _by_closed_forms(asked: Asked) -> Saving | None:
+    return _saving(estimate(asked.fitted), estimate(asked.after))
+
+
+def _by_simulation(asked: Asked) -> Saving | None:
+    """Return the saving as simulated; None where the simulation does not account for the window as it is."""
+    if not asked.affordable:
+        return None
+    base = simulated(asked.fitted)
+    return None if unlike(asked.fitted, base) else _saving(base, simulated(asked.after))
+
+
+def _saving(base: Performance, after: Performance) -> Saving | None:
+    """Return the saving; None where one side has no steady state, or only the change may have none."""
+    now, then = base.mean, after.mean
+    if now is None or then is None or not (base.stable and after.stable):
+        return None
+    likely = now.value - then.value
+    if now.high is not None and then.high is not None:
+        return now.low - then.low, likely, now.high - then.high
+    if then.high is None and now.high is not None:
+        return None
+    return now.low - then.low, likely, likely if then.high is None else inf
+
+
+def _needed(asked: Asked) -> float:
+    """Return the seconds that are worth a change."""
+    return max(WORTHWHILE_SHARE * (asked.fitted.measured.mean or inf), WORTHWHILE_SECONDS)
+
+
+def _too_little(finding: Finding, asked: Asked) -> Line | None:
+    """Return the most that the finding's change saves, too little to be worth one; None where that cannot be said."""
+    suggestion, needed = finding.suggestion, _needed(asked)
+    # What a relief saves is what the finding claims: it cannot speak against it. Failures are more than seconds.
+    if suggestion is None or suggestion.relieves or finding.impact.seconds_per_request <= 0 or needed == inf:
+        return None
+    if finding.impact.share_of_requests_failed > 0:
+        return None
+    most = 0.0
+    for ask in (_by_closed_forms, _by_simulation):
+        saving = ask(asked)
+        if saving is None or max(saving) >= needed:
+            return None
+        most = max(*saving, 0.0)
+    reading = Reading.of(most, Unit.SECONDS, "simulation", estimated=True)
+    return Line(signal="simulated_saving_at_most", reading=reading, limit=needed, sign=">=", met=False)

@@ -1,0 +1,110 @@
+"""The GPU and the processors that a deployment's executions share, where they are used enough to matter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast.sharing import Lane, Sharing, scale_for
+from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, ON_GPU
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
+from diagnostics.signals.host import CPU_PER_LANE, SERVER_CORES, SERVER_CPU_SHARE
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.subject import Subject
+from diagnostics.tuning.simulation.scenario import Model
+
+GPU, PROCESSORS = "GPU", "processors"
+# Under this share of the processors in use, a doubled load would still leave each execution one of its own.
+_USED_ENOUGH = 0.3
+# A card with less left than this is full: its counters are means of samples that never reach 1.
+_NOTHING_LEFT = 0.03
+
+
+def sharing_of(
+    evidence: Evidence, server: str, models: Mapping[str, Model], at_work: Mapping[str, float]
+) -> tuple[Sharing, ...]:
+    """Return what the models share; nothing where no device was measured, or it has far more than they take.
+
+    Args:
+        evidence: the window.
+        server: which server.
+        models: the fitted models by name.
+        at_work: of engines, the share of time in which they iterate.
+
+    """
+    found = (_gpu(evidence, server, models, at_work), _processors(evidence, server, models))
+    return tuple(one for one in found if one is not None)
+
+
+def _lanes(
+    evidence: Evidence, server: str, models: Sequence[Model], at_work: Mapping[str, float], weights: Mapping[str, float]
+) -> list[Lane]:
+    lanes = []
+    for model in models:
+        busy = evidence.read(INSTANCE_BUSY_SHARE, Subject(server=server, model=model.name)).value or 0.0
+        count, share = (1, at_work[model.name]) if model.name in at_work else (model.instances, min(busy, 1.0))
+        lanes += [Lane(model=model.name, busy=share, weight=weights.get(model.name, 1.0))] * count
+    return lanes
+
+
+def _gpu(evidence: Evidence, server: str, models: Mapping[str, Model], at_work: Mapping[str, float]) -> Sharing | None:
+    """Return the GPU as its measured use tells: each lane that runs takes the same part of it.
+
+    Which counter is the ceiling depends on the backend: the share of time in which any kernel runs where processes
+    take turns, the fullest of SM, tensor, DRAM and power where streams overlap.
+    """
+    on_gpu = [m for name, m in models.items() if evidence.read(ON_GPU, Subject(server=server, model=name)).value]
+    rooms = [evidence.read(DEVICE_HEADROOM, Subject(server=server, model=model.name)) for model in on_gpu]
+    known = [room for room in rooms if room.value is not None]
+    if not known:
+        return None
+    room = known[0]
+    lanes = _lanes(evidence, server, on_gpu, at_work, {})
+    low, central, high = _scales(lanes, room)
+    return Sharing(
+        resource=GPU,
+        capacity=1.0,
+        lanes=tuple(lanes),
+        low=low,
+        central=central,
+        high=high,
+        assumption="executions share the GPU as far as its measured use tells; a power cap, or other programs on it, "
+        "would slow them further",
+    )
+
+
+def _scales(lanes: Sequence[Lane], room: Reading) -> tuple[float, float, float]:
+    """Return what a running lane takes of the card: at the least, likely, and at the most.
+
+    A card that is full says only how little each lane takes at least: it may be full of fewer as well.
+    """
+    left = [1.0 if one is None else one for one in (room.high, room.value, room.low)]
+    low, central, high = (scale_for(lanes, 1 - one, 1.0) for one in left)
+    if left[2] <= _NOTHING_LEFT:
+        high = 1.0
+    return (low, sqrt(central * high), high) if left[1] <= _NOTHING_LEFT else (low, central, high)
+
+
+def _processors(evidence: Evidence, server: str, models: Mapping[str, Model]) -> Sharing | None:
+    """Return the server's processors, less what others take of them; each lane takes what its processes used."""
+    on = Subject(server=server)
+    cores, busy, own = (evidence.read(signal, on).value for signal in (SERVER_CORES, HOST_CPU_BUSY, SERVER_CPU_SHARE))
+    weights = {
+        name: share
+        for name in models
+        if (share := evidence.read(CPU_PER_LANE, Subject(server=server, model=name)).value) is not None
+    }
+    if not cores or busy is None or own is None or busy < _USED_ENOUGH or not weights:
+        return None
+    capacity = max(cores * (1 - max(busy - own, 0.0)), 1.0)
+    lanes = _lanes(evidence, server, [models[name] for name in weights], {}, weights)
+    return Sharing(
+        resource=PROCESSORS,
+        capacity=capacity,
+        lanes=tuple(lanes),
+        low=1.0,
+        central=1.0,
+        high=1.0,
+        assumption=f"executions share {capacity:.3g} processors, each taking what the model's processes used",
+    )

@@ -1,0 +1,289 @@
+"""A deployment's model, fitted to one window of evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies
+from diagnostics.anatomy.from_outside import is_orchestrated
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast.devices import sharing_of
+from diagnostics.forecast.engines import FittedEngine, fit_engine, settled
+from diagnostics.forecast.fitted import (
+    Doubt,
+    Fitted,
+    Measured,
+    MeasuredStage,
+    ModelDoubt,
+    Unpredictable,
+)
+from diagnostics.forecast.members import Member, member
+from diagnostics.forecast.sharing import CENTRAL, Sharing, alone
+from diagnostics.forecast.steps import Behind, entry_of
+from diagnostics.forecast.traced import hidden_seconds, scv
+from diagnostics.forecast.traffic import Calls, calls_of, entry_subject, offered
+from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.engine import ENGINE_WAIT_SECONDS
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
+from diagnostics.signals.subject import Subject
+from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
+from diagnostics.tuning.simulation.outcome import Outcome
+from diagnostics.tuning.simulation.scenario import Entry, Model, OpenLoop, Resource, Scenario, Step
+from diagnostics.tuning.simulation.simulate import simulate
+from diagnostics.window.graph import Ensemble
+
+# A model is called by others, too, if that makes more than this part of its requests: a window's ends cut less.
+_OTHERS = 0.05
+# Requests of a run that engines settle in: their share of time at work is then known to a few hundredths.
+_SETTLING = 500
+
+
+@dataclass(slots=True)
+class _Parts:
+    """What was fitted so far."""
+
+    members: dict[str, Member] = field(default_factory=dict)
+    engines: dict[str, FittedEngine] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    calls: dict[str, Calls] = field(default_factory=dict)
+
+
+def fit(evidence: Evidence, on: Subject) -> Fitted:
+    """Return the model of the deployment behind an entry, as it was in the window.
+
+    Every other entry of the server that had traffic is part of it, since they share models and devices.
+
+    Args:
+        evidence: the window.
+        on: the entry: an ensemble, or a model that clients call, on a server.
+
+    Raises:
+        Unpredictable: nothing was completed there, or what the model needs was not read; the message says what.
+
+    """
+    name = on.ensemble or on.model or ""
+    items = [item for item in anatomies(evidence) if item.server == on.server]
+    chosen = next((item for item in items if _name(item) == name), None)
+    if chosen is None:
+        raise Unpredictable(
+            "no request was completed in the window", where=name, hint="read a window in which requests come"
+        )
+    _refuse(evidence, chosen)
+    parts = _Parts()
+    _add(evidence, chosen, parts, needed=True)
+    for item in items:
+        if item is not chosen:
+            _add(evidence, item, parts, needed=False)
+    _add_others(evidence, on.server, parts)
+    sharing = _sharing(evidence, on.server, parts)
+    if parts.engines:
+        _settle(evidence, on.server, parts, sharing)
+        sharing = _sharing(evidence, on.server, parts)
+    return _fitted(evidence, chosen, parts, sharing)
+
+
+def _sharing(evidence: Evidence, server: str, parts: _Parts) -> tuple[Sharing, ...]:
+    at_work = {model: engine.at_work for model, engine in parts.engines.items()}
+    return sharing_of(evidence, server, {name: one.model for name, one in parts.members.items()}, at_work)
+
+
+def _settle(evidence: Evidence, server: str, parts: _Parts, sharing: Sequence[Sharing]) -> None:
+    """Fit engines anew with the share of time in which they iterate in the simulated window, and to its requests' time.
+
+    A few reads of a gauge leave the one open; what an engine takes of a card depends on it. The other depends on who
+    runs beside whom.
+    """
+    outcome = _settled(parts, sharing)
+    for name, engine in parts.engines.items():
+        share = outcome.models[name].busy_share
+        on = Subject(server=server, model=name)
+        parts.engines[name] = fit_engine(evidence, on, engine.seconds, engine.scv, share or None) or engine
+    outcome = _settled(parts, _sharing(evidence, server, parts))
+    for name, engine in parts.engines.items():
+        parts.engines[name] = settled(engine, outcome.models[name])
+
+
+def _settled(parts: _Parts, sharing: Sequence[Sharing]) -> Outcome:
+    rate = max(sum(_rate(calls) for calls in parts.calls.values()), 1e-9)
+    return simulate(_scenario(parts, sharing), seconds=_SETTLING / rate, warmup_seconds=_SETTLING / 4 / rate)
+
+
+def _name(item: Anatomy) -> str:
+    return item.ensemble or item.stages[0].model
+
+
+def _refuse(evidence: Evidence, item: Anatomy) -> None:
+    if item.ensemble is None and len(item.stages) > 1:
+        called = ", ".join(stage.model for stage in item.stages[1:])
+        raise Unpredictable(
+            f"it calls {called} from inside its executions, which is not simulated",
+            where=f"model {_name(item)}",
+            hint=f"forecast the calls of {item.stages[1].model} instead",
+        )
+    if item.ensemble is not None and is_orchestrated(evidence, entry_subject(item)):
+        raise Unpredictable("its clients call the members themselves", where=_name(item), hint="forecast a member")
+
+
+def _add(evidence: Evidence, item: Anatomy, parts: _Parts, *, needed: bool) -> None:
+    """Fit an entry with its models; one that is only there beside the chosen one is left out where it cannot be."""
+    if not needed and len(item.stages) > 1 and item.ensemble is None:
+        return
+    calls = calls_of(evidence, item)
+    if calls is None:
+        if needed:
+            raise Unpredictable("its request rate was not read", where=_name(item), hint="read a longer window")
+        return
+    try:
+        for stage in item.stages:
+            if stage.model not in parts.members:
+                parts.members[stage.model] = member(evidence, Subject(server=item.server, model=stage.model))
+    except Unpredictable:
+        if needed:
+            raise
+        return
+    hidden = _hidden(evidence, item, parts)
+    parts.entries[_name(item)] = entry_of(item, _graph(evidence, item), hidden)
+    parts.calls[_name(item)] = calls
+
+
+def _graph(evidence: Evidence, item: Anatomy) -> Ensemble | None:
+    return evidence.graph(item.server).ensembles[item.ensemble] if item.ensemble is not None else None
+
+
+def _hidden(evidence: Evidence, item: Anatomy, parts: _Parts) -> Mapping[str, Behind]:
+    """Return what models of an entry do behind their rows, and note those engines whose iterations can be fitted."""
+    found = {}
+    for stage in item.stages:
+        on = Subject(server=item.server, model=stage.model)
+        shown = evidence.is_engine(on) and evidence.shows_engine_time(on)
+        seconds = stage.cells.get(Phase.COMPUTE if shown else Phase.ENGINE, 0.0)
+        if seconds <= 0 or not (shown or Phase.ENGINE in stage.cells):
+            continue
+        each = [] if shown else hidden_seconds(evidence, entry_subject(item), stage.model)
+        spread = scv(each) if len(each) >= ENOUGH_EVENTS else None
+        engine = parts.engines.get(stage.model) or fit_engine(evidence, on, seconds, spread)
+        if engine is not None:
+            parts.engines[stage.model] = engine
+        if engine is not None or not shown:
+            found[stage.model] = Behind(seconds=seconds, scv=spread or 0.0, simulated=engine is not None, shown=shown)
+    return found
+
+
+def _add_others(evidence: Evidence, server: str, parts: _Parts) -> None:
+    """Add requests that reach a model from elsewhere than the entries, as an entry of its own."""
+    for name in list(parts.members):
+        if name in parts.entries:
+            continue
+        total = offered(evidence, Subject(server=server, model=name))
+        known = sum(
+            _rate(parts.calls[entry.name]) * sum(step.model == name for step in entry.steps)
+            for entry in parts.entries.values()
+        )
+        if (
+            total is not None
+            and known > 0
+            and total > known * (1 + _OTHERS)
+            and evidence.calls(Subject(server=server, model=name))
+        ):
+            traffic = OpenLoop(entry=name, rate=total - known)
+            said = f"{name} is called directly as well, {total - known:.3g} times per second"
+            parts.entries[name] = Entry(name=name, steps=(Step(model=name),))
+            parts.calls[name] = Calls(traffic=traffic, dispersion=None, replayed=False, assumptions=(said,))
+
+
+def _rate(calls: Calls) -> float:
+    return calls.traffic.rate if isinstance(calls.traffic, OpenLoop) else 0.0
+
+
+def _scenario(parts: _Parts, sharing: Sequence[Sharing]) -> Scenario:
+    return Scenario(
+        models=tuple(_model(one.model, parts.engines.get(name), sharing) for name, one in parts.members.items()),
+        entries=tuple(parts.entries.values()),
+        traffic=tuple(calls.traffic for calls in parts.calls.values()),
+        resources=tuple(Resource(name=one.resource, capacity=one.capacity) for one in sharing),
+    )
+
+
+def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[Sharing]) -> Fitted:
+    doubt = Doubt(
+        models={name: _doubt(one.doubt, parts.engines.get(name)) for name, one in parts.members.items()},
+        arrivals={name: calls.dispersion for name, calls in parts.calls.items() if calls.dispersion is not None},
+        replayed=frozenset(name for name, calls in parts.calls.items() if calls.replayed),
+        sharing=tuple(sharing),
+    )
+    configs = {name: evidence.config(Subject(server=item.server, model=name)) for name in parts.members}
+    return Fitted(
+        server=item.server,
+        entry=_name(item),
+        scenario=_scenario(parts, sharing),
+        doubt=doubt,
+        measured=measured(evidence, item),
+        configs={name: config for name, config in configs.items() if config is not None},
+        devices={name: one.devices for name, one in parts.members.items()},
+        assumptions=_assumptions(parts, sharing),
+    )
+
+
+def _model(model: Model, engine: FittedEngine | None, sharing: Sequence[Sharing]) -> Model:
+    """Return the model with its engine, alone on what it shares: slowing it down is the simulation's part."""
+    made = replace(model, engine=engine.engine if engine else None)
+    for one in sharing:
+        share = one.parts(CENTRAL).get(model.name)
+        if share is not None:
+            made = alone(made, one.resource, share)
+    return made
+
+
+def _doubt(doubt: ModelDoubt, engine: FittedEngine | None) -> ModelDoubt:
+    if engine is None:
+        return doubt
+    return replace(
+        doubt, joining=engine.joining, joins=engine.joins, running=engine.running, service_error=engine.error
+    )
+
+
+def _assumptions(parts: _Parts, sharing: Sequence[Sharing]) -> tuple[str, ...]:
+    said: list[str] = []
+    for calls in parts.calls.values():
+        said += calls.assumptions
+    for name, one in parts.members.items():
+        said += parts.engines[name].assumptions if name in parts.engines else one.assumptions
+    said += [one.assumption for one in sharing]
+    return tuple(dict.fromkeys(said))
+
+
+def measured(evidence: Evidence, item: Anatomy) -> Measured:
+    """Return what a window shows of an entry, by the server's own clock."""
+    entry = entry_subject(item)
+    rate, mean = evidence.read(REQUEST_RATE, entry), evidence.read(REQUEST_SECONDS, entry)
+    return Measured(
+        mean=item.mean_seconds if item.ensemble is None else mean.value,
+        p50=item.spread.p50 if item.spread else None,
+        p95=item.spread.p95 if item.spread else None,
+        throughput=rate.value or 0.0,
+        span_seconds=rate.span or 0.0,
+        stages=tuple(_stage(evidence, item, model) for model in _models(item)),
+    )
+
+
+def _models(item: Anatomy) -> Iterable[str]:
+    return (stage.model for stage in item.stages)
+
+
+def _stage(evidence: Evidence, item: Anatomy, model: str) -> MeasuredStage:
+    on = Subject(server=item.server, model=model)
+    stage = item.stage(model)
+    engine = evidence.is_engine(on)
+    work = sum(stage.cells.get(p, 0.0) for p in Phase if p not in (Phase.QUEUE, Phase.GAP)) if stage else None
+    queue = evidence.read(ENGINE_WAIT_SECONDS if engine else QUEUE_SECONDS, on).value
+    compute = work / max(stage.visits, 1.0) if work is not None and stage else None
+    if engine and compute is not None:
+        compute = max(compute - (queue or 0.0), 0.0)  # what an engine hides holds the wait inside, too
+    return MeasuredStage(
+        model=model,
+        queue_mean=queue,
+        compute_mean=compute,
+        busy_share=None if engine else evidence.read(INSTANCE_BUSY_SHARE, on).value,
+        batch_size_mean=None if engine else evidence.read(BATCH_SIZE, on).value,
+    )

@@ -1,0 +1,141 @@
+"""One model as its scheduler sees it: service time, instances and batcher, as measured and configured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from diagnostics import names
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.load import SERVICE_SCV
+from diagnostics.forecast.drift import drift
+from diagnostics.forecast.fitted import ModelDoubt, Unpredictable
+from diagnostics.forecast.traced import execution_scv, visits
+from diagnostics.signals.executions import EXECUTION_SECONDS
+from diagnostics.signals.settings import INSTANCES
+from diagnostics.signals.subject import Subject
+from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS
+from diagnostics.tuning.service import ServiceTime
+from diagnostics.tuning.simulation.scenario import DynamicBatcher, Model, QueuePolicy, TimeoutAction
+from diagnostics.wire.model_config import DynamicBatching, ModelConfig
+
+# Where no trace shows how executions vary: from a tenth of the mean (kernels, sleeping stages) to as far above a
+# quarter as that is below it.
+_SCV_BOUNDS = (0.01, 0.36)
+# The median share of the linear slope that batches of unseen sizes cost.
+UNSEEN_SLOPE = 0.25
+_TENSORRT = ("tensorrt", "tensorrt_plan")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A fitted model: its scenario's part, what is not known of it, and what it rests on."""
+
+    model: Model
+    doubt: ModelDoubt
+    devices: tuple[int, ...]
+    assumptions: tuple[str, ...]
+
+
+def member(evidence: Evidence, on: Subject) -> Member:
+    """Return a model's scheduler and service time.
+
+    Raises:
+        Unpredictable: its configuration, its instances or its executions were not read, or its scheduler is another.
+
+    """
+    name, config = on.model or "", evidence.config(on)
+    instances, service = evidence.read(INSTANCES, on).value, evidence.service_time(on)
+    if config is None or instances is None:
+        raise Unpredictable("its configuration was not read", where=f"model {name}", hint=_CONFIGURATION)
+    _refuse(config)
+    if service is None or service.executions <= 0:
+        raise Unpredictable("no execution's time was read", where=f"model {name}", hint=_STATISTICS)
+    service = _guessed(service)
+    scv, bounds, said = _variability(evidence, on, service.per_item)
+    return Member(
+        model=Model(
+            name=name,
+            service=service,
+            service_scv=scv,
+            instances=max(round(instances), 1),
+            max_batch=max(config.max_batch_size, 1),
+            batcher=batcher_of(config.dynamic_batching),
+            # An idle stage queues for what an idle instance takes to begin, a window aside.
+            start_seconds=min(evidence.read(QUEUE_SECONDS, on).value or 0.0, service.dispatch_gap),
+            in_flight=2 if {config.backend, config.platform} & set(_TENSORRT) else 1,
+        ),
+        doubt=ModelDoubt(service_scv=bounds, service_error=drift(evidence, on, EXECUTION_SECONDS, service)),
+        devices=devices_of(config, round(instances)),
+        assumptions=said,
+    )
+
+
+_CONFIGURATION = "let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
+_STATISTICS = "let the tool reach the HTTP or gRPC port (GET v2/models/stats), in a window in which the model executes"
+
+
+def _refuse(config: ModelConfig) -> None:
+    if config.sequence_batching:
+        why = "its sequence batcher ties requests to instances, which is not simulated"
+        raise Unpredictable(why, where=f"model {config.name}", hint="measure the change on a server of its own")
+
+
+def _guessed(service: ServiceTime) -> ServiceTime:
+    """Return the service time with a likelier slope than the middle, where one batch size was seen.
+
+    Fits to GPUs' batches lie nearer flat than linear: 7 and 29 % of a single item's time per item more for ResNet-50 on
+    a V100 and a T4 (Inoue 2021, "Queueing analysis of GPU-based inference servers with dynamic batching").
+    """
+    if not service.estimated or len(service.sizes_seen) > 1:
+        return service
+    slope = service.per_item_high * UNSEEN_SLOPE
+    return replace(service, base=service.time(service.pivot) - slope * service.pivot, per_item=slope)
+
+
+def batcher_of(batching: DynamicBatching | None) -> DynamicBatcher | None:
+    """Return the dynamic batcher that a configuration describes; None where it is off."""
+    if batching is None:
+        return None
+    limits = batching.queue_policy
+    policy = QueuePolicy(
+        max_size=limits.max_queue_size,
+        timeout_seconds=limits.default_timeout_seconds,
+        action=TimeoutAction.DELAY if limits.timeout_action == "DELAY" else TimeoutAction.REJECT,
+    )
+    return DynamicBatcher(
+        delay_seconds=batching.max_queue_delay_seconds,
+        preferred=batching.preferred_batch_sizes,
+        preserve_ordering=batching.preserve_ordering,
+        policy=policy if policy != QueuePolicy() else None,
+        priority_levels=batching.priority_levels,
+    )
+
+
+def devices_of(config: ModelConfig, instances: int) -> tuple[int, ...]:
+    """Return over how many devices each active instance group spans: its count is of each of them.
+
+    A group that names no GPU spans all that are visible: as many as the instances there are tell.
+    """
+    groups = [group for group in config.instance_groups if not group.passive]
+    everywhere = [group for group in groups if group.kind == names.KIND_GPU and not group.gpus]
+    known = sum(group.count * max(len(group.gpus), 1) for group in groups if group not in everywhere)
+    spread = sum(group.count for group in everywhere)
+    visible = max((instances - known) // spread, 1) if spread else 1
+    return tuple(visible if group in everywhere else max(len(group.gpus), 1) for group in groups) or (1,)
+
+
+def _variability(
+    evidence: Evidence, on: Subject, per_item: float
+) -> tuple[float, tuple[float, float], tuple[str, ...]]:
+    """Return the executions' squared coefficient of variation, its bounds, and what to say of it."""
+    callers = [ensemble.name for ensemble in evidence.graph(on.server).callers(on.model or "")]
+    found = execution_scv(visits(evidence, on.server, on.model or "", callers))
+    if found is None:
+        said = f"executions of {on.model} vary by a tenth to six tenths of their mean: no trace shows how much"
+        return SERVICE_SCV, _SCV_BOUNDS, (said,)
+    size = evidence.read(BATCH_SIZE, on).value or 1.0
+    service = evidence.service_time(on)
+    # Batches of different sizes take different times by themselves; sizes above 1 vary about as Poisson counts do.
+    by_size = max(size - 1.0, 0.0) * (per_item / service.time(size)) ** 2 if service else 0.0
+    own = max(found - by_size, 0.0)
+    return own, (own / 2, own * 2), ()

@@ -1,0 +1,96 @@
+"""What is forecast of a deployment: latency end to end and per stage, each number with its interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A number with the interval that holds it with 90 % probability.
+
+    Attributes:
+        value: the number, in the unit of its field.
+        low: lower end of the interval.
+        high: upper end; None where there is none, as of a queue that may not be stable.
+
+    """
+
+    value: float
+    low: float
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePerformance:
+    """What requests experience at one stage, and what it does.
+
+    Attributes:
+        model: the stage's model.
+        queue_mean: mean seconds in its queue per visit; None where the stage cannot keep up.
+        queue_p95: 95th percentile of the same.
+        compute_mean: mean seconds of the execution that a request is part of, engine time included.
+        busy_share: share of time an instance is occupied.
+        batch_size_mean: items per execution; None where nothing executes.
+        refused_per_second: requests that its queue policy turns away.
+        stable: whether the stage keeps up with what is offered.
+
+    """
+
+    model: str
+    queue_mean: Estimate | None
+    queue_p95: Estimate | None
+    compute_mean: Estimate
+    busy_share: Estimate
+    batch_size_mean: float | None
+    refused_per_second: float
+    stable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performance:
+    """What requests to one entry experience, by the server's own clock.
+
+    Attributes:
+        entry: the ensemble or model that is called.
+        mean: seconds end to end; None, as the percentiles, where the deployment cannot keep up.
+        p50: median.
+        p95: 95th percentile.
+        p99: 99th percentile.
+        throughput: answered requests per second.
+        rejected: requests per second turned away.
+        stages: in the order of the ensemble's steps.
+
+    """
+
+    entry: str
+    mean: Estimate | None
+    p50: Estimate | None
+    p95: Estimate | None
+    p99: Estimate | None
+    throughput: Estimate
+    rejected: float
+    stages: tuple[StagePerformance, ...]
+
+    @property
+    def stable(self) -> bool:
+        """Whether every stage keeps up."""
+        return all(stage.stable for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What a change would do to one entry.
+
+    Attributes:
+        baseline: the model's own account of the window as it was, so that both sides err alike.
+        predicted: the same with the change.
+        measured_mean: mean seconds end to end that were measured in the window; None where unknown.
+        assumptions: what the numbers rest on, one sentence each.
+
+    """
+
+    baseline: Performance
+    predicted: Performance
+    measured_mean: float | None
+    assumptions: tuple[str, ...]

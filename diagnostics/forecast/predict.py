@@ -1,0 +1,176 @@
+"""Forecasts of a fitted deployment: simulated many times, so that each number has its interval."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import inf
+
+from diagnostics.forecast.drawing import Draw, drawn
+from diagnostics.forecast.estimate import opened
+from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.load import open_rate, relaxation_seconds
+from diagnostics.forecast.performance import Forecast, Performance
+from diagnostics.forecast.summary import DRAWS, Run, summary
+from diagnostics.forecast.what_if import WhatIf, changed
+from diagnostics.tuning.simulation.draws import arrivals, stream
+from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop, Scenario
+from diagnostics.tuning.simulation.simulate import simulate
+from diagnostics.units import Unit
+
+__all__ = ["DRAWS", "forecast", "performance"]
+
+# What is forecast is a window like the measured one: at most a minute, at least ten seconds.
+_LONGEST, _SHORTEST = 60.0, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Length:
+    """How long a run is: so many requests for its 99th percentile and so many relaxation times for its mean, in no more
+    visits to stages than can be afforded.
+    """
+
+    requests: int
+    relaxations: float
+    visits: int
+
+
+# Visits take about 20 µs each: 20 draws and a central run stay within two seconds where queues are short, five else.
+_DRAW = _Length(400, 100.0, 4_000)
+_CENTRAL = _Length(3_000, 1_000.0, 40_000)
+# Queues are empty when a run begins: it is not looked at for this part of its length, or two relaxation times of its
+# slowest queue, but for at most three times its length.
+_WARMUP, _RELAXATIONS, _LONGEST_WARMUP = 0.2, 2.0, 3.0
+
+
+def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0, draws: int = DRAWS) -> Forecast:
+    """Return what a change would do: the deployment as fitted, and changed, each by `performance`.
+
+    Raises:
+        UsageError: the change names what is not there.
+        Unpredictable: the model does not hold what the change does.
+
+    """
+    after = changed(fitted, what_if)
+    before = changed(fitted, WhatIf(traffic=what_if.traffic)) if what_if.traffic else fitted
+    baseline = _performance(before, seed, draws)
+    said = () if what_if.traffic else unlike(fitted, baseline)
+    return Forecast(
+        baseline=baseline,
+        predicted=_performance(after, seed, draws),
+        measured_mean=fitted.measured.mean,
+        assumptions=(*after.assumptions, *said),
+    )
+
+
+def unlike(fitted: Fitted, baseline: Performance) -> tuple[str, ...]:
+    """Say where the model's account of the window, `baseline`, is not what was measured in it; nothing where it is."""
+    measured, mean = fitted.measured.mean, baseline.mean
+    if measured is None or (mean and mean.low <= measured <= (mean.high or inf)):
+        return ()
+    ours = "no steady state" if mean is None else f"{Unit.SECONDS.show(mean.value)} on average"
+    return (
+        f"the model's account of the window, {ours}, is not what was measured, {Unit.SECONDS.show(measured)}: its load "
+        "was not steady, or something else took time; trust the difference less",
+    )
+
+
+def performance(
+    fitted: Fitted,
+    what_if: WhatIf | None = None,
+    *,
+    seed: int = 0,
+    draws: int = DRAWS,
+    replay_warmup_seconds: float = 0.0,
+    visits: int | None = None,
+) -> Performance:
+    """Return what requests to the fitted entry would experience; the same for the same seed.
+
+    Values are those of a run with central values of all that is not known, as long as can be afforded. Intervals are
+    the least and most of `draws` runs of the measured window's length, each with other values of what is not known: of
+    20, they hold another window's value with 19 / 21 = 90 % probability. Where arrivals are replayed, requests of the
+    first `replay_warmup_seconds` are not looked at. `visits` to stages, where given, are the most that the central run
+    makes while it is looked at: a search does not need what a report does.
+
+    Raises:
+        UsageError: the change names what is not there.
+        Unpredictable: the model does not hold what the change does.
+
+    """
+    after = fitted if what_if is None else changed(fitted, what_if)
+    length = _CENTRAL if visits is None else replace(_CENTRAL, visits=visits, requests=min(_CENTRAL.requests, visits))
+    return _performance(after, seed, draws, replay_warmup_seconds, length)
+
+
+def _performance(
+    fitted: Fitted, seed: int, draws: int, replay_warmup: float = 0.0, length: _Length = _CENTRAL
+) -> Performance:
+    central, window = _spans(fitted, replay_warmup, length)
+    scenario = fitted.scenario if _replayed(fitted.scenario) else _steady(fitted.scenario, central, seed)
+    each = (Draw(number=number, of=draws, seed=seed) for number in range(draws))
+    runs = [_run(drawn(fitted, draw), window, seed * draws + draw.number + 1) for draw in each]
+    return summary(fitted, _run(scenario, central, seed), runs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Seconds that a run takes before it is looked at, and for which it is."""
+
+    warmup: float
+    seconds: float
+
+
+def _spans(fitted: Fitted, replay_warmup: float, length: _Length) -> tuple[_Span, _Span]:
+    """Return the length of the run with central values, and of a draw; recorded arrivals are replayed to their end."""
+    replayed = _replayed(fitted.scenario)
+    if replayed:
+        whole = _Span(replay_warmup, max(replayed - replay_warmup, replayed / 100))
+        return whole, whole
+    at_most = min(max(fitted.measured.span_seconds, _SHORTEST), _LONGEST)
+    rate = max(_visits_per_second(fitted), 1e-9)
+    lengths = (_seconds(fitted, rate, length, inf), _seconds(fitted, rate, _DRAW, at_most))
+    central, window = (_Span(_warmup(fitted.scenario, seconds), seconds) for seconds in lengths)
+    return central, window
+
+
+def _replayed(scenario: Scenario) -> float:
+    """Return how long recorded arrivals go on; 0 where there are none."""
+    return max((one.times[-1] for one in scenario.traffic if isinstance(one, OpenLoop) and one.times), default=0.0)
+
+
+def _visits_per_second(fitted: Fitted) -> float:
+    """Return the visits to stages per second; a closed loop's by its closed form."""
+    steps = {entry.name: len(entry.steps) for entry in fitted.scenario.entries}
+    traffic = opened(fitted).traffic
+    return sum(open_rate(one) * steps[one.entry] for one in traffic if isinstance(one, OpenLoop))
+
+
+def _seconds(fitted: Fitted, visits_per_second: float, length: _Length, at_most: float) -> float:
+    steps = len(next(entry.steps for entry in fitted.scenario.entries if entry.name == fitted.entry))
+    wanted = max(length.requests * steps / visits_per_second, length.relaxations * relaxation_seconds(fitted.scenario))
+    return min(wanted, at_most, max(length.visits, length.requests) / visits_per_second)
+
+
+def _warmup(scenario: Scenario, seconds: float) -> float:
+    return min(max(_WARMUP * seconds, _RELAXATIONS * relaxation_seconds(scenario)), _LONGEST_WARMUP * seconds)
+
+
+def _steady(scenario: Scenario, span: _Span, seed: int) -> Scenario:
+    """Return the scenario with drawn arrivals stretched so that exactly the mean number of them comes.
+
+    A run of finite length has more or fewer by chance, on which queues depend most.
+    """
+    length = span.warmup + span.seconds
+    return replace(scenario, traffic=tuple(_stretched(one, length, seed) for one in scenario.traffic))
+
+
+def _stretched(traffic: OpenLoop | ClosedLoop, seconds: float, seed: int) -> OpenLoop | ClosedLoop:
+    if isinstance(traffic, ClosedLoop) or traffic.rate <= 0:
+        return traffic
+    count = max(round(traffic.rate * seconds), 1)
+    times = list(islice(arrivals(traffic, stream(seed, f"steady {traffic.entry}")), count + 1))
+    return replace(traffic, times=tuple(at * seconds / times[-1] for at in times[:-1]))
+
+
+def _run(scenario: Scenario, span: _Span, seed: int) -> Run:
+    return Run(scenario, simulate(scenario, seconds=span.seconds, warmup_seconds=span.warmup, seed=seed))

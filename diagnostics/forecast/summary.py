@@ -1,0 +1,150 @@
+"""The runs of a scenario, summed up: the central run's values, with the draws' least and most around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.load import open_rate, overloaded
+from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
+from diagnostics.tuning.simulation.outcome import EntryOutcome, ModelOutcome, Outcome
+from diagnostics.tuning.simulation.scenario import Entry, OpenLoop, Scenario
+
+# The least and most of 20 draws hold another one with a probability of 19 / 21.
+DRAWS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A scenario and what came of it."""
+
+    scenario: Scenario
+    outcome: Outcome
+
+    @property
+    def overloaded(self) -> frozenset[str]:
+        """The models that cannot keep up."""
+        return overloaded(self.scenario, self.outcome)
+
+
+def summary(fitted: Fitted, central: Run, runs: Sequence[Run]) -> Performance:
+    """Return what the fitted entry's requests experienced.
+
+    Args:
+        fitted: the deployment.
+        central: its run with central values.
+        runs: runs with other values of what is not known.
+
+    """
+    name, full = fitted.entry, central.overloaded
+    entry = next(one for one in fitted.scenario.entries if one.name == name)
+    models = tuple(dict.fromkeys(step.model for step in entry.steps))
+    stuck = bool(full & set(models))
+
+    def of_entry(pick: Callable[[EntryOutcome], float | None]) -> Estimate | None:
+        return None if stuck else _estimate(central, runs, models, lambda run: pick(run.outcome.entries[name]))
+
+    throughput = _estimate(central, runs, (), lambda run: _answered(run, entry, run.overloaded & set(models)))
+    outcome = central.outcome.entries[name]
+    offers = [open_rate(one) for one in fitted.scenario.traffic if one.entry == name and isinstance(one, OpenLoop)]
+    if throughput and offers and not stuck and outcome.arrived:
+        # What comes is known: how much of it came in this run is luck.
+        value = sum(offers) * (1 - outcome.failed / outcome.arrived)
+        throughput = replace(
+            throughput, value=value, low=min(throughput.low, value), high=max(throughput.high or value, value)
+        )
+    return Performance(
+        entry=name,
+        mean=of_entry(lambda one: _mean(one.latencies)),
+        p50=of_entry(lambda one: quantile(one.latencies, 0.50)),
+        p95=of_entry(lambda one: quantile(one.latencies, 0.95)),
+        p99=of_entry(lambda one: quantile(one.latencies, 0.99)),
+        throughput=throughput or Estimate(value=0.0, low=0.0, high=0.0),
+        rejected=outcome.failed / central.outcome.seconds,
+        stages=tuple(_stage(fitted, model, central, runs) for model in models),
+    )
+
+
+def _answered(run: Run, entry: Entry, stuck: Collection[str]) -> float:
+    """Return answered requests per second: all that are not turned away, or as many as a stage does that is full."""
+    outcome = run.outcome.entries[entry.name]
+    through = (outcome.arrived - outcome.failed) / run.outcome.seconds
+    if not stuck:
+        return through
+    items = max((one.items for one in run.scenario.traffic if one.entry == entry.name), default=1)
+    visits = {model: sum(step.model == model for step in entry.steps) for model in stuck}
+    return min(_served(run, m) / run.outcome.seconds / items / count for m, count in visits.items())
+
+
+def _served(run: Run, model: str) -> int:
+    """Return the items that a model's executions took; of an engine, which counts iterations, the requests it ended."""
+    outcome = run.outcome.models[model]
+    if any(one.engine for one in run.scenario.models if one.name == model):
+        return sum(1 for seconds in outcome.service if seconds > 0)
+    return outcome.items
+
+
+def _stage(fitted: Fitted, model: str, central: Run, runs: Sequence[Run]) -> StagePerformance:
+    full = model in central.overloaded
+    tail = sum(
+        s.tail_seconds for e in fitted.scenario.entries if e.name == fitted.entry for s in e.steps if s.model == model
+    )
+    outcome = central.outcome.models[model]
+
+    def of(pick: Callable[[ModelOutcome], float | None], which: tuple[str, ...] = ()) -> Estimate | None:
+        return _estimate(central, runs, which, lambda run: pick(run.outcome.models[model]))
+
+    def waited(pick: Callable[[Sequence[float]], float | None]) -> Estimate | None:
+        if full:
+            return None
+        return of(lambda one: pick(one.waits), (model,))
+
+    compute = of(lambda one: _mean(one.service))
+    nothing = Estimate(value=0.0, low=0.0, high=0.0)
+    return StagePerformance(
+        model=model,
+        queue_mean=waited(_mean),
+        queue_p95=waited(lambda waits: quantile(waits, 0.95)),
+        compute_mean=_shifted(compute, tail) if compute else nothing,
+        busy_share=of(lambda one: one.busy_share) or nothing,
+        batch_size_mean=outcome.batch_size_mean,
+        refused_per_second=outcome.refused / central.outcome.seconds,
+        stable=not full,
+    )
+
+
+def _shifted(estimate: Estimate, seconds: float) -> Estimate:
+    high = None if estimate.high is None else estimate.high + seconds
+    return Estimate(value=estimate.value + seconds, low=estimate.low + seconds, high=high)
+
+
+def _estimate(
+    central: Run, runs: Sequence[Run], models: Sequence[str], pick: Callable[[Run], float | None]
+) -> Estimate | None:
+    """Return the central run's value with the least and most of the draws'; None where nothing happened.
+
+    Without an upper end where one of these models may not keep up in more than one draw of twenty.
+    """
+    value = pick(central)
+    if value is None:
+        return None
+    found = [one for one in map(pick, runs) if one is not None]
+    stuck = sum(1 for run in runs if run.overloaded & set(models))
+    high = None if stuck > len(runs) / DRAWS else max([*found, value])
+    return Estimate(value=value, low=min([*found, value]), high=high)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """Return a quantile by linear interpolation; None of nothing."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

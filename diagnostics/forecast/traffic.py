@@ -1,0 +1,151 @@
+"""Who calls an entry how often: recorded arrivals, a process of the measured rate and bunching, or a closed loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, sqrt
+
+from diagnostics.anatomy.anatomy import Anatomy
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast.traced import arrival_times
+from diagnostics.signals.arrivals import BURST_CERTAINTY, BURST_SIZE
+from diagnostics.signals.concurrency import CONCURRENCY, CONCURRENCY_STEADINESS
+from diagnostics.signals.flow import LOST_BEFORE_STAGE
+from diagnostics.signals.settings import QUEUE_LIMIT
+from diagnostics.signals.subject import Subject
+from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, REQUEST_RATE
+from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
+
+Interval = tuple[float, float]
+
+# Open arrivals come by chance: for a tenth of its time at most, their number would have to be that near its peak.
+_CLOSED = 0.9
+# Two standard errors: bunching that chance alone makes once in forty windows is not told from none.
+_CERTAIN = 2.0
+# An index of dispersion beyond this is a change of level, not a process that simulation can draw.
+_MOST_DISPERSION = 64.0
+_LEAST_DISPERSION = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calls:
+    """The traffic of one entry, the bounds of its index of dispersion where it is drawn, and what was assumed of it."""
+
+    traffic: OpenLoop | ClosedLoop
+    dispersion: Interval | None
+    replayed: bool
+    assumptions: tuple[str, ...]
+
+
+def calls_of(evidence: Evidence, item: Anatomy) -> Calls | None:
+    """Return the traffic of an entry; None where its rate cannot be read."""
+    entry = entry_subject(item)
+    name = item.ensemble or item.stages[0].model
+    rate = arrival_rate(evidence, item)
+    if rate is None or rate <= 0:
+        return None
+    items = max(round(evidence.read(CLIENT_BATCH_SIZE, entry).value or 1.0), 1)
+    closed = _closed(evidence, entry, name, rate, item.mean_seconds, items)
+    if closed is not None:
+        return closed
+    times = arrival_times(evidence, entry)
+    if times is not None:
+        traffic = OpenLoop(entry=name, rate=rate, times=tuple(at - times[0] for at in times), items=items)
+        said = f"requests to {name} arrive as recorded, whatever the server does (open loop)"
+        return Calls(traffic=traffic, dispersion=None, replayed=True, assumptions=(said,))
+    return _process(evidence, entry, name, rate, items)
+
+
+def entry_subject(item: Anatomy) -> Subject:
+    """Return the entry of an anatomy: its ensemble, else its model."""
+    if item.ensemble is not None:
+        return Subject(server=item.server, ensemble=item.ensemble)
+    return Subject(server=item.server, model=item.stages[0].model)
+
+
+def arrival_rate(evidence: Evidence, item: Anatomy) -> float | None:
+    """Return the requests per second that an entry is offered, those turned away at a queue's limit included.
+
+    An ensemble's own counters only hold what came out of it: its first stages say what went in, unless others call
+    them, too.
+    """
+    own = evidence.read(REQUEST_RATE, entry_subject(item)).value
+    if item.ensemble is None:
+        return offered(evidence, entry_subject(item)) or own
+    ensemble = evidence.graph(item.server).ensembles[item.ensemble]
+    graph = evidence.graph(item.server)
+    firsts = [Subject(server=item.server, model=name) for name in ensemble.models() if not ensemble.before(name)]
+    alone = [
+        on
+        for on in firsts
+        if on.model
+        and len(graph.callers(on.model)) == 1
+        and not evidence.calls(on)
+        and sum(step.model == on.model for step in ensemble.steps) == 1
+    ]
+    rates = [rate for rate in (offered(evidence, on) for on in alone) if rate is not None]
+    return max(rates, default=own)
+
+
+def offered(evidence: Evidence, on: Subject) -> float | None:
+    """Return the requests per second that a model is offered."""
+    arrivals = evidence.read(ARRIVAL_RATE, on)
+    if arrivals.value is None:
+        return None
+    refused = 0.0
+    if evidence.read(QUEUE_LIMIT, on).value and arrivals.span:
+        refused = max(evidence.read(LOST_BEFORE_STAGE, on).value or 0.0, 0.0) / arrivals.span
+    return arrivals.value + refused
+
+
+def _closed(
+    evidence: Evidence, entry: Subject, name: str, rate: float, mean_seconds: float, items: int
+) -> Calls | None:
+    """Return a closed loop where the number of requests under way hardly changes.
+
+    Clients think for what the interactive response time law leaves: clients ÷ rate − time at the server (Lazowska et
+    al., Quantitative System Performance, 1984).
+    """
+    steadiness, most = evidence.read(CONCURRENCY_STEADINESS, entry), evidence.read(CONCURRENCY, entry)
+    if steadiness.value is None or most.value is None or steadiness.value < _CLOSED:
+        return None
+    clients = round(most.value)
+    think = max(clients / rate - mean_seconds, 0.0)
+    traffic = ClosedLoop(entry=name, clients=clients, think_seconds=think, items=items)
+    said = f"{clients} clients call {name} in a closed loop: the number of requests under way hardly changes"
+    return Calls(traffic=traffic, dispersion=None, replayed=False, assumptions=(said,))
+
+
+def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: int) -> Calls:
+    index, score = evidence.read(BURST_SIZE, entry), evidence.read(BURST_CERTAINTY, entry)
+    central, bounds = 1.0, (1.0, 1.0)
+    if index.value is not None and score.value is not None and index.value > 0:
+        certain = abs(score.value) >= _CERTAIN
+        central = min(max(index.value, _LEAST_DISPERSION), _MOST_DISPERSION) if certain else 1.0
+        bounds = _bounds(index.value, score.value, central)
+        if not certain:
+            what = "are independent (Poisson)"
+        elif central > 1:
+            what = f"come in bursts of about {central:.2g} at once, as their index of dispersion says"
+        else:
+            what = f"come more evenly than by chance (index of dispersion {index.value:.2g})"
+    else:
+        what = "are taken to be independent (Poisson): how they bunch could not be read"
+    said = f"requests to {name} arrive whatever the server does (open loop) and {what}"
+    # An index above 1 is the size of the group that a request arrives in, whatever the time within it.
+    traffic = OpenLoop(entry=name, rate=rate, scv=min(central, 1.0), burst=max(central, 1.0), items=items)
+    return Calls(traffic=traffic, dispersion=bounds, replayed=False, assumptions=(said,))
+
+
+def _bounds(index: float, score: float, central: float) -> Interval:
+    """Return two standard errors around the index, as far as its score tells its degrees of freedom.
+
+    A score is about `(index − 1) × √(freedom / 2)`.
+    """
+    freedom = max(2 * (score / (index - 1)) ** 2, 4.0) if abs(index - 1) > 1e-6 else 4.0
+    spread = exp(min(2 * sqrt(2 / freedom), 2.0))
+    low, high = min(index / spread, central), max(index * spread, central)
+    if central == 1.0:
+        # Independent arrivals are not refuted: bunching is as likely more as it is less.
+        low, high = max(low, 0.5), min(high, 2.0)
+    return max(low, _LEAST_DISPERSION), min(high, _MOST_DISPERSION)

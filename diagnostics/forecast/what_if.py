@@ -1,0 +1,252 @@
+"""A change of settings or of load, applied to a fitted deployment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from diagnostics.errors import UsageError
+from diagnostics.forecast.fitted import Fitted, Unpredictable
+from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
+from diagnostics.tuning.simulation.scenario import (
+    ClosedLoop,
+    DynamicBatcher,
+    Engine,
+    Model,
+    OpenLoop,
+    QueuePolicy,
+    Scenario,
+    TimeoutAction,
+)
+
+Traffic = OpenLoop | ClosedLoop
+_MICROSECOND = 1e-6
+_POLICY = "dynamic_batching.default_queue_policy"
+_FRACTION = "kv_cache_free_gpu_mem_fraction"
+_CACHE_TOKENS = ("max_tokens_in_paged_kv_cache", "kv_cache_config.max_tokens")
+# A parameter that names another way of batching inside: the engine's model would be another one.
+_STATIC = "gpt_model_type"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """What is to be changed.
+
+    Attributes:
+        changes: settings, one per model.
+        rate_factor: how many times as many requests come, to every entry.
+        clients: clients of the forecast entry's closed loop; None for as many as now.
+        traffic: who calls which entry how, in place of what was fitted for these entries; None to keep it.
+
+    """
+
+    changes: tuple[ConfigChange, ...] = ()
+    rate_factor: float = 1.0
+    clients: int | None = None
+    traffic: tuple[Traffic, ...] | None = None
+
+
+def changed(fitted: Fitted, what_if: WhatIf) -> Fitted:
+    """Return the deployment with the change made; `measured` stays what was measured without it.
+
+    Raises:
+        UsageError: a changed model is none of the deployment's, or clients are given of an open loop.
+        Unpredictable: the model does not hold what a setting does.
+
+    """
+    for change in what_if.changes:
+        fitted = _with(fitted, change)
+    return _loaded(fitted, what_if)
+
+
+def _loaded(fitted: Fitted, what_if: WhatIf) -> Fitted:
+    scenario, doubt, given = fitted.scenario, fitted.doubt, what_if.traffic or ()
+    if given:
+        named = {one.entry for one in given}
+        kept = tuple(one for one in scenario.traffic if one.entry not in named)
+        scenario = replace(scenario, traffic=(*kept, *given))
+        arrivals = {name: scv for name, scv in doubt.arrivals.items() if name not in named}
+        doubt = replace(doubt, arrivals=arrivals, replayed=doubt.replayed - named)
+    if what_if.clients is not None:
+        scenario = replace(
+            scenario, traffic=tuple(_clients(one, fitted.entry, what_if.clients) for one in scenario.traffic)
+        )
+    if what_if.rate_factor != 1.0:
+        scenario = replace(scenario, traffic=tuple(_scaled(one, what_if.rate_factor) for one in scenario.traffic))
+    return replace(fitted, scenario=scenario, doubt=doubt)
+
+
+def _clients(traffic: Traffic, entry: str, clients: int) -> Traffic:
+    if traffic.entry != entry:
+        return traffic
+    if isinstance(traffic, OpenLoop):
+        raise UsageError(
+            "requests come whatever the server does: there is no number of clients to change",
+            where=entry,
+            hint="change the rate",
+        )
+    return replace(traffic, clients=clients)
+
+
+def _scaled(traffic: Traffic, factor: float) -> Traffic:
+    if isinstance(traffic, ClosedLoop):
+        raise UsageError(
+            "its clients wait for their answers: their rate follows from the server",
+            where=traffic.entry,
+            hint="change the number of clients",
+        )
+    if factor <= 0:
+        raise UsageError("a rate must be above 0", where=traffic.entry, hint="give a factor or requests per second")
+    times = None if traffic.times is None else tuple(at / factor for at in traffic.times)
+    return replace(traffic, rate=traffic.rate * factor, times=times)
+
+
+def _with(fitted: Fitted, change: ConfigChange) -> Fitted:
+    models = {model.name: model for model in fitted.scenario.models}
+    if change.model not in models:
+        known = ", ".join(sorted(models))
+        raise UsageError("no such model behind this entry", where=change.model, hint=f"its models are {known}")
+    model, said = models[change.model], list[str]()
+    # Blocks first: a window belongs to a batcher that the same change may add.
+    for setting in sorted(change.settings, key=lambda one: one.path.count(".")):
+        model, more = _apply(fitted, model, setting)
+        said += more
+    models[model.name] = _fitting(model)
+    scenario: Scenario = replace(fitted.scenario, models=tuple(models.values()))
+    return replace(fitted, scenario=scenario, assumptions=(*fitted.assumptions, *said))
+
+
+def _fitting(model: Model) -> Model:
+    """Return a model without preferred sizes that its batches cannot reach."""
+    if model.batcher is None:
+        return model
+    preferred = tuple(size for size in model.batcher.preferred if size <= model.max_batch)
+    return replace(model, batcher=replace(model.batcher, preferred=preferred))
+
+
+def _apply(fitted: Fitted, model: Model, setting: Setting) -> tuple[Model, list[str]]:
+    """Return the model with one setting, and what to say of it."""
+    path, value = setting.path, setting.value
+    if path == "instance_group.count":
+        return _instances(fitted, model, _whole(value))
+    if path == "max_batch_size" and model.engine is None:
+        return replace(model, max_batch=max(_whole(value), 1)), _larger(model, _whole(value))
+    if path in ("max_batch_size", "engine.max_batch_size"):
+        return _engine(model, path, lambda engine: replace(engine, slots=max(_whole(value), 1)))
+    if path.startswith("engine."):
+        raise Unpredictable(f"what {path} does to its iterations was not measured", where=model.name, hint=_MEASURE)
+    if path.startswith("parameters."):
+        return _parameter(fitted, model, path.partition(".")[2], value)
+    if path == "dynamic_batching" or path in _BATCHING or path == _POLICY or path.startswith(f"{_POLICY}."):
+        return _batched(model, path, value), _larger(model, model.max_batch)
+    if path == "response_cache.enable":
+        raise Unpredictable("how many requests repeat is not known", where=model.name, hint=_MEASURE)
+    return model, [f"{path} of {model.name} does nothing to requests once it has taken effect"]
+
+
+_MEASURE = "measure it on a server of its own"
+
+
+def _whole(value: SettingValue) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _instances(fitted: Fitted, model: Model, count: int) -> tuple[Model, list[str]]:
+    """Return the model with `count` instances on each device of each group."""
+    if model.engine is not None:
+        raise Unpredictable("instances of an engine are engines of their own", where=model.name, hint=_MEASURE)
+    devices = fitted.devices.get(model.name, (1,))
+    instances = sum(count * each for each in devices)
+    said = []
+    if instances > model.instances and not model.demand:
+        said.append(
+            f"the device has room for {instances} instances of {model.name}: its use was not measured, or is low"
+        )
+    return replace(model, instances=instances), said
+
+
+def _larger(model: Model, most: int) -> list[str]:
+    if most <= max(model.service.sizes_seen) or not model.service.estimated:
+        return []
+    return [f"batches of {model.name} were not seen: they may cost anything from one request's time to each one's"]
+
+
+def _engine(model: Model, path: str, make: Callable[[Engine], Engine]) -> tuple[Model, list[str]]:
+    if model.engine is None:
+        raise Unpredictable(f"{path} is an engine's, whose iterations were not read", where=model.name, hint=_GAUGES)
+    return replace(model, engine=make(model.engine)), [
+        f"{model.name}'s iterations take no longer with more requests in them than was seen"
+    ]
+
+
+_GAUGES = "read the metrics port, where the engine exports its gauges, in a window in which it works"
+
+
+def _parameter(fitted: Fitted, model: Model, key: str, value: SettingValue) -> tuple[Model, list[str]]:
+    if key == _STATIC:
+        static = str(value).upper() == "V1"
+        return _engine(model, f"parameters.{key}", lambda engine: replace(engine, continuous=not static))
+    if key in _CACHE_TOKENS:
+        tokens = _number(model, key, value)
+        return _engine(model, f"parameters.{key}", lambda engine: replace(engine, cache_tokens=tokens))
+    if key == _FRACTION:
+        config = fitted.configs.get(model.name)
+        now = config.parameters.get(_FRACTION, "") if config else ""
+        before = float(now) if now.replace(".", "", 1).isdigit() else 0.9  # TensorRT-LLM's own default
+        factor = _number(model, key, value) / before
+        return _engine(model, f"parameters.{key}", lambda engine: _with_cache(engine, factor))
+    raise Unpredictable(f"what the parameter {key} does is the model's own", where=model.name, hint=_MEASURE)
+
+
+def _with_cache(engine: Engine, factor: float) -> Engine:
+    return engine if engine.cache_tokens is None else replace(engine, cache_tokens=engine.cache_tokens * factor)
+
+
+def _number(model: Model, key: str, value: SettingValue) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        raise UsageError(f"{key} cannot be {value!r}", where=model.name, hint="give a number") from None
+
+
+def _batched(model: Model, path: str, value: SettingValue) -> Model:
+    if path == "dynamic_batching":
+        return replace(model, batcher=None if value is None else model.batcher or DynamicBatcher())
+    batcher = model.batcher or DynamicBatcher()
+    if path in _BATCHING:
+        return replace(model, batcher=_BATCHING[path](batcher, value))
+    return replace(model, batcher=replace(batcher, policy=_policy(batcher.policy, path, value)))
+
+
+def _policy(policy: QueuePolicy | None, path: str, value: SettingValue) -> QueuePolicy | None:
+    """Return the queue policy with one of its fields set; None where nothing of it is left."""
+    now = policy or QueuePolicy()
+    name = path.removeprefix(_POLICY).removeprefix(".")
+    if name == "max_queue_size":
+        now = replace(now, max_size=_whole(value))
+    elif name == "default_timeout_microseconds":
+        now = replace(now, timeout_seconds=_whole(value) * _MICROSECOND)
+    elif name == "timeout_action":
+        now = replace(now, action=TimeoutAction.DELAY if value == "DELAY" else TimeoutAction.REJECT)
+    elif not name:
+        return None
+    return now if now != QueuePolicy() else None
+
+
+def _delay(batcher: DynamicBatcher, value: SettingValue) -> DynamicBatcher:
+    return replace(batcher, delay_seconds=_whole(value) * _MICROSECOND)
+
+
+def _preferred(batcher: DynamicBatcher, value: SettingValue) -> DynamicBatcher:
+    return replace(batcher, preferred=value if isinstance(value, tuple) else ())
+
+
+def _ordering(batcher: DynamicBatcher, value: SettingValue) -> DynamicBatcher:
+    return replace(batcher, preserve_ordering=bool(value))
+
+
+_BATCHING: Mapping[str, Callable[[DynamicBatcher, SettingValue], DynamicBatcher]] = {
+    "dynamic_batching.max_queue_delay_microseconds": _delay,
+    "dynamic_batching.preferred_batch_size": _preferred,
+    "dynamic_batching.preserve_ordering": _ordering,
+}

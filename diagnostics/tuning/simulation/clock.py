@@ -1,0 +1,44 @@
+"""The event list: what happens next, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+
+# Called with the time in seconds and what the event is about.
+Call = Callable[[float, Any], None]
+
+
+class Clock:
+    """Events in order of time; those of one time in the order in which they were planned.
+
+    Attributes:
+        begin: end of the warm-up, in seconds; what happens before is not observed.
+        end: seconds at which the run ends.
+        events: a heap of time, order, what to call and what about.
+        order: gives the next event's place among those of its time.
+
+    """
+
+    __slots__ = ("begin", "end", "events", "order")
+
+    def __init__(self, begin: float, end: float) -> None:
+        self.begin = begin
+        self.end = end
+        self.events: list[tuple[float, int, Call, Any]] = []
+        self.order = count().__next__
+
+    def at(self, time: float, call: Call, about: Any) -> None:
+        """Plan `call(time, about)`."""
+        heappush(self.events, (time, self.order(), call, about))
+
+    def run(self) -> None:
+        """Let everything happen that is due before the end."""
+        events, end = self.events, self.end
+        while events:
+            time, _, call, about = heappop(events)
+            if time >= end:
+                return
+            call(time, about)

@@ -1,0 +1,110 @@
+"""A scenario, run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from diagnostics.errors import UsageError
+from diagnostics.tuning.simulation.batcher import Batcher
+from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.draws import durations, stream
+from diagnostics.tuning.simulation.engine import InFlight
+from diagnostics.tuning.simulation.instances import Alone, Instances, Overlapping
+from diagnostics.tuning.simulation.limiting import Limited, RateLimiter
+from diagnostics.tuning.simulation.observing import EntryLog, ModelLog
+from diagnostics.tuning.simulation.outcome import Outcome
+from diagnostics.tuning.simulation.scenario import Model, Scenario
+from diagnostics.tuning.simulation.sharing import SharedComputing, Sharing
+from diagnostics.tuning.simulation.stability import LOOKS, bounded, grew
+from diagnostics.tuning.simulation.traffic import start
+from diagnostics.tuning.simulation.unbatched import Queued, Unbatched
+from diagnostics.tuning.simulation.visits import Flow, Station
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What the models of a run have in common."""
+
+    clock: Clock
+    seed: int
+    most_items: int
+    sharing: Sharing
+    limiter: RateLimiter
+
+
+def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> Outcome:
+    """Run a scenario from empty queues for the warm-up and then `seconds`, and return what happened in the latter.
+
+    The same scenario, seconds and seed give the same outcome; scenarios that differ in one model see the same
+    arrivals and the same luck elsewhere. What is still inside at the end is in no latency. `stable` is False where
+    open-loop traffic asks for more than a model or a resource can do and no queue policy sheds it, and where the
+    requests inside kept growing (`stability.grew`).
+
+    Raises:
+        UsageError: `seconds` is not positive, or a step or traffic names what the scenario does not hold.
+
+    """
+    _check(scenario, seconds)
+    end = warmup_seconds + seconds
+    clock = Clock(warmup_seconds, end)
+    run = _Run(
+        clock=clock,
+        seed=seed,
+        most_items=max((traffic.items for traffic in scenario.traffic), default=1),
+        sharing=Sharing(clock, scenario.resources),
+        limiter=RateLimiter(scenario.rate_limits),
+    )
+    models = {model.name: ModelLog(clock, 1 if model.engine else model.instances) for model in scenario.models}
+    entries = {entry.name: EntryLog(clock) for entry in scenario.entries}
+    _start(run, scenario, models, entries)
+    clock.run()
+    return Outcome(
+        seconds=seconds,
+        models={name: log.outcome() for name, log in models.items()},
+        entries={name: log.outcome() for name, log in entries.items()},
+        stable=bounded(scenario, end) and not any(grew(log.seen, log.arrived) for log in entries.values()),
+    )
+
+
+def _check(scenario: Scenario, seconds: float) -> None:
+    if seconds <= 0:
+        raise UsageError(f"cannot simulate {seconds:g} seconds", hint="give a positive time")
+    models, entries = {model.name for model in scenario.models}, {entry.name for entry in scenario.entries}
+    unknown = {step.model for entry in scenario.entries for step in entry.steps} - models
+    unknown |= {traffic.entry for traffic in scenario.traffic} - entries
+    if unknown:
+        raise UsageError(f"the scenario lacks {', '.join(sorted(unknown))}", hint="add it to its models or entries")
+
+
+def _start(run: _Run, scenario: Scenario, models: dict[str, ModelLog], entries: dict[str, EntryLog]) -> None:
+    clock = run.clock
+    stations = {model.name: _station(run, model, models[model.name]) for model in scenario.models}
+    flows = {entry.name: Flow(clock, entry, stations, entries[entry.name], run.seed) for entry in scenario.entries}
+    for position, traffic in enumerate(scenario.traffic):
+        start(clock, traffic, flows[traffic.entry], stream(run.seed, f"traffic {position}"))
+    for log in entries.values():
+        for look in range(LOOKS):
+            clock.at(clock.begin + (clock.end - clock.begin) * (look + 0.5) / LOOKS, log.look, None)
+
+
+def _station(run: _Run, model: Model, log: ModelLog) -> Station:
+    rng = stream(run.seed, f"service {model.name}")
+    computing = run.sharing.computing(model.demand)
+    if model.engine:
+        shared = computing if isinstance(computing, SharedComputing) else None
+        return InFlight(run.clock, log, model.engine, rng, shared)
+    seconds = durations(model, rng, max(model.max_batch, run.most_items, 1))
+    limited = Limited(model.rate_limit, model.instances) if model.rate_limit else None
+    limiter = run.limiter if limited else None
+    kind = Overlapping if model.in_flight > 1 else Instances
+    if model.batcher:
+        batcher = Batcher(run.clock, log, model, stream(run.seed, f"race {model.name}"), limiter, limited)
+        batcher.instances = kind(run.clock, log, model, seconds, computing, batcher.freed)
+        if batcher.ordering:
+            batcher.instances.respond = batcher.ordering.respond
+        return batcher
+    if limited or model.in_flight > 1 or not isinstance(computing, Alone):
+        queued = Queued(run.clock, log, model, limiter, limited)
+        queued.instances = kind(run.clock, log, model, seconds, computing, queued.freed)
+        return queued
+    return Unbatched(run.clock, log, model, seconds)

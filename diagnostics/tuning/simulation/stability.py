@@ -1,0 +1,135 @@
+"""Whether queues stay bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import inf, sqrt
+
+from diagnostics.tuning.simulation.scenario import Engine, Entry, Model, OpenLoop, Scenario, TimeoutAction
+
+# How often the requests inside are counted in a run, and over how many of these counts a mean is taken.
+LOOKS = 32
+_QUARTER = LOOKS // 4
+
+
+def capacity(model: Model, items: int = 1) -> float:
+    """Return the most requests of `items` items per second that a model executes alone, full batches throughout.
+
+    The best batch size counts, the largest not always being it. Executions that overlap hide the dispatch gap.
+    """
+    if model.engine:
+        return _engine_capacity(model.engine)
+    held = model.service.time if model.in_flight > 1 else model.service.occupancy
+    return model.instances / min(held(size * items) / size for size in _batches(model, items))
+
+
+def _batches(model: Model, items: int) -> range:
+    """Return how many requests of `items` items may share an execution."""
+    return range(1, max(model.max_batch // items, 1) + 1 if model.batcher else 2)
+
+
+def _engine_capacity(engine: Engine) -> float:
+    slots = float(engine.slots)
+    if engine.cache_tokens is not None and engine.tokens_per_request > 0:
+        slots = max(min(slots, engine.cache_tokens // engine.tokens_per_request), 1.0)
+    joins = slots / engine.iterations
+    if engine.token_budget is not None and engine.prefill_tokens > 0:
+        joins = min(joins, max((engine.token_budget - slots) / engine.prefill_tokens, 1 / engine.iterations))
+    seconds = engine.iteration_seconds + engine.iteration_seconds_per_request * slots + engine.prefill_seconds * joins
+    return joins / seconds if seconds > 0 else inf
+
+
+def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
+    """Return the share of each model's, resource's and rate limit's capacity that open-loop traffic asks for.
+
+    Clients in a closed loop wait for what there is and are left out. What a queue policy turns away at a model does
+    not reach those behind it.
+    """
+    models = {model.name: model for model in scenario.models}
+    entries = {entry.name: entry for entry in scenario.entries}
+    found: dict[str, float] = dict.fromkeys(models, 0.0)
+    for _ in models:
+        passing = {
+            name: min(1 / load, 1.0) if _sheds(models[name]) and load > 0 else 1.0 for name, load in found.items()
+        }
+        flows = [
+            (models[name], rate, traffic.items)
+            for traffic in scenario.traffic
+            if isinstance(traffic, OpenLoop)
+            for name, rate in _visits(entries[traffic.entry], _rate(traffic, seconds), passing)
+        ]
+        found = dict.fromkeys(models, 0.0)
+        for model, rate, items in flows:
+            found[model.name] += rate / capacity(model, items)
+    return {**found, **_shared(scenario, flows)}
+
+
+def _rate(traffic: OpenLoop, seconds: float) -> float:
+    """Return requests per second; of replayed ones what the rate surely was, three deviations below their count."""
+    if traffic.times is None:
+        return traffic.rate
+    count = sum(time < seconds for time in traffic.times)
+    return max(count - 3 * sqrt(count), 0.0) / seconds
+
+
+def _visits(entry: Entry, rate: float, passing: Mapping[str, float]) -> Sequence[tuple[str, float]]:
+    """Return the requests per second that reach each step."""
+    reach: list[float] = []
+    found = []
+    for step in entry.steps:
+        reached = min((reach[before] for before in step.after), default=rate)
+        found.append((step.model, reached))
+        reach.append(reached * passing[step.model])
+    return found
+
+
+def _shared(scenario: Scenario, flows: Sequence[tuple[Model, float, int]]) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    for model, rate, items in flows:
+        alone, held = _seconds(model, items)
+        for resource in scenario.resources:
+            asked = rate * alone * model.demand.get(resource.name, 0.0) / resource.capacity
+            found[f"resource {resource.name}"] = found.get(f"resource {resource.name}", 0.0) + asked
+        for name, amount in model.rate_limit.items():
+            asked = rate * held * amount / max(scenario.rate_limits.get(name, 0), 1)
+            found[f"rate limit {name}"] = found.get(f"rate limit {name}", 0.0) + asked
+    return found
+
+
+def _seconds(model: Model, items: int) -> tuple[float, float]:
+    """Return the seconds per request of computing, and of occupying an instance, in the best batches."""
+    if model.engine:
+        seconds = 1 / _engine_capacity(model.engine)
+        return seconds, seconds
+    alone, held = (
+        min(seconds(size * items) / size for size in _batches(model, items))
+        for seconds in (model.service.time, model.service.occupancy)
+    )
+    return alone, held
+
+
+def _sheds(model: Model) -> bool:
+    policy = model.batcher.policy if model.batcher else None
+    if policy is None:
+        return False
+    return policy.max_size > 0 or (policy.timeout_seconds > 0 and policy.action is TimeoutAction.REJECT)
+
+
+def bounded(scenario: Scenario, seconds: float) -> bool:
+    """Tell whether every model, resource and rate limit can keep up with the open-loop traffic, or sheds it."""
+    shedding = {model.name for model in scenario.models if _sheds(model)}
+    return all(load < 1 or name in shedding for name, load in loads(scenario, seconds).items())
+
+
+def grew(seen: Sequence[int], arrived: int) -> bool:
+    """Tell whether the requests inside, counted `LOOKS` times at equal distances, kept growing.
+
+    They did where their mean rises from each quarter of the run to the next, by more altogether than three standard
+    deviations of what chance brings at a load of exactly one: a random walk with about two steps per request.
+    """
+    if len(seen) < LOOKS:
+        return False
+    means = [sum(seen[k : k + _QUARTER]) / _QUARTER for k in range(0, LOOKS, _QUARTER)]
+    rises = all(before < after for before, after in pairwise(means))
+    return rises and means[-1] - means[0] > 3 * sqrt(2 * arrived * 3 / 4)

@@ -1,0 +1,180 @@
+"""How a request goes through an entry's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from diagnostics.tuning.simulation.clock import Call, Clock
+from diagnostics.tuning.simulation.draws import factors, stream
+from diagnostics.tuning.simulation.observing import EntryLog
+from diagnostics.tuning.simulation.scenario import Entry
+
+# Called with the time at which a request was answered or failed, and whether it failed.
+Answered = Callable[[float, bool], None]
+
+
+class Station(Protocol):
+    """A model's scheduler: takes visits, and calls `visit.stage.done` or `.refuse`."""
+
+    def join(self, now: float, visit: Visit) -> None: ...
+
+
+class Request:
+    """A request inside."""
+
+    __slots__ = ("answered", "arrived", "awaited", "failed", "open_ends")
+
+    def __init__(self, now: float, awaited: list[int], open_ends: int, answered: Answered | None) -> None:
+        self.arrived = now
+        self.awaited = awaited
+        self.open_ends = open_ends
+        self.failed = False
+        self.answered = answered
+
+
+class Visit:
+    """A request at one of its stages; `joined` is when its queue time began."""
+
+    __slots__ = ("items", "joined", "priority", "request", "stage")
+
+    def __init__(self, request: Request, stage: Stage, items: int, priority: int) -> None:
+        self.request = request
+        self.stage = stage
+        self.items = items
+        self.priority = priority
+        self.joined = 0.0
+
+
+class Stage:
+    """A step, joined to what follows it.
+
+    Attributes:
+        gap: seconds before its queue.
+        join: queue a visit at its model.
+        needs: steps that it waits for.
+        followers: the stages that wait for it.
+        done: to be called with the time and a visit whose execution ended.
+
+    """
+
+    __slots__ = ("_clock", "_flow", "_position", "_step", "_vary", "done", "followers", "gap", "join", "needs")
+
+    def __init__(self, clock: Clock, flow: Flow, position: int, station: Station, seed: int) -> None:
+        self._clock, self._flow, self._position = clock, flow, position
+        self._step = flow.entry.steps[position]
+        self._vary = factors(self._step.tail_scv, stream(seed, f"tail {flow.entry.name} {position}"))
+        self.gap = self._step.gap_seconds
+        self.needs = len(self._step.after)
+        self.join = station.join
+        self.followers: list[Stage] = []
+        self.done: Call = self._done
+
+    def link(self) -> None:
+        """Take the short way where one stage simply follows or none; to be called when all followers are known."""
+        if not self._flow.plain or self._step.tail_seconds > 0:
+            return
+        if not self.followers:
+            self.done = self._flow.over
+        elif not self.followers[0].gap:
+            self.done = _passing(self.followers[0])
+
+    def begin(self, now: float, visit: Visit) -> None:
+        """Let a request come to this stage, after its gap."""
+        visit.stage = self
+        if self.gap > 0:
+            self._clock.at(now + self.gap, self._join, visit)
+        else:
+            self._join(now, visit)
+
+    def _join(self, now: float, visit: Visit) -> None:
+        visit.joined = now
+        self.join(now, visit)
+
+    def _done(self, now: float, visit: Visit) -> None:
+        tail = self._step.tail_seconds
+        if tail > 0:
+            self._clock.at(now + (tail * self._vary() if self._vary else tail), self._ended, visit)
+        else:
+            self._ended(now, visit)
+
+    def _ended(self, now: float, visit: Visit) -> None:
+        request = visit.request
+        if request.failed:
+            return
+        if not self.followers:
+            self._flow.over(now, visit)
+        for follower in self.followers:
+            if follower.needs > 1:
+                request.awaited[follower._position] -= 1
+                if request.awaited[follower._position]:
+                    continue
+            follower.begin(now, Visit(request, follower, visit.items, visit.priority))
+
+    def refuse(self, now: float, visit: Visit) -> None:
+        """Be told that a queue policy turned the request away: the whole request fails."""
+        self._flow.fail(now, visit.request)
+
+
+def _passing(follower: Stage) -> Call:
+    """Return what lets a request come to the stage at once."""
+    join = follower.join
+
+    def passed(now: float, visit: Visit) -> None:
+        visit.stage = follower
+        visit.joined = now
+        join(now, visit)
+
+    return passed
+
+
+class Flow:
+    """An entry's graph, through which its requests go.
+
+    Attributes:
+        entry: what it is made of.
+        plain: whether its stages follow each other in a row.
+
+    """
+
+    __slots__ = ("_came", "_ends", "_first", "_left", "_lost", "_needs", "entry", "plain")
+
+    def __init__(self, clock: Clock, entry: Entry, stations: Mapping[str, Station], log: EntryLog, seed: int) -> None:
+        self.entry = entry
+        self._came, self._left, self._lost = log.came.append, log.left.append, log.lost.append
+        stages = [Stage(clock, self, k, stations[step.model], seed) for k, step in enumerate(entry.steps)]
+        for stage, step in zip(stages, entry.steps, strict=True):
+            for before in step.after:
+                stages[before].followers.append(stage)
+        self._first = [stage for stage in stages if not stage.needs]
+        self._ends = sum(not stage.followers for stage in stages)
+        self._needs = [stage.needs for stage in stages]
+        # One stage after the other: a request is at one of them at a time, and where it fails, nothing is left.
+        self.plain = len(self._first) == 1 and all(stage.needs <= 1 and len(stage.followers) <= 1 for stage in stages)
+        for stage in stages:
+            stage.link()
+
+    def arrive(self, now: float, items: int, priority: int, answered: Answered | None) -> None:
+        """Let a request arrive; `answered` is called when it was answered or has failed."""
+        self._came(now)
+        request = Request(now, [] if self.plain else self._needs.copy(), self._ends, answered)
+        for stage in self._first:
+            stage.begin(now, Visit(request, stage, items, priority))
+
+    def over(self, now: float, visit: Visit) -> None:
+        """Be told that a visit reached one of the graph's ends."""
+        request = visit.request
+        request.open_ends -= 1
+        if request.open_ends == 0:
+            self._left((request.arrived, now))
+            if request.answered:
+                request.answered(now, False)
+
+    def fail(self, now: float, request: Request) -> None:
+        """Be told that the request failed; what still runs for it runs on."""
+        if request.failed:
+            return
+        request.failed = True
+        self._lost((request.arrived, now))
+        if request.answered:
+            request.answered(now, True)

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner, Result
+
+from diagnostics.cli import proposing, whatif
+from diagnostics.cli.evidence_source import Asked, Seen
+from diagnostics.cli.main import main
+from diagnostics.diagnosis.explanation import WindowFacts
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.fitting import fit
+from diagnostics.forecast.performance import Forecast, Performance
+from diagnostics.forecast.what_if import WhatIf
+from diagnostics.signals.subject import Subject
+from diagnostics.tuning.simulation.scenario import ClosedLoop
+from tests.builders import Stage, SyntheticTriton, chain, model_config
+from tests.forecast.performances import performance
+
+SAFETY = Stage("safety", rate=38, execution=0.0245, queue=0.169, config=model_config("safety"))
+CHAT = Stage("chat", rate=38, overhead=0.195, config=chain("chat", "safety"))
+OTHER = Stage("other", rate=5, execution=0.01, config=model_config("other"))
+MEANS = {1: 0.28, 2: 0.123, 3: 0.121, 4: 0.121}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[WhatIf]:
+    """Give the command a server, and forecasts by hand; return what it asks them."""
+    wanted: list[WhatIf] = []
+
+    def performed(fitted: Fitted, what_if: WhatIf | None = None, *, seed: int = 0) -> Performance:
+        wanted.append(what_if or WhatIf())
+        counts = [s.value for change in wanted[-1].changes for s in change.settings]
+        return performance(MEANS.get(int(str(counts[-1])), 0.1) if counts else 0.28, width=0.002)
+
+    def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0) -> Forecast:
+        after = performed(fitted, what_if, seed=seed)
+        return Forecast(
+            baseline=performance(0.28), predicted=after, measured_mean=0.283, assumptions=fitted.assumptions
+        )
+
+    evidence = SyntheticTriton(models=(SAFETY, CHAT, OTHER)).evidence()
+    window = evidence.window
+    seen = Seen(evidence=evidence, window=WindowFacts(start=window.start, end=window.end, sources=("triton-0",)))
+    monkeypatch.setattr(whatif, "see", lambda _: seen)
+    monkeypatch.setattr(proposing, "performance", performed)
+    monkeypatch.setattr(proposing, "forecast", forecast)
+    return wanted
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(whatif.command, ["there", *arguments])
+
+
+def refused(*arguments: str) -> str:
+    error = run(*arguments).exception
+    assert isinstance(error, UsageError)
+    return str(error)
+
+
+def test_settings_and_a_rate_are_forecast_together(asked: list[WhatIf]) -> None:
+    done = run("--set", "safety.instance_group.count=3", "--rate", "76/s")
+
+    assert done.exit_code == 0
+    assert done.output.startswith(
+        "chat: mean 283 ms → 121 ms (−57 %): safety instance_group.count 1 → 3, 2 times\n  the arrivals\n"
+    )
+    (what_if,) = asked
+    assert what_if.rate_factor == pytest.approx(2.0, rel=1e-3)
+    assert [(s.path, s.value) for s in what_if.changes[0].settings] == [("instance_group.count", 3)]
+
+
+def test_the_report_holds_the_patch_and_the_value_in_effect(asked: list[WhatIf]) -> None:
+    report = json.loads(run("--set", "safety.instance_group.count=3", "--output", "json").output)
+
+    assert report["settings"] == [{"model": "safety", "setting": "instance_group.count", "before": "1", "after": "3"}]
+    assert "count: 3" in report["patches"][0]["patch"]
+    assert report["patches"][0]["blast_radius"] == "in-place"
+    assert (report["entry"]["name"], report["measured"]["mean_seconds"]) == ("chat", 0.283)
+
+
+def test_a_sweep_marks_the_value_in_effect_and_the_knee_and_gives_the_knees_patch(asked: list[WhatIf]) -> None:
+    report = json.loads(run("--sweep", "safety.instance_group.count=1..4", "--output", "json").output)
+
+    assert [point["value"] for point in report["points"]] == ["1", "2", "3", "4"]
+    assert (report["now"], report["knee"]) == ("1", "2")
+    assert "count: 2" in report["patches"][0]["patch"]
+
+
+def test_a_load_is_swept_over_changed_settings(asked: list[WhatIf]) -> None:
+    done = run("--set", "safety.instance_group.count=2", "--sweep", "rate=19,38,76/s")
+
+    assert done.exit_code == 0
+    assert "chat over rate with safety instance_group.count 1 → 2" in done.output
+    varied = [one for one in asked if one.changes]
+    assert [round(one.rate_factor, 2) for one in varied] == [0.5, 1.0, 2.0]
+
+
+def test_terminals_without_unicode_or_colour_get_letters(
+    asked: list[WhatIf], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["there", "--sweep", "safety.instance_group.count=1,2"]
+
+    assert "█" in CliRunner(charset="utf-8").invoke(whatif.command, arguments).output
+    assert "####" in CliRunner(charset="ascii").invoke(whatif.command, arguments).output
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert main(["whatif", *arguments]) == 0
+    assert "####" in capsys.readouterr().out
+
+
+def test_an_entry_that_is_called_less_can_be_named(asked: list[WhatIf]) -> None:
+    assert run("--entry", "other", "--rate", "2x").output.startswith("other: mean")
+
+
+def test_clients_that_wait_for_their_answers_are_swept_by_their_number(
+    asked: list[WhatIf], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(evidence: Evidence, on: Subject) -> Fitted:
+        fitted = fit(evidence, on)
+        traffic = (ClosedLoop(entry="chat", clients=4),)
+        return replace(fitted, scenario=replace(fitted.scenario, traffic=traffic))
+
+    monkeypatch.setattr(proposing, "fit", closed)
+
+    report = json.loads(run("--sweep", "clients=2..6:2", "--output", "json").output)
+    assert ([point["value"] for point in report["points"]], report["now"]) == (["2", "4", "6"], "4")
+    assert [one.clients for one in asked] == [2, 4, 6, None]
+    assert "give --clients" in refused("--rate", "2x")
+    assert "'many' is no number of clients" in refused("--sweep", "clients=1,many")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say what to change"),
+        (("--entry", "chta", "--rate", "2x"), "entries are chat, other"),
+        (("--set", "chat.max_batch_size=2"), "there is no model 'chat'; models are other, safety"),
+        (("--clients", "4"), "give --rate"),
+        (("--rate", "2x", "--sweep", "rate=1x,2x"), "is what the sweep varies"),
+        (
+            ("--set", "safety.instance_group.count=2", "--sweep", "safety.instance_group.count=1,2"),
+            "instance_group.count is set twice",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_one_line(
+    asked: list[WhatIf], arguments: tuple[str, ...], said: str
+) -> None:
+    assert said in refused(*arguments)
+
+
+def test_without_a_request_nothing_is_predicted(asked: list[WhatIf], monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = SyntheticTriton(models=(replace(SAFETY, rate=0.0, queue=0.0),)).evidence()
+    monkeypatch.setattr(
+        whatif, "see", lambda _: Seen(evidence=idle, window=WindowFacts(start=1.0, end=2.0, sources=()))
+    )
+
+    assert isinstance(run("--rate", "2x").exception, CollectError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--rate", "2x"], 2, "name a server, a capture, a Prometheus, or --history"),
+        (["nothing.tar.xz", "--rate", "2x"], 3, "nothing.tar.xz"),
+        (["a.tar.xz", "http://triton:8000", "--rate", "2x"], 2, "cannot be read together"),
+        (["a.tar.xz", "--window", "5s", "--rate", "2x"], 2, "is for servers"),
+        (["http://triton:8000", "--at", "03:12", "--rate", "2x"], 2, "a server only tells of now"),
+        (["a.tar.xz", "--deployment", "prod", "--rate", "2x"], 2, "take the place of a SOURCE"),
+    ],
+)
+def test_sources_and_options_that_do_not_go_together_are_refused(
+    arguments: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
+
+    assert main(["whatif", *arguments]) == code
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+
+
+def test_the_command_is_asked_with_what_explain_takes() -> None:
+    taken = {option.name for option in whatif.command.params}
+
+    assert taken >= {"sources", "window", "at", "since", "history", "deployment", "repository", "timeout", "insecure"}
+    assert set(Asked.__slots__) == {
+        "sources", "question", "window", "history", "deployment", "config_file", "options"
+    }  # fmt: skip

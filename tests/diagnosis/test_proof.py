@@ -1,0 +1,177 @@
+"""What suggestions would do, and causes that are none because their change would not help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+import jsonschema
+import pytest
+
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Claim, Fires, Quiet, Suggestion
+from diagnostics.diagnosis.effect import EndToEnd, Unpredicted
+from diagnostics.diagnosis.explanation import Explanation, Verdict, rejudged
+from diagnostics.diagnosis.intervening import intervened, outside
+from diagnostics.diagnosis.proof import Memory, proved
+from diagnostics.forecast.fitted import Fitted, MeasuredStage
+from diagnostics.render.json_report import report, schema
+from diagnostics.render.text import text
+from diagnostics.render.why_not import account
+from diagnostics.tuning.changes import ConfigChange
+from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop
+from tests.forecast.deployments import by_hand, change, service
+from tests.render.situations import pipeline
+
+SINGLE = "single-instance-serialization"
+
+
+@cache
+def degraded() -> Explanation:
+    return pipeline("safety").explain()
+
+
+@cache
+def told() -> Explanation:
+    return proved(degraded())
+
+
+def advising(made: ConfigChange | None) -> Explanation:
+    """Return the explanation as if the check had advised something else."""
+
+    def results() -> Iterator[object]:
+        for one in degraded().results:
+            fires = one.fires
+            if fires is None or fires.suggestion is None:
+                yield one
+                continue
+            suggestion = replace(fires.suggestion, change=made, prediction=None)
+            yield replace(one, outcome=replace(fires, suggestion=suggestion))
+
+    return rejudged(degraded(), list(results()))  # type: ignore[arg-type]
+
+
+def test_a_suggestion_tells_what_it_does_to_the_whole_request() -> None:
+    """The queue of 170 ms before an execution of 24.5 ms at 93 % goes; 24.5 + 3 x 4 ms of work and the rest stay."""
+    effect = told().findings[0].effect
+
+    assert isinstance(effect, EndToEnd)
+    assert effect.simulated
+    assert effect.now_mean == pytest.approx(0.211, abs=0.002)
+    assert effect.mean.low <= effect.mean.value <= (effect.mean.high or 0.0)
+    assert 0.032 < effect.mean.value < 0.06
+
+
+def test_what_is_shown_of_the_stage_is_of_the_same_forecast() -> None:
+    finding = told().findings[0]
+
+    assert isinstance(finding.effect, EndToEnd)
+    assert finding.suggestion is not None
+    assert finding.suggestion.prediction == finding.effect.stage
+    assert degraded().findings[0].suggestion != finding.suggestion
+
+
+def test_the_line_and_the_contract_hold_both_ends() -> None:
+    said, made = " ".join(text(told()).split()), json.loads(json.dumps(report(told())))
+    prediction = made["findings"][0]["suggestion"]["prediction"]
+
+    assert "predicted end to end: mean 211 ms → " in said
+    assert "predicted mean of" not in said
+    assert prediction["end_to_end"]["mean_seconds"]["interval90"][0] <= prediction["end_to_end"]["mean_seconds"]["now"]
+    jsonschema.validate(made, json.loads(schema()))
+
+
+def test_closed_forms_tell_where_nothing_may_be_simulated() -> None:
+    effect = proved(degraded(), simulate=False).findings[0].effect
+
+    assert isinstance(effect, EndToEnd)
+    assert not effect.simulated
+
+
+def test_a_cause_whose_change_would_not_help_is_none() -> None:
+    """More instances of a stage that idles shorten nothing."""
+    explanation = proved(advising(change("side", {"instance_group.count": 4})))
+    (result,) = [one for one in explanation.results if one.check.id == SINGLE and one.subject.model == "safety"]
+
+    assert explanation.findings == ()
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert isinstance(result.outcome, Quiet)
+    assert "decided by simulated_saving_at_most" in account([result])
+
+
+def test_a_window_that_the_model_does_not_account_for_refutes_nothing() -> None:
+    """A queue of seconds at half load has a reason that is not simulated: the check is believed."""
+    slow = pipeline("safety")
+    stages = tuple(replace(one, execution=0.012, queue=3.0) if one.name == "safety" else one for one in slow.models)
+    stages = tuple(replace(one, execution=3.03) if one.name == "chat" else one for one in stages)
+    explanation = replace(slow, models=stages).explain()
+    odd = [finding for finding in explanation.findings if finding.suggestion and finding.suggestion.change]
+
+    assert [one.id for one in proved(explanation).findings] == [one.id for one in explanation.findings]
+    assert all(one.suggestion for one in odd)
+
+
+def test_a_change_that_is_not_simulated_says_so_and_keeps_its_finding() -> None:
+    explanation = proved(advising(change("safety", {"version_policy": "specific:1"})))
+    effect = explanation.findings[0].effect
+
+    assert isinstance(effect, Unpredicted)
+    assert "version_policy" in effect.because
+    assert "end to end not predicted: version_policy" in text(explanation)
+
+
+def test_a_running_service_asks_once_for_what_stays() -> None:
+    asked, memory = list[int](), Memory(seconds=60.0)
+
+    for now in (0.0, 30.0, 61.0):
+        memory.of("key", now, lambda: asked.append(1))
+
+    assert len(asked) == 2
+
+
+def fires(*claims: Claim, **more: float) -> Fires:
+    return Fires(summary="", claims=claims, **more)  # type: ignore[arg-type]
+
+
+LANE = Model(name="safety", service=service(0.02))
+
+
+def follow(fitted: Fitted, suggestion: Suggestion, *claims: Claim) -> Fitted:
+    made = intervened(fitted, fires(*claims), suggestion, None)
+    assert isinstance(made, Fitted)
+    return made
+
+
+def test_a_part_of_the_load_is_a_part_of_what_comes_or_of_the_clients() -> None:
+    half = Suggestion(text="serve it from two", load=0.5)
+    loop = by_hand(LANE, traffic=ClosedLoop(entry="chat", clients=5))
+    (opened,), (closed,) = (follow(one, half).scenario.traffic for one in (by_hand(LANE), loop))
+
+    assert isinstance(opened, OpenLoop)
+    assert opened.rate == 10.0
+    assert isinstance(closed, ClosedLoop)
+    assert closed.clients == 3
+
+
+def test_a_relief_shortens_executions_by_what_was_claimed() -> None:
+    fitted = by_hand(LANE)
+    stage = MeasuredStage(model="safety", queue_mean=0.1, compute_mean=0.02, busy_share=0.4, batch_size_mean=1.0)
+    fitted = replace(fitted, measured=replace(fitted.measured, stages=(stage,)))
+    claims = [
+        Claim(stage="safety", phase=phase, seconds=seconds)
+        for phase, seconds in ((Phase.COMPUTE, 0.005), (Phase.QUEUE, 9))
+    ]
+    made = follow(fitted, Suggestion(text="stop the neighbour", relieves=True), *claims)
+
+    assert made.scenario.models[0].service.time(1) == pytest.approx(0.015)
+
+
+def test_what_nothing_can_be_told_of_says_why_or_has_no_cost() -> None:
+    costly, failing, free = outside(fires(), 0.1), outside(fires(failed_share=0.2), 0.0), outside(fires(), 0.0)
+
+    assert costly is not None
+    assert "at most 100 ms" in costly.because
+    assert failing is not None
+    assert free is None

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.forecast.drawing import Draw, drawn
+from diagnostics.forecast.estimate import estimate
+from diagnostics.forecast.fitted import Doubt, ModelDoubt
+from diagnostics.forecast.performance import Performance
+from diagnostics.forecast.predict import forecast, performance
+from diagnostics.forecast.what_if import WhatIf
+from diagnostics.tuning.erlang import waiting_seconds
+from diagnostics.tuning.service import constant
+from diagnostics.tuning.simulation.scenario import (
+    ClosedLoop,
+    DynamicBatcher,
+    Engine,
+    Model,
+    OpenLoop,
+    QueuePolicy,
+    Resource,
+)
+from tests.forecast.deployments import by_hand, change, service
+
+SAFETY = Model(name="safety", service=service(0.03), max_batch=8)
+DRAWS = 5
+
+
+def mean(told: Performance) -> float:
+    assert told.mean
+    return told.mean.value
+
+
+def test_one_seed_gives_one_forecast_and_another_seed_another() -> None:
+    fitted = by_hand(SAFETY)
+    what_if = WhatIf(changes=(change("safety", {"instance_group.count": 2}),))
+
+    once = performance(fitted, what_if, seed=3, draws=2)
+
+    assert performance(fitted, what_if, seed=3, draws=2) == once
+    assert performance(fitted, what_if, seed=4, draws=2) != once
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_simulated_and_closed_forms_agree_on_a_plain_queue(count: int) -> None:
+    fitted = by_hand(replace(SAFETY, instances=count))
+    exact = waiting_seconds(rate=20, service=0.03015, servers=count, arrival_scv=1, service_scv=0)
+
+    told, quick = performance(fitted, draws=1), estimate(fitted)
+
+    assert exact
+    assert mean(told) == pytest.approx(0.03 + exact, rel=0.06)
+    assert mean(quick) == pytest.approx(0.03 + exact, rel=0.03)
+    assert told.stages[0].busy_share.value == pytest.approx(20 * 0.03015 / count, rel=0.02)
+    assert told.throughput.value == pytest.approx(20, rel=1e-9)
+
+
+def test_more_than_a_stage_can_do_has_no_latency_and_its_capacity_as_throughput() -> None:
+    told = performance(by_hand(SAFETY), WhatIf(rate_factor=2.0), draws=DRAWS)
+    quick = estimate(by_hand(SAFETY), WhatIf(rate_factor=2.0))
+
+    for one in (told, quick):
+        assert one.mean is one.p95 is None
+        assert not one.stable
+        assert one.throughput.value == pytest.approx(1 / 0.03015, rel=0.02)
+    assert told.stages[0].queue_mean is None
+
+
+def test_near_saturation_the_interval_has_no_upper_end_where_the_stage_may_not_keep_up() -> None:
+    fitted = by_hand(
+        replace(SAFETY, service=service(0.0485)),
+        doubt=Doubt(models={"safety": ModelDoubt(service_scv=(0.0, 0.0), service_error=0.05)}),
+    )
+
+    told = performance(fitted, draws=DRAWS)
+
+    assert told.mean
+    assert told.mean.high is None
+    assert told.mean.low < told.mean.value
+
+
+def test_a_limited_queue_turns_away_what_is_too_much_and_stays_finite() -> None:
+    limited = replace(SAFETY, batcher=DynamicBatcher(policy=QueuePolicy(max_size=4)), max_batch=1)
+    told = performance(by_hand(limited), WhatIf(rate_factor=2.0), draws=1)
+
+    assert told.mean
+    assert told.rejected > 2
+    # By formulas, without the wake-ups that a queue policy loses, only what is above the capacity is turned away.
+    quick = estimate(by_hand(limited), WhatIf(rate_factor=2.0))
+    assert quick.rejected == pytest.approx(40 - 1 / 0.03015, rel=0.01)
+    assert quick.rejected < told.rejected
+    assert mean(quick) == pytest.approx(0.03 + 4 * 0.03015, rel=0.1)
+    assert told.throughput.value + told.rejected == pytest.approx(40, rel=0.03)
+
+
+def test_batches_of_unknown_cost_have_an_interval_from_flat_to_linear() -> None:
+    unseen = replace(SAFETY, service=constant(0.045), batcher=DynamicBatcher())
+    known = replace(SAFETY, service=service(0.045), batcher=DynamicBatcher())
+
+    def width(model: Model) -> float:
+        told = performance(by_hand(model), draws=DRAWS).mean
+        assert told
+        return (told.high or float("inf")) - told.low
+
+    assert width(unseen) > 2 * width(known)
+
+
+def test_draws_cover_what_is_not_known_in_equal_parts() -> None:
+    places = sorted(Draw(number=number, of=4, seed=1).position("slope safety") for number in range(4))
+
+    assert [int(place * 4) for place in places] == [0, 1, 2, 3]
+    assert places != sorted(Draw(number=number, of=4, seed=2).position("slope safety") for number in range(4))
+
+
+def test_recorded_arrivals_are_replayed_and_drawn_anew_only_where_another_window_would_differ() -> None:
+    times = tuple(i * 0.05 + 0.02 * (i % 3) for i in range(100))
+    fixed = by_hand(SAFETY, traffic=OpenLoop(entry="chat", times=times))
+    again = replace(fixed, doubt=replace(fixed.doubt, replayed=frozenset({"chat"})))
+    draw = Draw(number=0, of=1, seed=0)
+
+    given, redrawn = drawn(fixed, draw).traffic[0], drawn(again, draw).traffic[0]
+    assert isinstance(given, OpenLoop)
+    assert isinstance(redrawn, OpenLoop)
+    assert given.times == times
+    assert redrawn.times != times
+    assert redrawn.times
+    assert len(redrawn.times) == 100
+    assert redrawn.times[-1] == pytest.approx(times[-1], rel=0.1)
+
+
+def test_a_closed_loop_obeys_the_response_time_law() -> None:
+    loop = by_hand(SAFETY, traffic=ClosedLoop(entry="chat", clients=6, think_seconds=0.1))
+
+    for told in (performance(loop, draws=1), estimate(loop)):
+        assert mean(told) == pytest.approx(6 / told.throughput.value - 0.1, rel=0.05)
+        assert told.throughput.value == pytest.approx(1 / 0.03015, rel=0.08)
+
+
+def test_a_burst_waits_for_half_of_itself() -> None:
+    fitted = by_hand(SAFETY, traffic=OpenLoop(entry="chat", rate=5.0, burst=11.0))
+    exact = (0.5 * 5 * 0.03015**2 + 5 * 0.03015) / (1 - 5 * 0.03015)
+
+    for told in (performance(fitted, draws=1), estimate(fitted)):
+        assert mean(told) == pytest.approx(0.03 + exact, rel=0.05)
+
+
+def test_instances_of_a_full_device_bring_nothing() -> None:
+    alone = replace(SAFETY, demand={"GPU": 1.0}, service=service(0.04))
+    fitted = by_hand(alone, resources=(Resource(name="GPU"),))
+    more = WhatIf(changes=(change("safety", {"instance_group.count": 4}),), rate_factor=0.9)
+
+    one, four = performance(fitted, WhatIf(rate_factor=0.9), draws=1), performance(fitted, more, draws=1)
+
+    assert four.stages[0].compute_mean.value > 1.5 * one.stages[0].compute_mean.value
+    assert mean(four) > 0.7 * mean(one)
+    assert mean(estimate(fitted, more)) > 1.4 * 0.04
+
+
+def test_an_engines_time_is_its_iterations_and_what_joins_them() -> None:
+    engine = Engine(slots=32, prefill_seconds=0.004, iteration_seconds=0.006, iterations=16.0)
+    fitted = by_hand(Model(name="llm", service=service(0.0003), engine=engine))
+    # Each iteration holds 20/s × its own length of joining requests; the first half of one is waited for.
+    iteration = 0.006 / (1 - 20 * 0.004)
+    at_work = min(20 * 16 * iteration, 1.0)
+
+    for told in (performance(fitted, draws=1), estimate(fitted)):
+        assert mean(told) == pytest.approx(16 * iteration + 0.004 + at_work * iteration / 2, rel=0.06)
+
+
+def test_a_full_engine_answers_what_its_slots_do() -> None:
+    engine = Engine(slots=2, prefill_seconds=0.0, iteration_seconds=0.02, iterations=10.0)
+    told = performance(by_hand(Model(name="llm", service=service(0.0003), engine=engine)), draws=1)
+
+    assert told.mean is None
+    assert told.throughput.value == pytest.approx(2 / 0.2, rel=0.03)
+
+
+def test_the_windows_account_that_differs_from_the_measured_mean_is_said() -> None:
+    fitted = by_hand(SAFETY)
+    unlike = replace(fitted, measured=replace(fitted.measured, mean=1.0))
+    what_if = WhatIf(changes=(change("safety", {"instance_group.count": 2}),))
+
+    assert any("not what was measured" in said for said in forecast(unlike, what_if, draws=1).assumptions)

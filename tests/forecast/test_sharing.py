@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from diagnostics.forecast.sharing import Lane, Sharing, scale_for, shares, used
+
+TWO = (Lane(model="a", busy=0.5), Lane(model="b", busy=0.5))
+
+
+def test_use_is_the_mean_of_what_runs_together() -> None:
+    # Neither 1/4, one 1/2, both 1/4 of the time; together they want 1.6 of a card.
+    assert used(TWO, 0.8, 1.0) == pytest.approx(0.5 * 0.8 + 0.25, abs=0.01)
+
+
+def test_the_demand_that_explains_a_use_is_found() -> None:
+    assert used(TWO, scale_for(TWO, 0.5, 1.0), 1.0) == pytest.approx(0.5, abs=0.01)
+    assert scale_for(TWO, 0.99, 1.0) == 1.0
+
+
+def test_an_execution_alone_is_as_much_quicker_as_the_others_slow_it() -> None:
+    found = shares(TWO, 0.8, 1.0)["a"]
+
+    assert found.demand == 0.8
+    assert found.alone == pytest.approx(0.5 + 0.5 / 1.6, abs=0.01)
+    assert shares((Lane(model="a", busy=0.9),), 0.8, 1.0)["a"].alone == pytest.approx(1.0)
+
+
+def test_between_its_ends_a_devices_use_is_taken_at_equal_ratios() -> None:
+    sharing = Sharing(resource="GPU", capacity=1.0, lanes=TWO, low=0.2, central=0.4, high=0.8, assumption="")
+
+    assert [sharing.parts(at)["a"].demand for at in (0.0, 0.5, 1.0)] == pytest.approx([0.2, 0.4, 0.8])
+    assert sharing.parts(0.25)["a"].demand == pytest.approx((0.2 * 0.4) ** 0.5)

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.errors import UsageError
+from diagnostics.forecast.fitted import Unpredictable
+from diagnostics.forecast.what_if import WhatIf, changed
+from diagnostics.tuning.changes import SettingValue
+from diagnostics.tuning.simulation.scenario import ClosedLoop, DynamicBatcher, Engine, Model, OpenLoop
+from tests.forecast.deployments import by_hand, change, service
+
+SAFETY = Model(name="safety", service=service(0.02), max_batch=8)
+LLM = Model(
+    name="llm",
+    service=service(0.0003),
+    engine=Engine(
+        slots=32, prefill_seconds=0.002, iteration_seconds=0.006, cache_tokens=1000.0, tokens_per_request=9.0
+    ),
+)
+
+
+def after(model: Model, **settings: SettingValue) -> Model:
+    made = {path.replace("__", "."): value for path, value in settings.items()}
+    return changed(by_hand(model), WhatIf(changes=(change(model.name, made),))).scenario.models[0]
+
+
+def test_a_count_is_of_each_device_of_each_group() -> None:
+    fitted = replace(by_hand(SAFETY), devices={"safety": (2, 1)})
+    made = changed(fitted, WhatIf(changes=(change("safety", {"instance_group.count": 3}),)))
+
+    assert made.scenario.models[0].instances == 9
+    assert any("room for 9 instances" in said for said in made.assumptions)
+
+
+def test_a_window_brings_a_batcher_and_removing_batching_takes_it_away() -> None:
+    batched = after(SAFETY, dynamic_batching__max_queue_delay_microseconds=500)
+
+    assert batched.batcher == DynamicBatcher(delay_seconds=0.0005)
+    assert after(batched, dynamic_batching=None).batcher is None
+
+
+def test_preferred_sizes_that_no_batch_reaches_are_dropped() -> None:
+    made = after(SAFETY, dynamic_batching__preferred_batch_size=(4, 8), max_batch_size=4)
+
+    assert made.max_batch == 4
+    assert made.batcher
+    assert made.batcher.preferred == (4,)
+
+
+def test_a_queue_policy_is_there_from_its_first_field_to_its_removal() -> None:
+    limited = after(SAFETY, dynamic_batching__default_queue_policy__max_queue_size=4)
+
+    assert limited.batcher
+    assert limited.batcher.policy
+    assert limited.batcher.policy.max_size == 4
+    removed = after(limited, dynamic_batching__default_queue_policy=None)
+    assert removed.batcher
+    assert removed.batcher.policy is None
+
+
+def test_an_engine_takes_slots_and_cache_and_refuses_what_was_not_measured() -> None:
+    engine = after(LLM, engine__max_batch_size=64).engine
+    assert engine
+    assert engine.slots == 64
+
+    cached = after(LLM, parameters__max_tokens_in_paged_kv_cache="2000").engine
+    assert cached
+    assert cached.cache_tokens == 2000
+
+    for refused in ({"engine__max_num_tokens": 4096}, {"parameters__unheard_of": "1"}, {"instance_group__count": 2}):
+        with pytest.raises(Unpredictable):
+            after(LLM, **refused)
+
+
+def test_settings_without_a_steady_effect_say_so() -> None:
+    made = changed(by_hand(SAFETY), WhatIf(changes=(change("safety", {"version_policy": "latest:1"}),)))
+
+    assert made.scenario == by_hand(SAFETY).scenario
+    assert "does nothing to requests" in made.assumptions[-1]
+
+
+def test_a_rate_scales_processes_and_recorded_arrivals() -> None:
+    drawn = changed(by_hand(SAFETY), WhatIf(rate_factor=2.0)).scenario.traffic[0]
+    recorded = by_hand(SAFETY, traffic=OpenLoop(entry="chat", times=(0.0, 1.0, 4.0)))
+
+    assert isinstance(drawn, OpenLoop)
+    assert drawn.rate == 40.0
+    replayed = changed(recorded, WhatIf(rate_factor=2.0)).scenario.traffic[0]
+    assert isinstance(replayed, OpenLoop)
+    assert replayed.times == (0.0, 0.5, 2.0)
+
+
+def test_clients_are_of_closed_loops_and_rates_of_open_ones() -> None:
+    closed = by_hand(SAFETY, traffic=ClosedLoop(entry="chat", clients=4))
+    more = changed(closed, WhatIf(clients=8)).scenario.traffic[0]
+
+    assert isinstance(more, ClosedLoop)
+    assert more.clients == 8
+    with pytest.raises(UsageError, match="number of clients"):
+        changed(closed, WhatIf(rate_factor=2.0))
+    with pytest.raises(UsageError, match="change the rate"):
+        changed(by_hand(SAFETY), WhatIf(clients=8))
+
+
+def test_a_model_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(UsageError, match="its models are safety"):
+        changed(by_hand(SAFETY), WhatIf(changes=(change("saftey", {"instance_group.count": 2}),)))

@@ -1,0 +1,110 @@
+"""A real Triton that serves one deployment after another of the same models, and what it said of every request."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from diagnostics.demo.environment import TritonEnvironment
+from diagnostics.demo.server import TritonLauncher
+from tests.benchmark.deployment import Deployment, configs, write
+
+# Spans wait in a queue of the exporter, which drops what does not fit: 100 requests/s make 1,500 spans a second.
+_TRACES = (
+    *("mode=opentelemetry", "rate=1", "level=TIMESTAMPS"),
+    *("opentelemetry,bsp_max_queue_size=16384", "opentelemetry,bsp_schedule_delay=500"),
+)
+
+
+class Served:
+    """A running server and its model repository."""
+
+    def __init__(self, launcher: TritonLauncher, repository: Path, deployment: Deployment, spans: Spans) -> None:
+        self.launcher, self.repository, self.spans = launcher, repository, spans
+        self._configs, self._ensemble = configs(deployment), deployment.ensemble
+
+    @property
+    def infer_url(self) -> str:
+        """Where requests to the ensemble go."""
+        return f"{self.launcher.http_url}/v2/models/{self._ensemble}/infer"
+
+    def become(self, deployment: Deployment) -> None:
+        """Serve another deployment of the same models; only those that differ are loaded anew.
+
+        Raises:
+            CollectError: the server refuses it, or does not answer.
+
+        """
+        wanted = configs(deployment)
+        assert wanted.keys() == self._configs.keys()
+        for name, text in wanted.items():
+            if text != self._configs[name]:
+                (self.repository / name / "config.pbtxt").write_text(text, "utf-8")
+                self.launcher.load_model(name)
+        self._configs = wanted
+
+
+@contextmanager
+def serving(environment: TritonEnvironment, deployment: Deployment) -> Iterator[Served]:
+    """Run a server with a deployment, tracing every request; nothing of it is left afterwards."""
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="diag-prediction-")))
+        spans = stack.enter_context(Spans())
+        repository = write(deployment, scratch / "repository")
+        _compile(environment, repository)
+        args = [f"--trace-config={setting}" for setting in (*_TRACES, f"opentelemetry,url={spans.url}")]
+        launcher = stack.enter_context(TritonLauncher(environment, repository, args=args))
+        yield Served(launcher, repository, deployment, spans)
+
+
+def _compile(environment: TritonEnvironment, repository: Path) -> None:
+    # Bytecode that appears beside a loaded model makes the server load it anew where a new count would do.
+    subprocess.run([environment.python, "-m", "compileall", "-qq", repository], check=False)
+
+
+class Spans:
+    """A receiver that keeps the bodies of OTLP export requests with the Unix seconds at which they came."""
+
+    def __init__(self) -> None:
+        kept = self._kept = list[tuple[float, bytes]]()
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            # One packet per answer: of two, the second waits 40 ms for the exporter to acknowledge the first.
+            wbufsize = -1
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                kept.append((time.time(), body))
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"{}")
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1/traces"
+
+    def __enter__(self) -> Spans:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def taken(self) -> list[tuple[float, bytes]]:
+        """Return what came since the last call, and forget it."""
+        taken = self._kept[:]
+        del self._kept[: len(taken)]
+        return taken

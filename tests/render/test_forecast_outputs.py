@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import jsonschema
+import pytest
+
+from diagnostics.diagnosis.proposal import Load
+from diagnostics.forecast.performance import Estimate
+from diagnostics.render.forecast_json import forecast_report, forecast_schema, sweep_report
+from diagnostics.render.forecast_markdown import forecast_markdown, sweep_markdown
+from diagnostics.render.forecast_text import forecast_text
+from diagnostics.render.sweep_text import BLOCKS, LETTERS, sweep_text
+from diagnostics.render.verify_json import verify_report, verify_schema
+from diagnostics.render.verify_text import verify_markdown, verify_text
+from tests.forecast.performances import estimate
+from tests.render.forecasts import WINDOW, proposal, sweep, verification
+from tests.render.situations import HOSTILE, as_json
+
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+PROPOSALS = {
+    "better": proposal(),
+    "not keeping up": proposal(mean=None),
+    "more load": proposal(load=Load(rate_factor=2.0, clients=4)),
+}
+SWEEPS = {
+    "a knee": sweep(0.28, 0.123, 0.121, 0.121),
+    "none keeps up": sweep(None, None),
+    "still falling": sweep(0.28, 0.2, 0.1),
+    "of the load": sweep(0.03, 0.05, None, model=None),
+}
+VERIFICATIONS = {
+    "confirmed": verification(estimate(0.121, 0.006)),
+    "refuted": verification(estimate(0.2, 0.006)),
+    "inconclusive": verification(estimate(0.2, 0.4)),
+    "nothing changed": verification(estimate(0.121, 0.006), changed=False),
+    "not bounded": verification(Estimate(value=0.121, low=0.1, high=None)),
+    "not measured": replace(verification(estimate(0.2, 0.4)), measures=(), block_seconds=None),
+}
+_WINDOWS = (WINDOW, WINDOW)
+
+
+@pytest.mark.parametrize("name", PROPOSALS)
+def test_every_forecast_meets_the_schema(name: str) -> None:
+    jsonschema.validate(as_json(forecast_report(PROPOSALS[name])), json.loads(forecast_schema()))
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_every_sweep_meets_the_schema(name: str) -> None:
+    jsonschema.validate(as_json(sweep_report(SWEEPS[name])), json.loads(forecast_schema()))
+
+
+@pytest.mark.parametrize("name", VERIFICATIONS)
+def test_every_verification_meets_its_schema(name: str) -> None:
+    jsonschema.validate(as_json(verify_report(VERIFICATIONS[name], _WINDOWS)), json.loads(verify_schema()))
+
+
+def test_the_schemas_refuse_what_is_neither() -> None:
+    forecast, verified = forecast_report(PROPOSALS["better"]), verify_report(VERIFICATIONS["confirmed"], _WINDOWS)
+
+    for wrong in ({**forecast, "kind": "sweep"}, {**forecast, "baseline": {}}, {**forecast, "schema_version": 2}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(as_json(wrong), json.loads(forecast_schema()))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(as_json({**verified, "verdict": "maybe"}), json.loads(verify_schema()))
+
+
+def test_the_report_holds_the_numbers_under_the_names_of_the_contract() -> None:
+    report = forecast_report(PROPOSALS["better"])
+    end_to_end, (stage,) = report["predicted"]["end_to_end_seconds"], report["predicted"]["stages"]
+
+    assert report["schema_version"] == 1
+    assert report["assumptions"] == ["arrivals are independent"]
+    assert [end_to_end[name] for name in ("mean", "p50", "p95", "p99")] == pytest.approx([0.121, 0.0968, 0.242, 0.363])
+    assert end_to_end["interval90"]["mean"] == pytest.approx([0.116, 0.126])
+    assert report["predicted"]["throughput_per_second"] == 38.0
+    assert (stage["model"], stage["queue_seconds"]["mean"], stage["queue_seconds"]["p95"]) == ("safety", 0.001, 0.003)
+    assert (stage["busy_share"], stage["batch_size_mean"]) == (0.32, 1.0)
+    assert report["baseline"]["end_to_end_seconds"]["interval90"]["mean"] == [0.1, None]
+
+
+def test_what_cannot_keep_up_has_no_numbers_but_a_reason() -> None:
+    predicted = forecast_report(PROPOSALS["not keeping up"])["predicted"]
+
+    assert [predicted["end_to_end_seconds"][name] for name in ("mean", "p50", "p95", "p99")] == [None] * 4
+    assert predicted["stages"][0]["queue_seconds"]["mean"] is None
+    assert not predicted["stable"]
+    assert "more arrives at safety than it can serve" in predicted["reason"]
+    assert "cannot keep up" in forecast_text(PROPOSALS["not keeping up"]).splitlines()[0]
+
+
+def test_a_model_far_from_what_was_measured_says_how_much_that_matters() -> None:
+    far = replace(PROPOSALS["better"].forecast, measured_mean=0.11)
+    outside = replace(far, measured_mean=0.02)
+
+    told, warned = (forecast_text(replace(PROPOSALS["better"], forecast=one)) for one in (far, outside))
+    assert "measured 110 ms (+155 %): within its interval" in told.replace("\n", " ")
+    assert "trust the order of alternatives" in warned.replace("\n", " ")
+
+
+def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
+    told = forecast_text(PROPOSALS["better"])
+
+    assert told.startswith("chat: mean 283 ms → 121 ms (−57 %): safety instance_group.count 1 → 3\n")
+    assert re.search(r"mean +280 ms \(100 ms or more\) +121 ms \(116 ms to 126 ms\) +−57 %", told)
+    assert re.search(r"safety +169 ms → 1 ms +1 +95 % → 32 %", told)
+    assert re.search(r"rejected +0/s +0.5/s", told)
+    assert "the model's mean of this window is 280 ms, measured 283 ms (−1 %)" in told
+    assert "count: 3" in told
+    assert "2 times the arrivals, 4 clients" in " ".join(forecast_text(PROPOSALS["more load"]).split())
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_sweep_has_a_row_and_a_bar_per_value_within_80_columns(name: str) -> None:
+    told = sweep_text(SWEEPS[name])
+
+    for point in SWEEPS[name].sweep.points:
+        assert len(re.findall(rf"^{point.value} +\S", told, re.MULTILINE)) == 2
+    assert all(len(line) <= 80 for line in told.splitlines())
+
+
+def test_the_knee_is_marked_and_the_longest_p95_fills_the_plot() -> None:
+    told = sweep_text(SWEEPS["a knee"])
+
+    assert "knee at 2" in told.splitlines()[0]
+    assert re.search(r"^2 +123 ms.* knee$", told, re.MULTILINE)
+    assert re.search(r"^1 +█{26}░{26}  now$", told, re.MULTILINE)
+    assert sweep_report(SWEEPS["a knee"])["knee"] == "2"
+    assert "no knee up to 3" in sweep_text(SWEEPS["still falling"])
+    assert "no value keeps up" in sweep_text(SWEEPS["none keeps up"])
+    assert "Kleinrock" in sweep_text(SWEEPS["of the load"])
+
+
+def test_letters_draw_the_same_bars_where_a_terminal_has_no_blocks() -> None:
+    drawn = [sweep_text(SWEEPS["a knee"], ink=ink) for ink in (BLOCKS, LETTERS)]
+
+    assert "#" * 26 + "." * 26 in drawn[1]
+    assert not set("█░▏▎▍▌▋▊▉") & set(drawn[1])
+
+
+def test_a_verification_tells_its_verdict_first_and_what_to_do_when_it_is_open() -> None:
+    told = {name: " ".join(verify_text(one, _WINDOWS).split()) for name, one in VERIFICATIONS.items()}
+
+    assert told["confirmed"].startswith("confirmed: chat: mean 280 ms → 121 ms (−57 %): as predicted")
+    assert "changed: safety instance_group.count 1 → 3" in told["confirmed"]
+    assert told["refuted"].startswith("refuted: chat: mean 280 ms → 200 ms (−29 %): 67 % above what was predicted")
+    assert "next: measure for 5 min on each side" in told["inconclusive"]
+    assert "no difference larger than 4.6 ms in the mean" in told["nothing changed"]
+    assert "change measured −159 ms (−223 ms or more)" in told["not bounded"]
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_name_breaks_out_of_any_output(kind: str) -> None:
+    name = HOSTILE[kind]
+    markdown = (
+        forecast_markdown(proposal(name))
+        + sweep_markdown(replace(sweep(0.2, 0.1), on=replace(sweep(0.2, 0.1).on, ensemble=name)))
+        + verify_markdown(verification(estimate(0.121, 0.006), model=name), _WINDOWS)
+    )
+    text = forecast_text(proposal(name)) + verify_text(verification(estimate(0.121, 0.006), model=name), _WINDOWS)
+
+    assert not UNSAFE.search(text.replace("\t", ""))
+    assert not UNSAFE.search(markdown.replace("\t", ""))
+    blocks = re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE)
+    assert blocks
+    for block in blocks:
+        assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) for row in block.splitlines()}) == 1, block
+
+
+@pytest.mark.parametrize("shown", [*map(forecast_markdown, PROPOSALS.values()), *map(sweep_markdown, SWEEPS.values())])
+def test_no_output_shows_a_number_that_is_none(shown: str) -> None:
+    assert not re.search(r"\b(nan|inf|None)\b", shown)

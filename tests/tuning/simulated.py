@@ -1,0 +1,69 @@
+"""Scenarios of one model, and of chains of models, for tests of the simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from diagnostics.tuning.service import ServiceTime
+from diagnostics.tuning.simulation.outcome import ModelOutcome, Outcome
+from diagnostics.tuning.simulation.scenario import Entry, Model, OpenLoop, Scenario, Step
+from diagnostics.tuning.simulation.simulate import simulate
+
+
+def service(seconds: float, *, per_item: float = 0.0, gap: float = 0.0) -> ServiceTime:
+    return ServiceTime(
+        base=seconds - per_item, per_item=per_item, per_item_low=per_item, per_item_high=per_item, dispatch_gap=gap
+    )
+
+
+def model(seconds: float = 0.01, *, name: str = "m", per_item: float = 0.0, gap: float = 0.0, **settings: Any) -> Model:
+    return Model(name=name, service=service(seconds, per_item=per_item, gap=gap), **settings)
+
+
+def single(name: str = "m") -> Entry:
+    return Entry(name=name, steps=(Step(model=name),))
+
+
+def alone(model: Model, *traffic: OpenLoop, **shared: Any) -> Scenario:
+    """Return a scenario whose only model is called directly."""
+    return Scenario(models=(model,), entries=(single(model.name),), traffic=traffic, **shared)
+
+
+def replayed(
+    model: Model, times: Sequence[float], *, items: Sequence[int] = (), levels: Sequence[int] = (), **shared: Any
+) -> Scenario:
+    """Return requests at given milliseconds to one model, each with its items and priority level."""
+    plain = OpenLoop(entry=model.name)
+    traffic = [
+        replace(
+            plain,
+            times=(time / 1e3,),
+            items=items[position] if items else 1,
+            priority=levels[position] if levels else 0,
+        )
+        for position, time in enumerate(times)
+    ]
+    return alone(model, *traffic, **shared)
+
+
+def milliseconds(values: Sequence[float]) -> list[float]:
+    return [round(value * 1e3, 6) for value in values]
+
+
+def run(scenario: Scenario, *, seconds: float = 2.0, seed: int = 0) -> Outcome:
+    return simulate(scenario, seconds=seconds, seed=seed)
+
+
+def waits(scenario: Scenario, name: str = "m") -> list[float]:
+    """Return the milliseconds that each request waited, in the order in which they were taken."""
+    return milliseconds(run(scenario).models[name].waits)
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def queue(outcome: ModelOutcome) -> float:
+    return mean(outcome.waits)
