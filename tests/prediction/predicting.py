@@ -35,7 +35,9 @@ def predict(capture: Path, source: Job, job: Job, measured: Measured, draws: int
     """
     what_if = WhatIf(changes=changes(source.deployment, job.deployment), traffic=(traffic_of(job, measured),))
     model = fitted(capture, job.deployment.ensemble)
-    return performance(model, what_if, draws=draws, replay_warmup_seconds=measured.began)
+    return performance(
+        model, what_if, draws=draws, replay_warmup_seconds=measured.began, replay_seconds=measured.seconds
+    )
 
 
 @lru_cache(maxsize=4)
