@@ -16,6 +16,7 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted, MeasuredStage
 from diagnostics.forecast.fitting import fit
+from diagnostics.forecast.load import capacity, offered
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.predict import performance, unlike
 from diagnostics.signals.subject import Subject
@@ -106,11 +107,13 @@ def simulated(fitted: Fitted) -> Performance:
 def effect(asked: Asked, finding: Finding, *, simulate: bool) -> Effect:
     """Return what the suggestion does, by simulation where that is asked for and affordable, else by closed forms."""
     now, found = asked.fitted.measured, estimate(asked.after)
-    simulate = simulate and asked.affordable and found.stable
+    if full := _full(asked.after):
+        return _unsteady(f"with it {', '.join(full)} is offered more than it can do", overrules=True)
+    simulate = simulate and asked.affordable
     found = simulated(asked.after) if simulate else found
     known = finding.impact.mean_seconds if now.mean is None else now.mean
     if found.mean is None or not found.stable:
-        return _full(found)
+        return _unsteady("the model finds no steady state with it", overrules=estimate(asked.fitted).stable)
     if found.mean.low < known <= found.mean.value:
         return _either(known, found.mean)
     doubt = unlike(asked.fitted, estimate(asked.fitted))
@@ -127,11 +130,16 @@ def effect(asked: Asked, finding: Finding, *, simulate: bool) -> Effect:
     )
 
 
-def _full(found: Performance) -> Unpredicted:
-    who = ", ".join(stage.model for stage in found.stages if not stage.stable) or found.entry
-    return Unpredicted(
-        because=f"with it {who} is offered more than it can do, and its queue grows without end", overrules=True
-    )
+def _full(fitted: Fitted) -> list[str]:
+    """Return the models that are offered more than they do with full batches and nothing beside them."""
+    wanted = offered(fitted.scenario)
+    most = {model.name: capacity(model) for model in fitted.scenario.models}
+    return [name for name, items in most.items() if items is not None and wanted.get(name, 0.0) >= items]
+
+
+def _unsteady(why: str, *, overrules: bool) -> Unpredicted:
+    """Return that a queue grows; it speaks against a check only where the window as it is has a steady state."""
+    return Unpredicted(because=f"{why}: a queue would grow without end", overrules=overrules)
 
 
 def _either(now: float, mean: Estimate) -> Unpredicted:

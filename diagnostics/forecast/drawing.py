@@ -46,7 +46,7 @@ class Draw:
 
     def rng(self, name: str) -> Random:
         """Return the generator of a name, the same for all draws of a seed."""
-        return Random(f"{self.seed}/{name}")  # noqa: S311 (nothing here is secret)
+        return Random(f"{self.seed}/{name}".encode(errors="backslashreplace"))  # noqa: S311 (nothing here is secret)
 
 
 def drawn(fitted: Fitted, draw: Draw) -> Scenario:

@@ -35,6 +35,10 @@ class _Length:
     visits: int
 
 
+# Recorded arrivals leave only the executions to chance, whose luck the mean of so many runs halves and halves again.
+_MOST_REPEATS = 16
+# Further than any draw's seed is from the central run's.
+_STRIDE = 1_000_003
 # Visits take about 20 µs each: 20 draws and a central run stay within two seconds where queues are short, five else.
 _DRAW = _Length(400, 100.0, 4_000)
 _CENTRAL = _Length(3_000, 1_000.0, 40_000)
@@ -82,6 +86,7 @@ def performance(
     seed: int = 0,
     draws: int = DRAWS,
     replay_warmup_seconds: float = 0.0,
+    replay_seconds: float | None = None,
     visits: int | None = None,
 ) -> Performance:
     """Return what requests to the fitted entry would experience; the same for the same seed.
@@ -89,8 +94,10 @@ def performance(
     Values are those of a run with central values of all that is not known, as long as can be afforded. Intervals are
     the least and most of `draws` runs of the measured window's length, each with other values of what is not known: of
     20, they hold another window's value with 19 / 21 = 90 % probability. Where arrivals are replayed, requests of the
-    first `replay_warmup_seconds` are not looked at. `visits` to stages, where given, are the most that the central run
-    makes while it is looked at: a search does not need what a report does.
+    first `replay_warmup_seconds` are not looked at, and those that follow for `replay_seconds`, by default to the last
+    arrival; the values are then the mean of several runs, which differ in how long executions take. `visits` to stages,
+    where given, are the most that central runs make while they are looked at: a search does not need what a report
+    does.
 
     Raises:
         UsageError: the change names what is not there.
@@ -99,17 +106,24 @@ def performance(
     """
     after = fitted if what_if is None else changed(fitted, what_if)
     length = _CENTRAL if visits is None else replace(_CENTRAL, visits=visits, requests=min(_CENTRAL.requests, visits))
-    return _performance(after, seed, draws, replay_warmup_seconds, length)
+    replayed = _replayed(after.scenario) - replay_warmup_seconds if replay_seconds is None else replay_seconds
+    return _performance(after, seed, draws, _Span(replay_warmup_seconds, max(replayed, _SHORTEST / 1e3)), length)
 
 
 def _performance(
-    fitted: Fitted, seed: int, draws: int, replay_warmup: float = 0.0, length: _Length = _CENTRAL
+    fitted: Fitted, seed: int, draws: int, replay: _Span | None = None, length: _Length = _CENTRAL
 ) -> Performance:
-    central, window = _spans(fitted, replay_warmup, length)
-    scenario = fitted.scenario if _replayed(fitted.scenario) else _steady(fitted.scenario, central, seed)
+    replayed = _replayed(fitted.scenario)
+    if replayed:
+        central = window = replay or _Span(0.0, replayed)
+        scenario, repeats = fitted.scenario, _repeats(fitted, central, length)
+    else:
+        central, window = _spans(fitted, length)
+        scenario, repeats = _steady(fitted.scenario, central, seed), 1
+    centrals = [_run(scenario, central, seed + number * _STRIDE) for number in range(repeats)]
     each = (Draw(number=number, of=draws, seed=seed) for number in range(draws))
     runs = [_run(drawn(fitted, draw), window, seed * draws + draw.number + 1) for draw in each]
-    return summary(fitted, _run(scenario, central, seed), runs)
+    return summary(fitted, centrals, runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +134,14 @@ class _Span:
     seconds: float
 
 
-def _spans(fitted: Fitted, replay_warmup: float, length: _Length) -> tuple[_Span, _Span]:
-    """Return the length of the run with central values, and of a draw; recorded arrivals are replayed to their end."""
-    replayed = _replayed(fitted.scenario)
-    if replayed:
-        whole = _Span(replay_warmup, max(replayed - replay_warmup, replayed / 100))
-        return whole, whole
+def _repeats(fitted: Fitted, span: _Span, length: _Length) -> int:
+    """Return how many runs over the same arrivals make as many visits as one run of drawn ones would."""
+    visits = _visits_per_second(fitted) * (span.warmup + span.seconds)
+    return min(max(round(length.visits / max(visits, 1.0)), 1), _MOST_REPEATS)
+
+
+def _spans(fitted: Fitted, length: _Length) -> tuple[_Span, _Span]:
+    """Return the length of the run with central values, and of a draw."""
     at_most = min(max(fitted.measured.span_seconds, _SHORTEST), _LONGEST)
     rate = max(_visits_per_second(fitted), 1e-9)
     lengths = (_seconds(fitted, rate, length, inf), _seconds(fitted, rate, _DRAW, at_most))

@@ -28,42 +28,59 @@ class Run:
         return overloaded(self.scenario, self.outcome)
 
 
-def summary(fitted: Fitted, central: Run, runs: Sequence[Run]) -> Performance:
+def summary(fitted: Fitted, centrals: Sequence[Run], runs: Sequence[Run]) -> Performance:
     """Return what the fitted entry's requests experienced.
 
     Args:
         fitted: the deployment.
-        central: its run with central values.
+        centrals: its runs with central values, one at least; they differ in luck, and their mean is the value.
         runs: runs with other values of what is not known.
 
     """
+    central = centrals[0]
     name, full = fitted.entry, central.overloaded
     entry = next(one for one in fitted.scenario.entries if one.name == name)
     models = tuple(dict.fromkeys(step.model for step in entry.steps))
     stuck = bool(full & set(models))
 
     def of_entry(pick: Callable[[EntryOutcome], float | None]) -> Estimate | None:
-        return None if stuck else _estimate(central, runs, models, lambda run: pick(run.outcome.entries[name]))
+        return None if stuck else _estimate(centrals, runs, models, lambda run: pick(run.outcome.entries[name]))
 
-    throughput = _estimate(central, runs, (), lambda run: _answered(run, entry, run.overloaded & set(models)))
     outcome = central.outcome.entries[name]
-    offers = [open_rate(one) for one in fitted.scenario.traffic if one.entry == name and isinstance(one, OpenLoop)]
-    if throughput and offers and not stuck and outcome.arrived:
-        # What comes is known: how much of it came in this run is luck.
-        value = sum(offers) * (1 - outcome.failed / outcome.arrived)
-        throughput = replace(
-            throughput, value=value, low=min(throughput.low, value), high=max(throughput.high or value, value)
-        )
     return Performance(
         entry=name,
         mean=of_entry(lambda one: _mean(one.latencies)),
         p50=of_entry(lambda one: quantile(one.latencies, 0.50)),
         p95=of_entry(lambda one: quantile(one.latencies, 0.95)),
         p99=of_entry(lambda one: quantile(one.latencies, 0.99)),
-        throughput=throughput or Estimate(value=0.0, low=0.0, high=0.0),
+        throughput=_throughput(fitted, entry, centrals, runs),
         rejected=outcome.failed / central.outcome.seconds,
-        stages=tuple(_stage(fitted, model, central, runs) for model in models),
+        stages=tuple(_stage(fitted, model, centrals, runs) for model in models),
     )
+
+
+def _throughput(fitted: Fitted, entry: Entry, centrals: Sequence[Run], runs: Sequence[Run]) -> Estimate:
+    """Return requests answered per second."""
+    stages = {step.model for step in entry.steps}
+    loads = [one for one in fitted.scenario.traffic if one.entry == entry.name and isinstance(one, OpenLoop)]
+    stuck = bool(centrals[0].overloaded & stages)
+    if loads and not stuck and all(one.times is not None and one.entry not in fitted.doubt.replayed for one in loads):
+        return _counted(entry, centrals, runs)
+    found = _estimate(centrals, runs, (), lambda run: _answered(run, entry, run.overloaded & stages))
+    outcome = centrals[0].outcome.entries[entry.name]
+    if not loads or stuck or found is None or not outcome.arrived:
+        return found or Estimate(value=0.0, low=0.0, high=0.0)
+    # What comes is known: how much of it came in this run is luck.
+    value = sum(map(open_rate, loads)) * (1 - outcome.failed / outcome.arrived)
+    return replace(found, value=value, low=min(found.low, value), high=max(found.high or value, value))
+
+
+def _counted(entry: Entry, centrals: Sequence[Run], runs: Sequence[Run]) -> Estimate:
+    """Return what a counter says of known arrivals: one that ends as it is read is counted, or is not, at both ends."""
+    found = _estimate(centrals, runs, (), lambda run: run.outcome.entries[entry.name].answered / run.outcome.seconds)
+    assert found is not None
+    edge = 1 / centrals[0].outcome.seconds
+    return replace(found, low=max(found.low - edge, 0.0), high=(found.high or found.value) + edge)
 
 
 def _answered(run: Run, entry: Entry, stuck: Collection[str]) -> float:
@@ -85,7 +102,8 @@ def _served(run: Run, model: str) -> int:
     return outcome.items
 
 
-def _stage(fitted: Fitted, model: str, central: Run, runs: Sequence[Run]) -> StagePerformance:
+def _stage(fitted: Fitted, model: str, centrals: Sequence[Run], runs: Sequence[Run]) -> StagePerformance:
+    central = centrals[0]
     full = model in central.overloaded
     tail = sum(
         s.tail_seconds for e in fitted.scenario.entries if e.name == fitted.entry for s in e.steps if s.model == model
@@ -93,7 +111,7 @@ def _stage(fitted: Fitted, model: str, central: Run, runs: Sequence[Run]) -> Sta
     outcome = central.outcome.models[model]
 
     def of(pick: Callable[[ModelOutcome], float | None], which: tuple[str, ...] = ()) -> Estimate | None:
-        return _estimate(central, runs, which, lambda run: pick(run.outcome.models[model]))
+        return _estimate(centrals, runs, which, lambda run: pick(run.outcome.models[model]))
 
     def waited(pick: Callable[[Sequence[float]], float | None]) -> Estimate | None:
         if full:
@@ -120,13 +138,13 @@ def _shifted(estimate: Estimate, seconds: float) -> Estimate:
 
 
 def _estimate(
-    central: Run, runs: Sequence[Run], models: Sequence[str], pick: Callable[[Run], float | None]
+    centrals: Sequence[Run], runs: Sequence[Run], models: Sequence[str], pick: Callable[[Run], float | None]
 ) -> Estimate | None:
-    """Return the central run's value with the least and most of the draws'; None where nothing happened.
+    """Return the central runs' mean with the least and most of the draws'; None where nothing happened.
 
     Without an upper end where one of these models may not keep up in more than one draw of twenty.
     """
-    value = pick(central)
+    value = _mean([one for one in map(pick, centrals) if one is not None])
     if value is None:
         return None
     found = [one for one in map(pick, runs) if one is not None]

@@ -56,6 +56,7 @@ class Measured:
         throughput: answered requests per second.
         failed: requests per second that were not answered with a result.
         stages: in the order of the deployment.
+        load_seconds: for how long the load was drawn, from its start on: other lengths are other arrivals.
         machine: what the processors did.
         disturbed: what makes it no measurement of the server alone, in words; empty where nothing does.
 
@@ -69,6 +70,7 @@ class Measured:
     throughput: float
     failed: float
     stages: tuple[Stage, ...]
+    load_seconds: float
     machine: Machine
     disturbed: str = ""
 

@@ -28,8 +28,6 @@ from tests.prediction.serving import Served
 INTERVAL_SECONDS = 2.0
 # Three times the exporter's delay: the last spans have come by then.
 _SPANS_SECONDS = 1.5
-# The load goes on so long after the last read, so that this finds the server as the others did.
-TAIL_SECONDS = 1.0
 
 
 def observe(served: Served, job: Job) -> tuple[Measured, list[Scrape]]:
@@ -69,11 +67,10 @@ def _client(served: Served, job: Job) -> subprocess.Popen[bytes]:
 
 
 def _order(served: Served, job: Job) -> Order:
-    seconds = job.settle + job.seconds + TAIL_SECONDS
     return Order(
         url=served.infer_url,
         width=job.deployment.width,
-        seconds=seconds,
+        seconds=job.load_seconds,
         arrivals=job.arrivals,
         clients=job.load.clients,
     )

@@ -12,6 +12,8 @@ from tests.benchmark.deployment import Deployment
 SETTLE_SECONDS = 5.0
 POINT_SECONDS = 40.0
 REPEATS = 2
+# The load goes on so long after the last read, so that this finds the server as the others did.
+TAIL_SECONDS = 1.0
 # A timer's slack and the way from one execution to the next, which a sleeping stage takes beside its stated time.
 DISPATCH_SECONDS = 0.0004
 
@@ -108,7 +110,12 @@ class Job:
     @property
     def arrivals(self) -> tuple[float, ...]:
         """When its requests are due, in seconds from its start."""
-        return self.load.arrivals(self.settle + self.seconds + 1.0, self.seed)
+        return self.load.arrivals(self.load_seconds, self.seed)
+
+    @property
+    def load_seconds(self) -> float:
+        """For how long requests are sent, seconds from the start."""
+        return self.settle + self.seconds + TAIL_SECONDS
 
 
 def job_name(point: Point, repeat: int) -> str:

@@ -33,9 +33,11 @@ def predict(capture: Path, source: Job, job: Job, measured: Measured, draws: int
         Unpredictable: the window does not say enough.
 
     """
-    what_if = WhatIf(changes=changes(source.deployment, job.deployment), traffic=(_traffic(job, measured),))
+    what_if = WhatIf(changes=changes(source.deployment, job.deployment), traffic=(traffic_of(job, measured),))
     model = fitted(capture, job.deployment.ensemble)
-    return performance(model, what_if, draws=draws, replay_warmup_seconds=measured.began)
+    return performance(
+        model, what_if, draws=draws, replay_warmup_seconds=measured.began, replay_seconds=measured.seconds
+    )
 
 
 @lru_cache(maxsize=4)
@@ -46,13 +48,14 @@ def fitted(capture: Path, entry: str) -> Fitted:
     return fit(WindowEvidence(window), Subject(server=server, ensemble=entry))
 
 
-def _traffic(job: Job, measured: Measured) -> OpenLoop | ClosedLoop:
-    """Return the job's arrivals up to the last read, or its clients."""
+def traffic_of(job: Job, measured: Measured) -> OpenLoop | ClosedLoop:
+    """Return the arrivals that the measurement got, up to the last read, or the job's clients."""
     entry = job.deployment.ensemble
     if job.load.clients:
         return ClosedLoop(entry=entry, clients=job.load.clients)
     end = measured.began + measured.seconds
-    return OpenLoop(entry=entry, times=tuple(at for at in job.arrivals if at < end))
+    arrivals = job.load.arrivals(measured.load_seconds, job.seed)
+    return OpenLoop(entry=entry, times=tuple(at for at in arrivals if at < end))
 
 
 def changes(before: Deployment, after: Deployment) -> tuple[ConfigChange, ...]:

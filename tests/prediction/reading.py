@@ -11,9 +11,9 @@ from diagnostics.window.visits import TracedRequest
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.statistics import ModelStatistics, Timed, parse_statistics
 from tests.benchmark.deployment import Deployment
-from tests.prediction.disturbance import Machine
+from tests.prediction.disturbance import MOST_LATE_IN_BURST_SECONDS, MOST_LATE_SECONDS, Machine
 from tests.prediction.measured import Measured, Stage, bootstrap, mean_of, percentile
-from tests.prediction.plan import Job
+from tests.prediction.plan import Job, Pattern
 from tests.prediction.sending import Row
 
 P95 = 0.95
@@ -83,6 +83,7 @@ def read(job: Job, bodies: Bodies, machine: Machine) -> Measured:
         raise CollectError("no request was answered and traced", where=job.name)
     timed = [(one.end_seconds, one.root.seconds) for one in ended]
     mean = mean_of(success.seconds / success.count, timed)
+    late = MOST_LATE_IN_BURST_SECONDS if job.load.pattern is Pattern.BURSTS else MOST_LATE_SECONDS
     failed = sum(1 for row in bodies.rows if row[3] != 200 and job.settle <= row[0] < job.settle + counters.seconds)
     return Measured(
         name=job.name,
@@ -93,8 +94,9 @@ def read(job: Job, bodies: Bodies, machine: Machine) -> Measured:
         throughput=success.count / counters.seconds,
         failed=failed / counters.seconds,
         stages=tuple(_stages(job.deployment, counters, ended, mean.value)),
+        load_seconds=job.load_seconds,
         machine=machine,
-        disturbed="; ".join(filter(None, (machine.disturbance, _untraced(len(ended), success.count)))),
+        disturbed="; ".join(filter(None, (machine.disturbance(late), _untraced(len(ended), success.count)))),
     )
 
 

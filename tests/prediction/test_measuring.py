@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -11,7 +12,7 @@ from diagnostics.errors import CollectError, UsageError
 from diagnostics.wire.records import Kind, Scrape
 from tests.benchmark.deployment import Deployment, StageSpec
 from tests.prediction.backlog import Backlog
-from tests.prediction.disturbance import Machine
+from tests.prediction.disturbance import MOST_LATE_IN_BURST_SECONDS, Machine
 from tests.prediction.folder import Folder
 from tests.prediction.keeping import thinned
 from tests.prediction.measured import Interval, Measured, bootstrap, percentile
@@ -40,6 +41,7 @@ def measured(name: str, disturbed: str = "") -> Measured:
         throughput=10.0,
         failed=0.0,
         stages=(),
+        load_seconds=46.0,
         machine=QUIET,
         disturbed=disturbed,
     )
@@ -97,7 +99,7 @@ def test_a_measurement_is_what_counters_and_traces_say_between_two_reads() -> No
 
     assert found.mean.value == pytest.approx(0.020)
     assert found.p95.value == pytest.approx(0.095, rel=1e-3)
-    assert (found.throughput, found.failed, found.began) == (10.0, 0.1, 5.0)
+    assert (found.throughput, found.failed, found.began, found.load_seconds) == (10.0, 0.1, 5.0, 46.0)
     assert stage.queue_mean == pytest.approx(0.006)
     assert stage.batch_size_mean == 2.0
     assert stage.busy_share == pytest.approx(50 * 0.010 / (10.0 * 2))
@@ -125,9 +127,10 @@ def test_a_refused_request_is_in_no_latency() -> None:
 
 
 def test_the_machine_says_what_disturbed() -> None:
-    assert not QUIET.disturbance
+    assert not QUIET.disturbance()
     busy = Machine(busy_share=0.9, steal_share=0.02, throttled_seconds=0.5, late_seconds=0.1)
-    assert all(word in busy.disturbance for word in ("stolen", "90% busy", "quota", "100.0 ms late"))
+    assert not replace(QUIET, late_seconds=0.003).disturbance(MOST_LATE_IN_BURST_SECONDS)
+    assert all(word in busy.disturbance() for word in ("stolen", "90% busy", "quota", "100.0 ms late"))
 
 
 def test_a_capture_keeps_the_spans_of_every_tenth_trace_that_began_after_the_first_read() -> None:

@@ -5,9 +5,13 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.forecast.performance import Estimate, Performance
+from diagnostics.tuning.simulation.scenario import OpenLoop
 from tests.prediction.comparing import QUANTITIES, Held, coverage, median_error, order
 from tests.prediction.disturbance import Machine
+from tests.prediction.groups import points
 from tests.prediction.measured import Interval, Measured, Stage
+from tests.prediction.plan import jobs
+from tests.prediction.predicting import traffic_of
 from tests.prediction.sweeps import sweeps
 from tests.prediction.tables import each_line, meets_goals, prediction_lines
 from tests.prediction.tuning import judged, objective_of, tuning_lines
@@ -28,6 +32,7 @@ def measured(name: str, mean: float, busy: float = 0.5, throughput: float = 10.0
         throughput=throughput,
         failed=0.0,
         stages=(stage,),
+        load_seconds=46.0,
         machine=QUIET,
     )
 
@@ -67,6 +72,16 @@ def test_errors_are_relative_and_what_was_not_predicted_is_as_wrong_as_can_be() 
 def test_the_median_error_of_a_deployment_that_is_said_not_to_keep_up_is_infinite() -> None:
     assert median_error([held("a", 0.1, performance(None))], MEAN) == float("inf")
     assert held("a", 0.1, performance(None)).error(THROUGHPUT) == 0.0
+
+
+def test_a_prediction_gets_the_arrivals_of_the_measurement_however_long_that_was() -> None:
+    job = next(job for job in jobs(points(), seconds=40.0) if job.load.rate)
+    shorter = next(one for one in jobs(points(), seconds=30.0) if one.name == job.name)
+    one = replace(measured(job.name, 0.1), seconds=30.0, load_seconds=shorter.load_seconds)
+    traffic = traffic_of(job, one)
+
+    assert isinstance(traffic, OpenLoop)
+    assert traffic.times == tuple(at for at in shorter.arrivals if at < 35.0)
 
 
 def test_intervals_are_counted_where_there_is_one() -> None:
@@ -120,6 +135,8 @@ def test_a_suggestion_is_worth_its_throughput_if_it_meets_the_objective() -> Non
     assert judged(sweep, objective, names[2], results, 1.0).ratio == 0.96
     assert judged(sweep, objective, names[8], results, 1.0).ratio == 0.0
     assert judged(sweep, objective, None, results, 1.0).ratio == 0.0
+    some = {name: results[name] for name in names[1:]}
+    assert (judged(sweep, objective, names[2], some, 1.0).settings, objective_of(sweep, some)) == (11, pytest.approx(0.32))
     nothing = judged(sweep, 0.01, None, results, 1.0)
     assert nothing.ratio == 1.0
     assert list(tuning_lines([nothing]))[2] == "| sweep01 | 10 ms | 0 of 12 | none | none | 100% | 1.0 s | 120 s |"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from diagnostics.forecast.capacity import Carried, most_carried
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.search import Candidate, tune
 from diagnostics.forecast.target import Target
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.changes import SettingValue
@@ -25,8 +25,8 @@ from tests.prediction.sweeps import Sweep, sweeps
 
 # Throughput of the suggestion as a share of the best one's, and of how many scenarios that is asked.
 ENOUGH, OF_TEN = 0.95, 9
-# A setting that is not predicted to be better by this much is not looked for.
-_STEP = 0.03
+# Of twelve settings: a scenario of which fewer were measured says little of the best of them.
+FEWEST_SETTINGS = 9
 _PATHS = {"instances": "instance_group.count", "delay_us": "dynamic_batching.max_queue_delay_microseconds"}
 _FIELDS = {path: field for field, path in _PATHS.items()}
 
@@ -37,6 +37,7 @@ class Tuned:
 
     Attributes:
         sweep: the scenario.
+        settings: how many of its settings were measured; the search chooses among these.
         objective: seconds that the 95th percentile end to end must stay under.
         meeting: measured throughput of each setting that met the objective, by the name of its measurement.
         suggested: name of the suggested setting's measurement; None where the search says that none meets it.
@@ -47,6 +48,7 @@ class Tuned:
     """
 
     sweep: Sweep
+    settings: int
     objective: float
     meeting: Mapping[str, float]
     suggested: str | None
@@ -63,9 +65,9 @@ class Tuned:
 
 
 def tuned(folder: Folder, only: Sequence[str] = (), processes: int | None = None) -> list[Tuned]:
-    """Return the result of each scenario whose window and settings were all measured."""
-    measured = folder.measured()
-    tasks = [(folder.path, sweep, measured) for sweep in _wanted(only) if _is_whole(folder, sweep, measured)]
+    """Return the result of each scenario whose window and, of its twelve settings, nine at least were measured."""
+    measured = {name: one for name, one in folder.measured().items() if not one.disturbed}
+    tasks = [(folder.path, sweep, measured) for sweep in _wanted(only) if _is_enough(folder, sweep, measured)]
     if processes == 1 or len(tasks) < 2:
         return [_tuned(task) for task in tasks]
     with ProcessPoolExecutor(max_workers=processes or os.cpu_count()) as pool:
@@ -76,32 +78,38 @@ def _wanted(only: Sequence[str]) -> list[Sweep]:
     return [sweep for sweep in sweeps() if not only or sweep.name.startswith(tuple(only))]
 
 
-def _is_whole(folder: Folder, sweep: Sweep, measured: Mapping[str, Measured]) -> bool:
-    return folder.capture(sweep.window).exists() and all(job.name in measured for job in sweep.jobs())
+def _is_enough(folder: Folder, sweep: Sweep, measured: Mapping[str, Measured]) -> bool:
+    return folder.capture(sweep.window).exists() and len(_known(sweep, measured)) >= FEWEST_SETTINGS
+
+
+def _known(sweep: Sweep, measured: Mapping[str, Measured]) -> Sequence[str]:
+    return [name for name, _ in sweep.settings() if name in measured]
 
 
 def _tuned(task: tuple[Path, Sweep, Mapping[str, Measured]]) -> Tuned:
     path, sweep, measured = task
     objective, begun = objective_of(sweep, measured), time.monotonic()
-    suggestion = suggest(fitted(Folder(path).capture(sweep.window), sweep.base.ensemble), sweep, objective)
+    model = fitted(Folder(path).capture(sweep.window), sweep.base.ensemble)
+    suggestion = suggest(model, sweep, objective, frozenset(measured))
     took = time.monotonic() - begun
     return judged(sweep, objective, suggestion, measured, took)
 
 
 def objective_of(sweep: Sweep, measured: Mapping[str, Measured]) -> float:
-    """Return seconds that half of the settings keep their 95th percentile under, and half do not."""
-    return median(measured[name].p95.value for name, _ in sweep.settings())
+    """Return seconds that half of the measured settings keep their 95th percentile under, and half do not."""
+    return median(measured[name].p95.value for name in _known(sweep, measured))
 
 
 def judged(
     sweep: Sweep, objective: float, suggestion: str | None, measured: Mapping[str, Measured], took: float
 ) -> Tuned:
     """Return a suggestion beside what was measured of all settings."""
-    names = [name for name, _ in sweep.settings()]
+    names = _known(sweep, measured)
     meeting = {name: measured[name].throughput for name in names if measured[name].p95.value < objective}
-    jobs: Sequence[Job] = sweep.jobs()[1:]
+    jobs: Sequence[Job] = [job for job in sweep.jobs() if job.name in names]
     return Tuned(
         sweep=sweep,
+        settings=len(names),
         objective=objective,
         meeting=meeting,
         suggested=suggestion,
@@ -111,36 +119,27 @@ def judged(
     )
 
 
-def suggest(deployment: Fitted, sweep: Sweep, objective: float) -> str | None:
-    """Return the name of the setting that the search holds for fastest; None where it finds none for the objective.
+def suggest(deployment: Fitted, sweep: Sweep, objective: float, among: Container[str]) -> str | None:
+    """Return the name of the measured setting that is forecast to answer most; None where none meets the objective.
 
-    The search returns the smallest change that meets an objective. Clients of a closed loop reach most where latency is
-    least, so the objective is tightened until nothing is predicted to meet it. That the loop is closed, and of how many
-    clients, is told: it is what whoever drives a load knows.
+    As `diag tune --maximize throughput --vary` does. That the loop is closed, and of how many clients, is told: it is
+    what whoever drives a load knows.
     """
     clients = ClosedLoop(entry=deployment.entry, clients=sweep.load.clients)
     deployment = changed(deployment, WhatIf(traffic=(clients,)))
-    seconds, found = objective, None
-    while (best := _best(deployment, sweep, seconds)) is not None:
-        found = best
-        assert best.performance.p95 is not None
-        seconds = best.performance.p95.value * (1 - _STEP)
-    return None if found is None else _name(sweep, found)
-
-
-def _best(deployment: Fitted, sweep: Sweep, seconds: float) -> Candidate | None:
     vary: dict[str, dict[str, Sequence[SettingValue]]] = {}
     for (stage, field), values in sweep.space.items():
         vary.setdefault(stage, {})[_PATHS[field]] = values
-    return tune(deployment, Target.parse(f"p95 < {seconds * 1e3:.3f}ms"), fewer=True, vary=vary).best
+    found = most_carried(deployment, Target.parse(f"p95 < {objective * 1e3:.3f}ms"), vary)
+    return next((name for one in found if (name := _name(sweep, one)) in among), None)
 
 
-def _name(sweep: Sweep, candidate: Candidate) -> str | None:
+def _name(sweep: Sweep, candidate: Carried) -> str:
     deployment: Deployment = sweep.base
     for change in candidate.changes:
         values = {_FIELDS[setting.path]: setting.value for setting in change.settings}
         deployment = deployment.changed(change.model, **values)
-    return next((name for name, one in sweep.settings() if one == deployment), None)
+    return next(name for name, one in sweep.settings() if one == deployment)
 
 
 def tuning_lines(results: Sequence[Tuned]) -> Iterator[str]:
@@ -150,7 +149,7 @@ def tuning_lines(results: Sequence[Tuned]) -> Iterator[str]:
     for one in results:
         best = f"{max(one.meeting.values()):.1f}/s" if one.meeting else "none"
         suggested = "none" if one.suggested is None else f"{one.reached:.1f}/s" if one.reached else "misses it"
-        count = f"{len(one.meeting)} of {sum(1 for _ in one.sweep.settings())}"
+        count = f"{len(one.meeting)} of {one.settings}"
         times = f"{one.tune_seconds:.1f} s | {one.sweep_seconds:.0f} s"
         found = f"{count} | {best} | {suggested} | {one.ratio:.0%}"
         yield f"| {one.sweep.name} | {one.objective * 1e3:.0f} ms | {found} | {times} |"

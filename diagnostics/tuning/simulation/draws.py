@@ -18,7 +18,8 @@ _UNIFORM_SCV = 1 / 12
 
 def stream(seed: int, name: str) -> Random:
     """Return the generator of a name."""
-    return Random(f"{seed}/{name}")  # noqa: S311 (nothing here is secret)
+    # A name off the wire may be no text: half a surrogate pair has no bytes of its own.
+    return Random(f"{seed}/{name}".encode(errors="backslashreplace"))  # noqa: S311 (nothing here is secret)
 
 
 def durations(model: Model, rng: Random, most: int) -> Callable[[int], float]:

@@ -198,5 +198,6 @@ class EntryLog:
             latencies=[left - came for came, left in self.left if came >= begin],
             arrived=self.arrived,
             failed=sum(came >= begin for came, _ in self.lost),
+            answered=sum(left >= begin for _, left in self.left),
             in_system=inside / (end - begin),
         )

@@ -47,6 +47,7 @@ class EntryOutcome:
         latencies: seconds from arrival to answer of each request that arrived after the warm-up and was answered.
         arrived: requests that arrived after the warm-up.
         failed: those of them that a queue policy turned away at some stage.
+        answered: requests that were answered after the warm-up, those included that arrived in it.
         in_system: time average of the requests inside (Little's law: rate × mean latency).
 
     """
@@ -54,6 +55,7 @@ class EntryOutcome:
     latencies: Sequence[float]
     arrived: int
     failed: int
+    answered: int
     in_system: float
 
 
