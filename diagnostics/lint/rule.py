@@ -15,6 +15,7 @@ from typing import Any
 from diagnostics.lint.block import Block
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Place, Problem, Severity
+from diagnostics.lint.queries import Query
 from diagnostics.lint.repository import Project, Repository
 from diagnostics.lint.settings import Settings
 from diagnostics.lint.text_file import TextFile
@@ -37,6 +38,8 @@ class Scope(StrEnum):
     """A repository with all its models: `RepositoryView`."""
     DEPLOYMENT_FILE = "deployment-file"
     """A compose file, Kubernetes manifest or other YAML or JSON file: `FileView`."""
+    QUERY = "query"
+    """An expression of Prometheus' rules or of a Grafana panel in such a file: `QueryView`."""
     READING = "reading"
     """Something that could not be read: `TroubleView`."""
     WAIVER = "waiver"
@@ -131,6 +134,13 @@ class FileView(View):
         """Return the place of the first `text` behind the offset `after`; that of the file where there is none."""
         offset = self.file.text.find(text, after)
         return self.file.place(max(offset, 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryView(FileView):
+    """One PromQL expression, and the file around it."""
+
+    query: Query
 
 
 @dataclass(frozen=True, kw_only=True)

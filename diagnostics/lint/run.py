@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from diagnostics.lint.catalogue import Registered, catalogue
 from diagnostics.lint.documents import documents_of
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Place, Problem
+from diagnostics.lint.queries import Query, queries_of
 from diagnostics.lint.repository import Project, Repository, read_project, troubles_of
-from diagnostics.lint.rule import FileView, ModelView, RepositoryView, Scope, TroubleView, WaiverView
+from diagnostics.lint.rule import FileView, ModelView, QueryView, RepositoryView, Scope, TroubleView, WaiverView
 from diagnostics.lint.settings import Settings
-from diagnostics.lint.text_file import read_text
+from diagnostics.lint.text_file import TextFile, read_text
 from diagnostics.lint.waivers import Waived, Waiver, applied, waivers_of
 from diagnostics.lint.walk import Difficulty, Trouble
 
@@ -106,6 +108,12 @@ class _Run:
         self.waivers += () if shown.endswith(".json") else waivers_of(file)
         if documents:
             self._ask(Scope.DEPLOYMENT_FILE, lambda shared: FileView(**shared, file=file, documents=documents))
+        for query in queries_of(file, documents):
+            self._query(query, file, documents)
+
+    def _query(self, query: Query, file: TextFile, documents: tuple[Any, ...]) -> None:
+        about = partial(QueryView, file=file, documents=documents, query=query)
+        self._ask(Scope.QUERY, lambda shared: about(**shared))
 
     def _waiver(self, waiver: Waiver, used: bool) -> None:
         rules = frozenset(self.rules)

@@ -19,7 +19,7 @@ from diagnostics.lint.problem import Place
 
 # What holds packages and history, and never a model repository.
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".mypy_cache"})
-_DEPLOYMENT_FILES = (".yaml", ".yml", ".json")
+DEPLOYMENT_FILES = (".yaml", ".yml", ".json")
 # Deep enough for any layout of a source tree; a bound for what only a program could have made.
 _MAX_DEPTH = 32
 _LOADED_BY_NAME = "model."
@@ -67,7 +67,7 @@ class Found:
     def add_files(self, entries: Entries, shown: str) -> None:
         """Add the deployment files among `entries` of the folder `shown`."""
         for entry in entries:
-            if entry.name.endswith(_DEPLOYMENT_FILES) and entry.is_file():
+            if entry.name.endswith(DEPLOYMENT_FILES) and entry.is_file():
                 self.files[joined(shown, entry.name)] = Path(entry.path)
 
     def add_trouble(self, shown: str, error: OSError) -> None:
