@@ -13,7 +13,7 @@ from diagnostics import names
 from diagnostics.errors import CollectError
 from diagnostics.lint.block import Block
 from diagnostics.lint.problem import Place
-from diagnostics.lint.text_file import TextFile, read_text
+from diagnostics.lint.text_file import TextFile, joined, read_text
 from diagnostics.tuning.pbtxt import parse
 
 CONFIG = "config.pbtxt"
@@ -60,7 +60,7 @@ class ModelFolder:
         if not os.path.lexists(path):
             return None
         try:
-            return read_text(path, f"{self.shown}/{CONFIG}")
+            return read_text(path, joined(self.shown, CONFIG))
         except CollectError as error:
             return error
 
@@ -97,7 +97,7 @@ class ModelFolder:
     def read(self, name: str) -> TextFile | None:
         """Return a text beside the configuration, as in `1/config.json`; None when there is none that can be read."""
         try:
-            return read_text(self.path / name, f"{self.shown}/{name}")
+            return read_text(self.path / name, joined(self.shown, name))
         except CollectError:
             return None
 

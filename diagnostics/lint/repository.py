@@ -10,7 +10,8 @@ from pathlib import Path
 from diagnostics.errors import CollectError, reason_of
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Place
-from diagnostics.lint.walk import Difficulty, Models, Trouble, find, joined, listed, models_among
+from diagnostics.lint.text_file import joined
+from diagnostics.lint.walk import Difficulty, Models, Trouble, find, listed, models_among
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +79,9 @@ def _place(where: str) -> Place:
 
 
 def _repository(path: Path, found: Models) -> Repository:
-    every = found.names if found.complete else found.names | set(_siblings(path))
-    models = {name: ModelFolder(name=name, path=path / name, shown=joined(found.shown, name)) for name in sorted(every)}
+    siblings = () if found.complete else _siblings(path)
+    shown = {**{name: joined(found.shown, name) for name in siblings}, **found.names}
+    models = {name: ModelFolder(name=name, path=path / name, shown=shown[name]) for name in sorted(shown)}
     return Repository(path=path, shown=found.shown, models=models, asked=frozenset(found.names))
 
 

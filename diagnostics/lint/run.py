@@ -171,8 +171,12 @@ def _of_asked(problems: Iterable[Problem], repository: Repository) -> Iterator[P
     if repository.asked == set(repository.models):
         yield from problems
         return
-    asked = tuple(f"{repository.models[name].shown}/" for name in repository.asked)
-    yield from (problem for problem in problems if f"{problem.place.path}/".startswith(asked))
+    asked = [repository.models[name].shown for name in repository.asked]
+    yield from (problem for problem in problems if any(_within(problem.place.path, shown) for shown in asked))
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or (not path.startswith("..") if folder == "." else path.startswith(f"{folder}/"))
 
 
 def _whole(shown: str) -> Place:

@@ -5,6 +5,7 @@ They stand in `.diag-lint.toml`, or in `pyproject.toml` below `[tool.diag.lint]`
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -53,6 +54,7 @@ class Settings:
         gpu_memory_bytes: memory of one GPU of the deployment; None where nobody has said.
         rules: decisions by rule.
         paths: decisions by path; the last that matches wins, over `rules`.
+        folder: from which the paths are told: that of the settings' file.
 
     """
 
@@ -60,14 +62,15 @@ class Settings:
     gpu_memory_bytes: int | None = None
     rules: Mapping[str, RuleSettings] = field(default_factory=dict)
     paths: tuple[PathSettings, ...] = ()
+    folder: Path = Path()
 
     def decided(self, problem: Problem) -> RuleSettings:
         """Return what is decided of the problem's rule at its path."""
         found = self.rules.get(problem.rule, RuleSettings())
-        for one in self.paths:
-            if problem.rule in one.rules and fnmatchcase(problem.place.path, one.path):
-                found = one.rules[problem.rule]
-        return found
+        of_rule = [one for one in self.paths if problem.rule in one.rules]
+        path = os.path.relpath(problem.place.path, self.folder) if of_rule else ""
+        matching = (one.rules[problem.rule] for one in of_rule if fnmatchcase(path, one.path))
+        return next(iter(reversed(list(matching))), found)
 
     def named(self) -> frozenset[str]:
         """Return the ids of all rules that something is decided of."""
@@ -127,6 +130,7 @@ def _settings(tree: Mapping[str, Any], file: Path) -> Settings:
         gpu_memory_bytes=_number(written.gpu_memory, parse_size, "a size such as 80GiB", file),
         rules=written.rules,
         paths=tuple(written.paths),
+        folder=file.parent,
     )
 
 

@@ -40,6 +40,11 @@ class TextFile:
         return starts
 
 
+def joined(shown: str, name: str) -> str:
+    """Return the path to show of what is called `name` in the folder `shown`."""
+    return name if shown == "." else f"{shown.rstrip('/')}/{name}"
+
+
 def read_text(path: Path, shown: str) -> TextFile:
     """Return the file at `path`, shown as `shown`.
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from diagnostics.errors import CollectError, reason_of
 from diagnostics.lint.model_folder import CONFIG
 from diagnostics.lint.problem import Place
+from diagnostics.lint.text_file import joined
 
 # What holds packages and history, and never a model repository.
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".mypy_cache"})
@@ -48,10 +49,13 @@ class Trouble:
 
 @dataclass(slots=True, kw_only=True)
 class Models:
-    """Models of one repository; `complete` when its folder was walked, rather than one of its models named."""
+    """Models of one repository, by name, with their paths to show.
+
+    `complete` when the repository's folder was walked, rather than one of its models named.
+    """
 
     shown: str
-    names: set[str] = field(default_factory=set)
+    names: dict[str, str] = field(default_factory=dict)
     complete: bool = True
 
 
@@ -92,11 +96,6 @@ def find(paths: Iterable[Path]) -> Found:
     return found
 
 
-def joined(shown: str, name: str) -> str:
-    """Return the path to show of what is called `name` in the folder `shown`."""
-    return name if shown == "." else f"{shown.rstrip('/')}/{name}"
-
-
 def listed(folder: Path | os.DirEntry[str]) -> Entries:
     """Return what a folder holds, sorted by name."""
     with os.scandir(folder) as entries:
@@ -127,7 +126,7 @@ def _add(found: Found, path: Path) -> None:
         raise CollectError(f"cannot be read: {reason_of(error)}", where=shown, hint="name a model repository") from None
     if _is_model(entries):
         models = found.models.setdefault(folder.parent, Models(shown=_parent(shown), complete=False))
-        models.names.add(folder.name)
+        models.names[folder.name] = shown
         return
     _add_files_beside(found, folder, shown)
     _walk(found, folder, shown, entries, {})
@@ -168,7 +167,7 @@ def _enter(found: Found, folder: Path, shown: str, entry: os.DirEntry[str], abov
         found.add_trouble(shown, error)
         return
     models = found.models.setdefault(folder, Models(shown=_parent(shown)))
-    models.names.add(entry.name)
+    models.names[entry.name] = shown
     models.complete = True
 
 

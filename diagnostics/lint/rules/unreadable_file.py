@@ -2,9 +2,8 @@
 
 ## Looks for
 A `config.pbtxt` that is no text (binary, or not UTF-8), larger than 4 MiB, a link to nothing, or a folder or file that
-the user who lints may not read. Of deployment files, YAML or JSON that does not parse.
-(A file that is
-about something else).
+the user who lints may not read. Of deployment files, YAML or JSON that does not parse,
+as `info`: it may be about something else.
 
 ## Means
 A configuration that is not UTF-8 text does not load. What may not be read may be right or wrong: it was not linted.
@@ -37,7 +36,7 @@ def lint(see: TroubleView) -> Iterator[Problem]:
 
 def _severity(path: str) -> Severity:
     """Return `error` for a model's configuration: unread, it must not pass for one that is well."""
-    if path.endswith(f"/{CONFIG}"):
+    if path.rpartition("/")[2] == CONFIG:
         return Severity.ERROR
     return Severity.INFO if path.endswith(DEPLOYMENT_FILES) else Severity.WARNING
 
