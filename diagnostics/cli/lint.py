@@ -74,6 +74,8 @@ def command(
         _print_patch(report)
     else:
         _print(report, output)
+    for failure in report.failures:
+        click.echo(f"diag: {failure}", err=True)
     ctx.exit(_exit_code(report, fail_on))
 
 
@@ -112,4 +114,4 @@ def _exit_code(report: Report, fail_on: str) -> int:
     if fail_on != "never" and any(problem.severity.rank <= Severity(fail_on).rank for problem in report.problems):
         return EXIT_FINDINGS
     nothing_read = report.models and report.unread == report.models and not report.files
-    return EXIT_COLLECT if nothing_read else EXIT_OK
+    return EXIT_COLLECT if nothing_read or report.failures else EXIT_OK

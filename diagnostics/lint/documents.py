@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -12,6 +13,14 @@ from diagnostics.lint.text_file import TextFile
 
 # A template of Helm, Kustomize or Jinja becomes YAML only later; what it becomes is not known here.
 _TEMPLATE_SIGNS = ("{{", "{%")
+# Keys of compose files, Kubernetes' manifests, Prometheus' rules and Grafana's dashboards: what holds none of them is
+# about something else, as vocabularies and tool settings are.
+_KEYS = re.compile(r"\b(?:services|apiVersion|groups|panels|targets)\b")
+
+
+def concerns(file: TextFile) -> bool:
+    """Return whether the file may be about a deployment."""
+    return _KEYS.search(file.text) is not None
 
 
 def documents_of(file: TextFile) -> tuple[Any, ...]:
@@ -57,11 +66,18 @@ def _yaml(file: TextFile) -> tuple[Any, ...]:
     if yaml is None:
         hint = "pip install 'triton-diagnostics[lint]'"
         raise CollectError("is not linted: PyYAML is not installed", where=file.path, hint=hint)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return tuple(yaml.load_all(file.text, loader))
+        return tuple(yaml.load_all(file.text, _loader(yaml)))
     except yaml.YAMLError as error:
         raise ValueError(_first_line(error)) from None
+
+
+@cache
+def _loader(yaml: Any) -> Any:
+    """Return a loader of plain values; tags of other tools (`!Ref`, `!vault`) stand for values not known here."""
+    loader: Any = type("_Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+    loader.add_multi_constructor("!", lambda *_: None)
+    return loader
 
 
 @cache

@@ -152,11 +152,14 @@ class TroubleView(View):
 
 @dataclass(frozen=True, kw_only=True)
 class WaiverView(View):
-    """A waiver, whether it waived a problem or would have with a reason, and the ids of all rules that were asked."""
+    """A waiver, whether there is such a rule, and whether it was of use.
+
+    `used` is true, too, where only the reason is missing, and where its rule was not asked.
+    """
 
     waiver: Waiver
+    known: bool
     used: bool
-    rules: frozenset[str]
 
 
 Lint = Callable[[Any], Iterator[Problem]]

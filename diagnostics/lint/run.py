@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.lint.catalogue import Registered, catalogue
-from diagnostics.lint.documents import documents_of
+from diagnostics.lint.documents import concerns, documents_of
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Place, Problem
 from diagnostics.lint.queries import Query, queries_of
@@ -33,6 +34,7 @@ class Report:
         waived: problems that are accepted, in the same order.
         models: number of models that were looked at; `unread` of them have a configuration that could not be read.
         files: number of deployment files that were looked at.
+        failures: what a rule could not judge because of a mistake in the rule itself, one sentence each.
 
     """
 
@@ -41,6 +43,7 @@ class Report:
     models: int
     unread: int
     files: int
+    failures: tuple[str, ...]
     rules: Rules
     project: Project
 
@@ -68,6 +71,7 @@ class _Run:
         self.settings, self.rules = settings, rules
         self.problems: list[Problem] = []
         self.waivers: list[Waiver] = []
+        self.failures: dict[str, None] = {}
         self.models = self.unread = self.files = 0
         unknown = sorted(settings.named() - set(catalogue()))
         if unknown:
@@ -100,14 +104,15 @@ class _Run:
     def _file(self, shown: str, path: Path) -> None:
         try:
             file = read_text(path, shown)
-            documents = documents_of(file)
+            documents = documents_of(file) if concerns(file) else ()
         except CollectError as error:
             self._trouble(Trouble(difficulty=Difficulty.UNREADABLE, place=_whole(shown), message=error.what))
             return
+        if not documents:
+            return
         self.files += 1
         self.waivers += () if shown.endswith(".json") else waivers_of(file)
-        if documents:
-            self._ask(Scope.DEPLOYMENT_FILE, lambda shared: FileView(**shared, file=file, documents=documents))
+        self._ask(Scope.DEPLOYMENT_FILE, lambda shared: FileView(**shared, file=file, documents=documents))
         for query in queries_of(file, documents):
             self._query(query, file, documents)
 
@@ -116,8 +121,9 @@ class _Run:
         self._ask(Scope.QUERY, lambda shared: about(**shared))
 
     def _waiver(self, waiver: Waiver, used: bool) -> None:
-        rules = frozenset(self.rules)
-        self._ask(Scope.WAIVER, lambda shared: WaiverView(**shared, waiver=waiver, used=used, rules=rules))
+        of_use = used or (waiver.rule in catalogue() and waiver.rule not in self.rules)
+        known = waiver.rule in catalogue()
+        self._ask(Scope.WAIVER, lambda shared: WaiverView(**shared, waiver=waiver, used=of_use, known=known))
 
     def _trouble(self, trouble: Trouble) -> None:
         self._ask(Scope.READING, lambda shared: TroubleView(**shared, trouble=trouble))
@@ -131,7 +137,16 @@ class _Run:
         for found in self.rules.values():
             if found.rule.scope is scope:
                 told = {"rule": found.id, "severity": found.rule.severity}
-                self.problems += found.lint(view({**told, "settings": self.settings, "project": self.project}))
+                self._judge(found, view({**told, "settings": self.settings, "project": self.project}))
+
+    def _judge(self, found: Registered, view: object) -> None:
+        try:
+            self.problems += list(found.lint(view))
+        except Exception as error:
+            if os.environ.get("DIAG_DEBUG") == "1":
+                raise
+            what = f"the rule {found.id} failed: {type(error).__name__}: {error}; please report it"
+            self.failures[" ".join(what.split())] = None
 
     def report(self, paths: Sequence[Path]) -> Report:
         if not self.models and not self.files:
@@ -148,6 +163,7 @@ class _Run:
             models=self.models,
             unread=self.unread,
             files=self.files,
+            failures=tuple(self.failures),
             rules=self.rules,
             project=self.project,
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 from diagnostics.errors import CollectError, reason_of
 from diagnostics.lint.model_folder import CONFIG
 from diagnostics.lint.problem import Place
-from diagnostics.lint.text_file import joined
+from diagnostics.lint.text_file import MAX_FILE_BYTES, joined
 
 # What holds packages and history, and never a model repository.
 _LEFT_OUT = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".mypy_cache"})
@@ -71,7 +71,8 @@ class Found:
     def add_files(self, entries: Entries, shown: str) -> None:
         """Add the deployment files among `entries` of the folder `shown`."""
         for entry in entries:
-            if entry.name.endswith(DEPLOYMENT_FILES) and entry.is_file():
+            # Larger ones are data: tokenizers and vocabularies are JSON, too.
+            if entry.name.endswith(DEPLOYMENT_FILES) and entry.is_file() and entry.stat().st_size <= MAX_FILE_BYTES:
                 self.files[joined(shown, entry.name)] = Path(entry.path)
 
     def add_trouble(self, shown: str, error: OSError) -> None:

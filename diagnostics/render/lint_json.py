@@ -33,6 +33,7 @@ def lint_report(report: Report) -> Json:
             "deployment_files": report.files,
         },
         "rules": len(report.rules),
+        "failures": list(report.failures),
     }
 
 

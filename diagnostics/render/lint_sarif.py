@@ -37,10 +37,15 @@ def lint_sarif(report: Report) -> Json:
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "invocations": [{"executionSuccessful": True}],
+        "invocations": [_invocation(report)],
         "results": results,
     }
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _invocation(report: Report) -> Json:
+    told = [{"level": "error", "message": {"text": failure}} for failure in report.failures]
+    return {"executionSuccessful": not told, "toolExecutionNotifications": told}
 
 
 def _rule(found: Registered) -> Json:

@@ -23,7 +23,9 @@ each_case = pytest.mark.parametrize(
 
 def told(found: Registered, case: Case, folder: Path) -> tuple[Problem, ...]:
     case.write(folder)
-    return lint([Path()], case.settings, {found.id: found}).problems
+    report = lint([Path()], case.settings, {found.id: found})
+    assert not report.failures
+    return report.problems
 
 
 @pytest.fixture(autouse=True)
