@@ -33,10 +33,10 @@ def documents_of(file: TextFile) -> tuple[Any, ...]:
     try:
         if file.path.endswith(".json"):
             return (json.loads(file.text),)
-        if any(sign in file.text for sign in _TEMPLATE_SIGNS) and not _reads(file):
-            return ()
         return _yaml(file)
     except (ValueError, RecursionError) as error:
+        if any(sign in file.text for sign in _TEMPLATE_SIGNS):
+            return ()
         kind = "JSON" if file.path.endswith(".json") else "YAML"
         raise CollectError(f"is not {kind}: {_first_line(error)}", where=file.path) from None
 
@@ -52,13 +52,6 @@ def inner(documents: object) -> Iterator[object]:
             seen.add(id(value))
             stack.extend(reversed(list(value.values() if isinstance(value, dict) else value)))
         yield value
-
-
-def _reads(file: TextFile) -> bool:
-    try:
-        return bool(_yaml(file))
-    except ValueError:
-        return False
 
 
 def _yaml(file: TextFile) -> tuple[Any, ...]:
