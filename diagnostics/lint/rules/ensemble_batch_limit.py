@@ -29,7 +29,7 @@ RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FIT
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of the member that takes the smallest batches."""
     most = see.model.max_batch_size
-    members = (see.named(step.model) for step in steps(see.config) if step.model)
+    members = (see.repository.models.get(step.model or "") for step in steps(see.config))
     sizes = [(member.max_batch_size, member.name) for member in members if member and member.max_batch_size]
     if not most or not sizes:
         return

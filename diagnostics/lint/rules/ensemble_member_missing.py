@@ -4,7 +4,8 @@
 A `model_name` of a step that is no folder of the same repository, where the whole repository was read.
 
 ## Means
-The server refuses the ensemble at load: "ensemble … contains models that are not available".
+The server refuses the ensemble at load: "ensemble … contains models that are not available". Where none of its members
+is there, the folder may be but a part of what is deployed: that is a warning.
 
 ## Do
 Correct the name, or add the model. Where the member is served from another repository of the same server, name that
@@ -20,21 +21,23 @@ from collections.abc import Iterator
 
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import steps
 
 RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
 
 
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of each step whose model is missing."""
-    scheduling = see.config.block("ensemble_scheduling")
-    for step in scheduling.blocks("step") if scheduling else ():
-        name = step.text("model_name")
-        if name and see.named(name) is None:
-            yield see.problem(
-                f"the step calls {name!r}, which is no model of {see.repository.shown}",
-                at=step.at("model_name"),
-                help="correct the name or add the model",
-            )
+    every = [step for step in steps(see.config) if step.model]
+    missing = [step for step in every if see.named(step.model or "") is None]
+    severity = Severity.WARNING if len(missing) == len(every) else Severity.ERROR
+    for step in missing:
+        yield see.problem(
+            f"the step calls {step.model!r}, which is no model of {see.repository.shown}",
+            at=step.block.at("model_name"),
+            help="correct the name or add the model",
+            severity=severity,
+        )
 
 
 _STEP = 'step { model_name: "safety" model_version: -1 }'

@@ -74,7 +74,7 @@ def _of_ensemble(block: Block, field: str) -> _Declared:
 
 
 def _of_step(see: ModelView, step: Step) -> Iterator[_Declared]:
-    member = see.named(step.model) if step.model else None
+    member = see.repository.models.get(step.model or "")
     config = member.config if member else None
     if member is None or config is None:
         return

@@ -31,7 +31,7 @@ RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FIT
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of each key that names no tensor, and each input that is not mapped."""
     for step in steps(see.config):
-        member = see.named(step.model) if step.model else None
+        member = see.repository.models.get(step.model or "")
         if member is None or member.config is None:
             continue
         yield from _without_tensor(see, step.inputs, declared(member, "input"), f"input of {member.name}")
