@@ -124,3 +124,13 @@ def test_the_nearest_settings_count_up_to_the_git_repository(tmp_path: Path) -> 
     assert settings_file(tmp_path / "a/b") == tmp_path / "a/.diag-lint.toml"
     assert settings_file(tmp_path / "c") is None
     assert settings_file(tmp_path) == tmp_path / "pyproject.toml"
+
+
+def test_the_settings_that_the_readme_shows_are_settings(request: pytest.FixtureRequest) -> None:
+    readme = (request.config.rootpath / "README.md").read_text("utf-8")
+    (shown,) = (block for block in readme.split("```toml\n") if "latency_budget" in block)
+
+    settings = _settings(shown.partition("```")[0])
+
+    assert settings.latency_budget_seconds == 0.2
+    assert settings.named() == {"no-warm-up", "dynamic-batching-off"}
