@@ -34,6 +34,8 @@ class Scope(StrEnum):
     """A model whose configuration could be read and which is no ensemble: `ModelView`."""
     ENSEMBLE = "ensemble"
     """An ensemble: `ModelView`."""
+    ANY_MODEL = "any-model"
+    """A model or an ensemble: `ModelView`."""
     REPOSITORY = "repository"
     """A repository with all its models: `RepositoryView`."""
     DEPLOYMENT_FILE = "deployment-file"

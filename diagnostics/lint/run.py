@@ -99,7 +99,8 @@ class _Run:
         if config is not None:
             self.waivers += waivers_of(config.file)
             scope = Scope.ENSEMBLE if model.ensemble else Scope.MODEL
-            self._ask(scope, lambda shared: ModelView(**shared, model=model, repository=repository, config=config))
+            for each in (scope, Scope.ANY_MODEL):
+                self._ask(each, lambda shared: ModelView(**shared, model=model, repository=repository, config=config))
 
     def _file(self, shown: str, path: Path) -> None:
         try:

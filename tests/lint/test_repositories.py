@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 from trees import BATCHES, RULE, model, rule_that, write
+from tritonclient.grpc import model_config_pb2
 
 from diagnostics.errors import CollectError, MalformedBody
 from diagnostics.lint.block import Block, templates
 from diagnostics.lint.catalogue import catalogue
+from diagnostics.lint.config_fields import fields_of
 from diagnostics.lint.documents import documents_of, inner
 from diagnostics.lint.problem import Place
 from diagnostics.lint.queries import Use, queries_of
@@ -195,3 +197,21 @@ def test_yaml_that_refers_to_itself_a_billion_times_takes_no_longer_than_its_tex
     lines += [f"  a{n}: &a{n} [{', '.join(f'*a{n - 1}' for _ in range(9))}]" for n in range(1, 40)]
 
     assert sum(1 for _ in inner(documents_of(TextFile(path="c.yaml", text="\n".join(lines))))) < 1000
+
+
+def test_the_known_fields_are_those_of_tritons_own_description() -> None:
+    root = model_config_pb2.ModelConfig.DESCRIPTOR
+    seen, stack = {root.full_name}, [root]
+    while stack:
+        message = stack.pop()
+        fields = fields_of(message.full_name.removeprefix("inference."))
+        assert {field.name for field in message.fields} <= set(fields), message.full_name
+        for field in message.fields:
+            entry = field.message_type.fields_by_name.get("value") if field.message_type else None
+            maps = entry is not None and field.message_type.GetOptions().map_entry
+            inner = entry.message_type if maps else field.message_type
+            held = inner.full_name.removeprefix("inference.") if inner else ""
+            assert fields[field.name] == ("{" if maps else "") + held
+            if inner and inner.full_name not in seen:
+                seen.add(inner.full_name)
+                stack.append(inner)
