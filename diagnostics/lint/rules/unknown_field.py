@@ -65,7 +65,7 @@ _KNOWN = 'name: "a"\nparameters { key: "k" value { string_value: "v" } }\n[x.y] 
 CASES = (
     Case(
         title="speaks when a name is misspelled, at any depth",
-        files={"models/a/config.pbtxt": "max_batchsize: 4\ninstance_group { counts: 2 }\nparameters { value { v: '' } }"},
+        files={"models/a/config.pbtxt": "max_size: 4\ninstance_group { counts: 2 }\nparameters { value { v: '' } }"},
         places=("models/a/config.pbtxt:1:1", "models/a/config.pbtxt:2:18", "models/a/config.pbtxt:3:22"),
     ),
     Case(
