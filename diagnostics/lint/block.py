@@ -116,6 +116,8 @@ class Block:
 
 def templates(block: Block) -> tuple[Text, ...]:
     """Return every value and field within the block that holds a template field, in order."""
+    if "${" not in block.file.text:
+        return ()
     found: list[Text] = []
     stack: list[Field | Message | ListValue | Scalar] = [block.message]
     while stack:

@@ -69,6 +69,7 @@ def lint(paths: Sequence[Path], settings: Settings | None = None, rules: Rules |
 class _Run:
     def __init__(self, settings: Settings, rules: Rules) -> None:
         self.settings, self.rules = settings, rules
+        self.by_scope = {scope: [one for one in rules.values() if one.rule.scope is scope] for scope in Scope}
         self.problems: list[Problem] = []
         self.waivers: list[Waiver] = []
         self.failures: dict[str, None] = {}
@@ -135,10 +136,9 @@ class _Run:
         self.problems = [*so_far, *_of_asked(self.problems, repository)]
 
     def _ask(self, scope: Scope, view: Callable[[dict[str, Any]], object]) -> None:
-        for found in self.rules.values():
-            if found.rule.scope is scope:
-                told = {"rule": found.id, "severity": found.rule.severity}
-                self._judge(found, view({**told, "settings": self.settings, "project": self.project}))
+        for found in self.by_scope[scope]:
+            told = {"rule": found.id, "severity": found.rule.severity}
+            self._judge(found, view({**told, "settings": self.settings, "project": self.project}))
 
     def _judge(self, found: Registered, view: object) -> None:
         try:
