@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -80,7 +81,7 @@ def command(
 
 
 def _report(paths: tuple[Path, ...], config: Path | None, only: tuple[str, ...]) -> Report:
-    file = config or settings_file(paths[0].absolute())
+    file = config or settings_file(Path(os.path.abspath(paths[0])))  # noqa: PTH100 - `..` in it must go, links may stay
     settings = settings_of(file) if file else Settings()
     return lint(paths, settings, chosen(only))
 

@@ -45,6 +45,12 @@ def joined(shown: str, name: str) -> str:
     return name if shown == "." else f"{shown.rstrip('/')}/{name}"
 
 
+def _absence(path: Path) -> str:
+    if path.exists():
+        return "is not a file"
+    return "is a symbolic link to nothing" if path.is_symlink() else "does not exist"
+
+
 def read_text(path: Path, shown: str) -> TextFile:
     """Return the file at `path`, shown as `shown`.
 
@@ -54,7 +60,7 @@ def read_text(path: Path, shown: str) -> TextFile:
     """
     try:
         if not path.is_file():
-            raise CollectError("is not a file" if path.exists() else "does not exist", where=shown)
+            raise CollectError(_absence(path), where=shown)
         with path.open("rb") as file:
             body = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:

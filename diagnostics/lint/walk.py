@@ -129,12 +129,13 @@ def _add(found: Found, path: Path) -> None:
         models = found.models.setdefault(folder.parent, Models(shown=_parent(shown), complete=False))
         models.names[folder.name] = shown
         return
-    _add_files_beside(found, folder, shown)
     _walk(found, folder, shown, entries, {})
+    if folder in found.models and not (folder / ".git").exists():
+        _add_files_beside(found, folder, shown)
 
 
 def _add_files_beside(found: Found, folder: Path, shown: str) -> None:
-    """Add compose files and manifests, which often stand beside the repository's folder."""
+    """Add compose files and manifests, which often stand beside a repository's folder."""
     try:
         found.add_files(listed(folder.parent), _parent(shown))
     except OSError as error:

@@ -10,7 +10,7 @@ from diagnostics.render.clean import clean
 
 Style = Callable[[str, str], str]
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-_PLURALS = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "infos"}
+_PLURALS = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "info"}
 
 
 def lint_text(report: Report, style: Style = lambda text, _: text) -> str:

@@ -215,3 +215,18 @@ def test_the_known_fields_are_those_of_tritons_own_description() -> None:
             if inner and inner.full_name not in seen:
                 seen.add(inner.full_name)
                 stack.append(inner)
+
+
+@pytest.mark.parametrize(("path", "files"), [("models", ["compose.yaml"]), (".", ["compose.yaml"]), ("deep", [])])
+def test_deployment_files_beside_a_repository_are_read_and_no_others_outside(
+    path: str, files: list[str], tmp_path: Path
+) -> None:
+    write(tmp_path, {**model("a"), "compose.yaml": "services: {}", "deep/er/b/config.pbtxt": ""})
+
+    assert list(read_project([Path(path)]).files) == files
+
+
+def test_overlapping_paths_are_read_once(tmp_path: Path) -> None:
+    write(tmp_path, model("a") | model("b"))
+
+    assert lint([Path("models/a"), Path("models"), Path()], rules={RULE: BATCHES}).models == 2
