@@ -32,7 +32,7 @@ def documents_of(file: TextFile) -> tuple[Any, ...]:
     """
     try:
         if file.path.endswith(".json"):
-            return (json.loads(file.text),)
+            return (json.loads(file.text.removeprefix("\ufeff")),)
         return _yaml(file)
     except (ValueError, RecursionError) as error:
         if any(sign in file.text for sign in _TEMPLATE_SIGNS):

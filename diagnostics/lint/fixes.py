@@ -64,6 +64,8 @@ class _Draft:
         for setting in change.settings:
             if self.settings.get(setting.path, setting.value) != setting.value:
                 return f"another fix sets {setting.path} to {_shown(self.settings[setting.path])}"
+        if not path.isprintable():
+            return "its path cannot stand in a patch"
         try:
             self.text = edited(self.text, change, path)
         except DiagError as error:

@@ -70,6 +70,6 @@ def read_text(path: Path, shown: str) -> TextFile:
     if b"\0" in body:
         raise CollectError("is not text: it holds zero bytes", where=shown)
     try:
-        return TextFile(path=shown, text=body.decode("utf-8-sig"))
+        return TextFile(path=shown, text=body.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise CollectError(f"is not UTF-8 text at byte {error.start}", where=shown) from None

@@ -82,7 +82,8 @@ def _location(place: Place) -> Json:
 
 
 def _artifact(path: str) -> Json:
-    return {"uri": f"file://{quote(path)}" if path.startswith("/") else quote(path)}
+    uri = quote(path, errors="surrogateescape")
+    return {"uri": f"file://{uri}" if path.startswith("/") else uri}
 
 
 def _fix(problem: Problem, before: str, after: str) -> Json:

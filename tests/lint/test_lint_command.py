@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -180,3 +181,27 @@ def test_the_rules_are_listed_by_question_within_80_columns_and_each_has_a_page(
     assert max(map(len, listed.splitlines())) <= 80
     main(["lint", "--explain", RULE])
     assert "## Sources" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("output", ["text", "json", "sarif"])
+def test_names_that_are_no_text_can_be_told(output: str, capsys: Printed) -> None:
+    folder = Path(os.fsdecode(b"odd/\xff\n"))
+    folder.mkdir(parents=True)
+    (folder / "config.pbtxt").write_text("max_batch_size: 4")
+
+    assert main(["lint", "odd", "--output", output, "--fail-on", "warning"]) == 1
+    told = capsys.readouterr().out
+    assert json.loads(told) if output != "text" else len(told.splitlines()) == 3
+    assert main(["lint", "odd", "--fix"]) == 0
+    assert "its path cannot stand in a patch" in capsys.readouterr().err
+
+
+def test_a_patch_of_a_file_with_a_byte_order_mark_and_carriage_returns_applies(capsys: Printed) -> None:
+    path = Path("models/a/config.pbtxt")
+    path.write_bytes("\ufeffmax_batch_size: 4\r\nname: 'a'\r\n".encode())
+
+    main(["lint", "models/a", "--fix"])
+    patch = capsys.readouterr().out
+    subprocess.run(["patch", "-p1", "--silent", "--binary"], input=patch.encode(), check=True)
+
+    assert path.read_bytes() == "\ufeffmax_batch_size: 0\r\nname: 'a'\r\n".encode()
