@@ -117,5 +117,13 @@ def engine_gpus(model: ModelFolder) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(number) for number in one) for one in lists) if plain else ()
 
 
+def calls_others(model: ModelFolder) -> bool:
+    """Return whether a Python model calls models itself, by its parameters or its code."""
+    if any(key.endswith(names.CALLED_MODEL) for key in parameters(model)):
+        return True
+    code = (model.read(f"{version}/model.py") for version in model.versions)
+    return any(file and "InferenceRequest(" in file.text for file in code)
+
+
 def _blocks(model: ModelFolder) -> Iterator[Any]:
     yield from model.config.blocks("parameters") if model.config else ()

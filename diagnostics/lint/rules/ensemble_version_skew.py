@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from diagnostics.lint.block import Block
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.tensors import Step, steps
+from diagnostics.lint.versions import served
 
 RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.WARNING, question=Question.FITS)
 
@@ -55,25 +55,13 @@ def _not_served(see: ModelView, step: Step, version: int) -> Iterator[Problem]:
     if member is None or member.config is None or not member.versions:
         return
     place = step.block.at("model_version")
+    versions = served(member)
     if version not in member.versions:
         have = ", ".join(map(str, member.versions))
         yield see.problem(f"version {version} of {member.name} is not there, but {have}", at=place)
-    elif version not in _served(member.config, member.versions):
+    elif versions is not None and version not in versions:
         message = f"{member.name}'s version_policy does not serve version {version}: the ensemble does not load"
         yield see.problem(message, at=place, severity=Severity.ERROR)
-
-
-def _served(config: Block, there: Sequence[int]) -> frozenset[int]:
-    """Return the versions that the policy serves of those that are there; all of them where it is unknown."""
-    policy = config.block("version_policy")
-    if policy is None:
-        return frozenset(sorted(there)[-1:] if config.has("version_policy") is False else there)
-    specific, latest = policy.block("specific"), policy.block("latest")
-    if specific is not None:
-        listed = specific.integers("versions")
-        return frozenset(there if listed is None else listed)
-    count = latest.integer("num_versions", default=1) if latest else None
-    return frozenset(sorted(there)[-max(count, 1) :] if count is not None else there)
 
 
 def _latest_differ(see: ModelView, latest: Sequence[Step]) -> Iterator[Problem]:
@@ -91,8 +79,7 @@ def _latest_differ(see: ModelView, latest: Sequence[Step]) -> Iterator[Problem]:
 
 
 def _newest(member: ModelFolder) -> int | None:
-    served = _served(member.config, member.versions) if member.config else frozenset(member.versions)
-    return max(served & set(member.versions), default=None)
+    return max(served(member) or (), default=None)
 
 
 def _ensemble(*versions: int) -> str:

@@ -60,7 +60,7 @@ input [ { name: "X" data_type: TYPE_FP32 dims: [ 4 ] } ]
 output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
 """
 _TENSOR = "value { data_type: TYPE_FP32 dims: [ 4 ] zero_data: true }"
-_SAMPLE = f'model_warmup {{ name: "one" inputs {{ key: "X" {_TENSOR} }} }}\n'
+_SAMPLE = f'model_warmup {{ name: "one" batch_size: 1 inputs {{ key: "X" {_TENSOR} }} }}\n'
 CASES = (
     Case(
         title="speaks when a model that batches has none",
