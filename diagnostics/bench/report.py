@@ -1,0 +1,133 @@
+"""A whole load test, as it is kept in a file and shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from diagnostics.bench.block import MEASURES, Block, Diagnosis
+from diagnostics.bench.estimate import Estimate, estimate
+from diagnostics.bench.limits import RequestLimits
+from diagnostics.bench.workload import Workload
+from diagnostics.errors import UsageError, reason_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One load of a sweep: `load` clients (closed loop) or requests per second (open loop), and its blocks."""
+
+    load: float
+    blocks: tuple[Block, ...]
+
+    def estimate(self, measure: str) -> Estimate | None:
+        """Return a measure of MEASURES over the blocks; None where a block does not have it."""
+        return estimate([MEASURES[measure](block) for block in self.blocks])
+
+    def values(self, measure: str) -> list[float]:
+        """Return a measure of each block that has it."""
+        return [value for block in self.blocks if (value := MEASURES[measure](block)) is not None]
+
+    def diagnosed(self) -> tuple[str, str, int]:
+        """Return what most blocks were diagnosed as, in short and in a sentence, and how many were.
+
+        A cause is named only where more than half of the blocks have it; else the commonest verdict is.
+        """
+        found = [block.diagnosis for block in self.blocks if block.diagnosis is not None]
+        for key in (_cause, _verdict):
+            (said, count), *_ = Counter(map(key, found)).most_common(1) or [("", 0)]
+            if said and (2 * count > len(self.blocks) or key is _verdict):
+                return said, next(one.text for one in found if key(one) == said), count
+        return "", "", 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetResult:
+    """What one target did with the loads.
+
+    Attributes:
+        name: `host:port` of the endpoint.
+        model: what was asked.
+        protocol: `http`, `grpc` or `generate`.
+        workload: what each request was.
+        points: by ascending load; those that were not measured are absent.
+        notes: what limits the numbers, a sentence each.
+
+    """
+
+    name: str
+    model: str
+    protocol: str
+    workload: Workload
+    points: tuple[Point, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A load test.
+
+    Attributes:
+        schema_version: of the JSON form; a reader of 1 reads all of 1.
+        started: Unix seconds.
+        loop: `closed` (loads are clients) or `open` (loads are requests per second, arriving as a Poisson process).
+        seconds: measured time of a block.
+        warm_up: seconds of load before it.
+        blocks: how often each load was to be measured.
+        seed: of schedules, inputs and order.
+        limits: what goodput counts.
+        targets: the results; one or two.
+        ended: why the test ended before all was measured; empty if all was.
+
+    """
+
+    schema_version: int = 1
+    started: float
+    loop: Literal["closed", "open"]
+    seconds: float
+    warm_up: float
+    blocks: int
+    seed: int
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    targets: tuple[TargetResult, ...]
+    ended: str = ""
+
+    @property
+    def axis(self) -> str:
+        """What a load counts."""
+        return "clients" if self.loop == "closed" else "requests/s"
+
+
+def encode(report: Report) -> bytes:
+    """Return the report as JSON, which `read_report` reads back."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
+
+
+def read_report(path: Path) -> Report:
+    """Return the report that a file holds.
+
+    Raises:
+        UsageError: it cannot be read, or is no report of `diag bench`.
+
+    """
+    try:
+        report = msgspec.json.decode(path.read_bytes(), type=Report)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(path)) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        hint = "diag bench --output json writes one"
+        raise UsageError(f"is no report of diag bench ({error})", where=str(path), hint=hint) from None
+    if report.schema_version != 1:
+        raise UsageError(f"has schema version {report.schema_version}, and 1 is known", where=str(path))
+    return report
+
+
+def _cause(one: Diagnosis) -> str:
+    return one.cause
+
+
+def _verdict(one: Diagnosis) -> str:
+    return one.verdict

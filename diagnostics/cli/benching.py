@@ -1,0 +1,131 @@
+"""A load test from its options to its report: targets are found, watched, loaded and let go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from diagnostics.bench.limits import RequestLimits
+from diagnostics.bench.report import Report
+from diagnostics.bench.workload import differences
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.loadgen.pacing import event_loop
+from diagnostics.loadgen.plan import Plan
+from diagnostics.loadgen.sweep import Contender, Sweep
+from diagnostics.loadgen.target import Target, Wanted, endpoint_of, prepare, transport_of
+from diagnostics.loadgen.watching import Watcher
+from diagnostics.units import Unit
+from diagnostics.wire.capture_writer import CaptureWriter
+from exporters.sources.access import SourceOptions
+from exporters.sources.dcgm import dcgm_page
+from exporters.sources.triton import discover
+from exporters.sources.triton_server import TritonServer
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is asked for: the plan, what is wanted of a target, what a good request keeps, and a capture's place."""
+
+    plan: Plan
+    wanted: Wanted
+    limits: RequestLimits
+    capture: Path | None
+
+
+def measure(targets: Sequence[str], asked: Asked, options: SourceOptions, tell: Tell) -> Report:
+    """Return the report of a load test, partial where it ended early.
+
+    Args:
+        targets: one or two URLs.
+        asked: what is asked for.
+        options: how servers are read.
+        tell: told each run.
+
+    Raises:
+        UsageError: the extra `bench` is missing, a target cannot take the load, or two were not asked the same.
+        CollectError: a target does not answer.
+
+    """
+    with ExitStack() as stack:
+        servers = [_found(url, options, tell) for url in targets]
+        capture = _writer(asked, [server for server in servers if server], stack)
+        watchers = []
+        for server in servers:
+            watchers.append(Watcher(server, dcgm_page(options), capture) if server else None)
+            if watchers[-1]:
+                stack.callback(watchers[-1].close)
+        runner = stack.enter_context(asyncio.Runner(loop_factory=event_loop))
+        return _Test(targets, asked, options, tell, watchers).run(runner)
+
+
+def _found(url: str, options: SourceOptions, tell: Tell) -> TritonServer | None:
+    """Return the server to read; None, which is told, where its counters are out of reach."""
+    try:
+        return discover(url, options)
+    except CollectError as error:
+        tell(f"points are not diagnosed: {error}")
+        return None
+
+
+def _writer(asked: Asked, servers: Sequence[TritonServer], stack: ExitStack) -> CaptureWriter | None:
+    if asked.capture is None:
+        return None
+    name = asked.capture.name.partition(".")[0] or "bench"
+    writer = CaptureWriter(asked.capture, name, [server.name for server in servers], 1.0)
+    return stack.enter_context(writer)
+
+
+class _Test:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        asked: Asked,
+        options: SourceOptions,
+        tell: Tell,
+        watchers: Sequence[Watcher | None],
+    ) -> None:
+        self.urls, self.asked, self.options, self.tell, self.watchers = urls, asked, options, tell, watchers
+        self.sweep: Sweep | None = None
+
+    def run(self, runner: asyncio.Runner) -> Report:
+        try:
+            runner.run(self._run())
+        except KeyboardInterrupt:
+            if self.sweep is None:
+                raise
+        assert self.sweep is not None
+        return self.sweep.report()
+
+    async def _run(self) -> None:
+        async with AsyncExitStack() as stack:
+            targets = []
+            for url in self.urls:
+                endpoint = endpoint_of(url, self.asked.wanted)
+                transport = transport_of(endpoint, self.options)
+                stack.push_async_callback(transport.close)
+                targets.append(await prepare(endpoint, transport, self.asked.wanted))
+            _refuse_unmatched(targets)
+            plan = self.asked.plan
+            contenders = [Contender(target=t, watcher=w) for t, w in zip(targets, self.watchers, strict=True)]
+            self.sweep = Sweep(plan=plan, contenders=contenders, limits=self.asked.limits, tell=self.tell)
+            total = Unit.SECONDS.show(plan.total_seconds * len(targets))
+            self.tell(f"{len(plan.loads)} loads × {plan.blocks} blocks: {total} (Ctrl-C ends early)")
+            await self.sweep.run()
+
+
+def _refuse_unmatched(targets: Sequence[Target]) -> None:
+    found = list(_unmatched(targets))
+    if found:
+        where = " and ".join(target.endpoint.name for target in targets)
+        hint = "give both the same --input, or deploy them alike"
+        raise UsageError(f"not comparable, as these differ: {'; '.join(found)}", where=where, hint=hint)
+
+
+def _unmatched(targets: Sequence[Target]) -> Iterator[str]:
+    for other in targets[1:]:
+        yield from differences(targets[0].workload, other.workload)
