@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics.lint.metrics import DURATIONS
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
 from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
@@ -44,7 +45,12 @@ def lint(see: QueryView) -> Iterator[Problem]:
 
 
 def _raised(divisor: Node) -> str:
-    """Return by what a divisor is raised above what was counted; empty when it is not."""
+    """Return by what a divisor is raised above what was counted; empty when it is not.
+
+    A duration is counted in microseconds, of which one event adds thousands.
+    """
+    if any(selector.name in DURATIONS for selector in divisor.selectors()):
+        return ""
     if divisor.kind is Kind.CALL and divisor.name == "clamp_min" and len(divisor.children) == 2:
         counted, floor = divisor.children
         return f"{floor.value:g}" if counted.over_time and floor.value > _one_event(counted) else ""

@@ -1,7 +1,8 @@
 """A compute duration is taken for the time that instances were busy.
 
 ## Looks for
-A rate of `nv_inference_compute_*_duration_us` that is not divided by, or multiplied with, another rate.
+A rate of `nv_inference_compute_*_duration_us` that is not divided by, or multiplied with, another rate, in a panel or
+an alert. What a rule records others may divide: there, only names that speak of `busy` or `util` count.
 
 ## Means
 Each request of a batch adds the time of the whole batch: a batch of 8 that takes 10 ms adds 80 ms. What looks like a
@@ -17,20 +18,26 @@ onnxruntime_backend#164 (each request of a batch books the whole batch's time). 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from diagnostics.lint.metrics import COMPUTE_DURATIONS
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
+from diagnostics.lint.queries import Use
 from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
 
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+
+_BUSY = re.compile("busy|util", re.IGNORECASE)
 
 
 def lint(see: QueryView) -> Iterator[Problem]:
     """Tell of each duration that stands alone, once."""
     tree = parsed(see.query.expr)
-    alone = {node.name for node, above in tree.walk() if _alone(node, above)} if tree else set()
+    if tree is None or (see.query.use is Use.RECORDING and not _BUSY.search(see.query.name)):
+        return
+    alone = {node.name for node, above in tree.walk() if _alone(node, above)}
     for name in sorted(alone):
         yield see.problem(
             f"the rate of {name} counts each batch once for each of its requests: it is no busy time",
@@ -52,8 +59,8 @@ def _related(node: Node) -> bool:
     return bool(sides) and all(side.kind is not Kind.NUMBER for side in sides)
 
 
-def _rules(expr: str) -> dict[str, str]:
-    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
+def _rules(expr: str, name: str = "busy") -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: {name}\n        expr: {expr}\n"}
 
 
 _INFER = "rate(nv_inference_compute_infer_duration_us[5m])"
@@ -68,6 +75,10 @@ CASES = (
         files=_rules(
             f"{_INFER} / rate(nv_inference_request_success[5m]) * rate(nv_inference_exec_count[5m])",
         ),
+    ),
+    Case(
+        title="is silent when a rule records it for others",
+        files=_rules(f"sum by (model) ({_INFER}) / 1e6", name="compute_seconds"),
     ),
     Case(
         title="is silent about the queue, whose rate is the number that wait (Little)",

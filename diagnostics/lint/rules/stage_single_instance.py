@@ -1,8 +1,8 @@
 """A Python stage of a pipeline has one instance, through which all requests pass one after another.
 
 ## Looks for
-A member of an ensemble on the Python backend with one instance on a processor. Engines, decoupled models and models
-that call others are left out.
+A member of an ensemble on the Python backend with one instance on a processor. Engines, decoupled models, models that
+call others, and those whose code uses CUDA are left out: they are not cheap.
 
 ## Means
 A Python instance runs one execution at a time, and shares no interpreter with others: while it tokenizes for one
@@ -55,10 +55,16 @@ def _single(model: ModelFolder) -> Place | None:
     """Return where a Python model says that it has one instance on a processor; None when it does not."""
     found = groups(model)
     python = model.backend == names.PYTHON_BACKEND and is_engine(model) is False
-    if not python or not found or len(found) > 1 or model.config is None or calls_others(model) or _decoupled(model):
+    if not python or not found or len(found) > 1 or model.config is None or _dear(model):
         return None
     (group,) = found
     return group.block.place if group.kind == names.KIND_CPU and group.count == 1 else None
+
+
+def _dear(model: ModelFolder) -> bool:
+    """Return whether another instance would cost more than processor time, or would not overlap."""
+    code = (model.read(f"{version}/model.py") for version in model.versions)
+    return calls_others(model) or _decoupled(model) or any(file and "cuda" in file.text for file in code)
 
 
 def _decoupled(model: ModelFolder) -> bool:
@@ -89,6 +95,14 @@ CASES = (
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/tokenize/config.pbtxt": _STAGE,
             "models/tokenize/1/model.py": "pb_utils.InferenceRequest(model_name='x').exec()",
+        },
+    ),
+    Case(
+        title="is silent when it computes on a GPU",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/tokenize/config.pbtxt": _STAGE,
+            "models/tokenize/1/model.py": "self.model.to('cuda')",
         },
     ),
 )
