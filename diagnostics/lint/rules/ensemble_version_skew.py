@@ -39,7 +39,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
     for step, version in named:
         yield from _not_served(see, step, version)
     if named and latest:
-        models = ", ".join(step.model or "?" for step in latest)
+        models = ", ".join(sorted({step.model or "?" for step in latest}))
         yield see.problem(
             f"{named[0][0].model} stays at version {named[0][1]} while {models} change to each latest version",
             at=named[0][0].block.at("model_version"),
