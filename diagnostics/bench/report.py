@@ -31,17 +31,21 @@ class Point:
         """Return a measure of each block that has it."""
         return [value for block in self.blocks if (value := MEASURES[measure](block)) is not None]
 
-    def diagnosed(self) -> tuple[str, str, int]:
-        """Return what most blocks were diagnosed as, in short and in a sentence, and how many were.
+    def diagnosed(self) -> tuple[Diagnosis | None, int]:
+        """Return what most blocks were diagnosed as, and how many were; None and 0 where none was looked at.
 
-        A cause is named only where more than half of the blocks have it; else the commonest verdict is.
+        A cause is named only where more than half of the blocks have it, else the commonest verdict stands without one.
         """
         found = [block.diagnosis for block in self.blocks if block.diagnosis is not None]
-        for key in (_cause, _verdict):
-            (said, count), *_ = Counter(map(key, found)).most_common(1) or [("", 0)]
-            if said and (2 * count > len(self.blocks) or key is _verdict):
-                return said, next(one.text for one in found if key(one) == said), count
-        return "", "", 0
+        if not found:
+            return None, 0
+        cause, count = Counter(one.cause for one in found).most_common(1)[0]
+        if cause and 2 * count > len(self.blocks):
+            return next(one for one in found if one.cause == cause), count
+        verdict, count = Counter(one.verdict for one in found).most_common(1)[0]
+        texts = dict.fromkeys(one.text for one in found if one.verdict == verdict)
+        said = f"causes differ: {'; '.join(texts)}" if any(one.cause for one in found) else next(iter(texts))
+        return Diagnosis(verdict=verdict, cause="", text=said), count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,11 +127,3 @@ def read_report(path: Path) -> Report:
     if report.schema_version != 1:
         raise UsageError(f"has schema version {report.schema_version}, and 1 is known", where=str(path))
     return report
-
-
-def _cause(one: Diagnosis) -> str:
-    return one.cause
-
-
-def _verdict(one: Diagnosis) -> str:
-    return one.verdict

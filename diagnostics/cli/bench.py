@@ -13,7 +13,7 @@ import click
 from diagnostics.bench.limits import parse_limits
 from diagnostics.bench.report import Report, encode, read_report
 from diagnostics.cli.options import DURATION, source_options
-from diagnostics.cli.sources import aloud
+from diagnostics.cli.sources import aloud, looks_like_a_path
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError
 from diagnostics.render.bench_words import MEASURE_WORDS
 from exporters.sources.access import SourceOptions
@@ -115,7 +115,9 @@ class Loads(click.ParamType[tuple[float, ...]]):
 )
 @source_options
 @click.pass_context
-def command(ctx: click.Context, /, targets: tuple[str, ...], by: str, output: str, png: Path | None, **given: Any) -> None:
+def command(
+    ctx: click.Context, /, targets: tuple[str, ...], by: str, output: str, png: Path | None, **given: Any
+) -> None:
     """Measure an endpoint under controlled load, with a diagnosis of every point."""
     if len(targets) > 2:
         raise UsageError("one target is measured, or two are compared", where="TARGET [OTHER]")
@@ -129,7 +131,7 @@ def command(ctx: click.Context, /, targets: tuple[str, ...], by: str, output: st
 
 
 def _report(targets: Sequence[str], given: dict[str, Any]) -> Report:
-    kept = [Path(target).is_file() for target in targets]
+    kept = [looks_like_a_path(target) or target.endswith(".json") for target in targets]
     if not any(kept):
         return _measure(targets, given)
     if not all(kept):

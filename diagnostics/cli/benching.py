@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from diagnostics.loadgen.watching import Watcher
 from diagnostics.units import Unit
 from diagnostics.wire.capture_writer import CaptureWriter
 from exporters.sources.access import SourceOptions
+from exporters.sources.address import parse_address
 from exporters.sources.dcgm import dcgm_page
 from exporters.sources.triton import discover
 from exporters.sources.triton_server import TritonServer
@@ -51,16 +52,9 @@ def measure(targets: Sequence[str], asked: Asked, options: SourceOptions, tell: 
         CollectError: a target does not answer.
 
     """
-    with ExitStack() as stack:
-        servers = [_found(url, options, tell) for url in targets]
-        capture = _writer(asked, [server for server in servers if server], stack)
-        watchers = []
-        for server in servers:
-            watchers.append(Watcher(server, dcgm_page(options), capture) if server else None)
-            if watchers[-1]:
-                stack.callback(watchers[-1].close)
-        runner = stack.enter_context(asyncio.Runner(loop_factory=event_loop))
-        return _Test(targets, asked, options, tell, watchers).run(runner)
+    test = _Test(targets, asked, options, tell)
+    with asyncio.Runner(loop_factory=event_loop) as runner:
+        return test.run(runner)
 
 
 def _found(url: str, options: SourceOptions, tell: Tell) -> TritonServer | None:
@@ -72,24 +66,15 @@ def _found(url: str, options: SourceOptions, tell: Tell) -> TritonServer | None:
         return None
 
 
-def _writer(asked: Asked, servers: Sequence[TritonServer], stack: ExitStack) -> CaptureWriter | None:
-    if asked.capture is None:
+def _writer(path: Path | None, servers: Sequence[TritonServer]) -> CaptureWriter | None:
+    if path is None:
         return None
-    name = asked.capture.name.partition(".")[0] or "bench"
-    writer = CaptureWriter(asked.capture, name, [server.name for server in servers], 1.0)
-    return stack.enter_context(writer)
+    return CaptureWriter(path, path.name.partition(".")[0] or "bench", [server.name for server in servers], None)
 
 
 class _Test:
-    def __init__(
-        self,
-        urls: Sequence[str],
-        asked: Asked,
-        options: SourceOptions,
-        tell: Tell,
-        watchers: Sequence[Watcher | None],
-    ) -> None:
-        self.urls, self.asked, self.options, self.tell, self.watchers = urls, asked, options, tell, watchers
+    def __init__(self, urls: Sequence[str], asked: Asked, options: SourceOptions, tell: Tell) -> None:
+        self.urls, self.asked, self.options, self.tell = urls, asked, options, tell
         self.sweep: Sweep | None = None
 
     def run(self, runner: asyncio.Runner) -> Report:
@@ -103,19 +88,33 @@ class _Test:
 
     async def _run(self) -> None:
         async with AsyncExitStack() as stack:
-            targets = []
-            for url in self.urls:
-                endpoint = endpoint_of(url, self.asked.wanted)
-                transport = transport_of(endpoint, self.options)
-                stack.push_async_callback(transport.close)
-                targets.append(await prepare(endpoint, transport, self.asked.wanted))
+            targets = [await self._prepare(url, stack) for url in self.urls]
             _refuse_unmatched(targets)
             plan = self.asked.plan
-            contenders = [Contender(target=t, watcher=w) for t, w in zip(targets, self.watchers, strict=True)]
+            watchers = self._watch(stack)
+            contenders = [Contender(target=t, watcher=w) for t, w in zip(targets, watchers, strict=True)]
             self.sweep = Sweep(plan=plan, contenders=contenders, limits=self.asked.limits, tell=self.tell)
             total = Unit.SECONDS.show(plan.total_seconds * len(targets))
-            self.tell(f"{len(plan.loads)} loads × {plan.blocks} blocks: {total} (Ctrl-C ends early)")
+            self.tell(f"{total} of load at least; Ctrl-C ends early, and shows what was measured until then")
             await self.sweep.run()
+
+    async def _prepare(self, url: str, stack: AsyncExitStack) -> Target:
+        endpoint = endpoint_of(url, self.asked.wanted)
+        options = self.options.for_user(parse_address(url).user)
+        transport = transport_of(endpoint, options)
+        stack.push_async_callback(transport.close)
+        return await prepare(endpoint, transport, self.asked.wanted, options.scrub)
+
+    def _watch(self, stack: AsyncExitStack) -> list[Watcher | None]:
+        servers = [_found(url, self.options, self.tell) for url in self.urls]
+        capture = _writer(self.asked.capture, [server for server in servers if server])
+        if capture is not None:
+            stack.enter_context(capture)
+        beside = dcgm_page(self.options)
+        watchers = [Watcher(server, beside, capture) if server else None for server in servers]
+        for watcher in filter(None, watchers):
+            stack.callback(watcher.close)
+        return watchers
 
 
 def _refuse_unmatched(targets: Sequence[Target]) -> None:

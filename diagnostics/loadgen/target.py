@@ -120,35 +120,43 @@ def transport_of(endpoint: Endpoint, options: SourceOptions) -> Transport:
     return made(endpoint, headers, options.tls() if endpoint.secure else None)
 
 
-async def prepare(endpoint: Endpoint, transport: Transport, wanted: Wanted) -> Target:
+async def prepare(endpoint: Endpoint, transport: Transport, wanted: Wanted, scrub: Callable[[str], str]) -> Target:
     """Return the target, once it has answered one request as a result.
+
+    Args:
+        endpoint: where it is.
+        transport: what sends.
+        wanted: what load is wanted of it.
+        scrub: takes credentials out of what a server may have echoed.
 
     Raises:
         UsageError: there is no such model, or it refuses the request.
         CollectError: the server does not answer.
 
     """
-    model, config = await _configuration(endpoint, transport, wanted)
+    model, config = await _configuration(endpoint, transport, wanted, scrub)
     reads = reads_of(config, wanted.tokens_from, wanted.tokenizer)
     count = counter(wanted.tokenizer)
     _refuse_decoupled(config, endpoint)
     requests = _requests(config, wanted)
     transport.prepare(model, requests.values, requests.kinds, reads)
-    _judge_first(await transport.ask(0), endpoint, model)
+    _judge_first(await transport.ask(0), endpoint, model, scrub)
     workload = _workload(requests, reads, wanted)
     return Target(
         endpoint=endpoint, transport=transport, model=model, requests=requests, workload=workload, count=count
     )
 
 
-async def _configuration(endpoint: Endpoint, transport: Transport, wanted: Wanted) -> tuple[str, Mapping[str, Any]]:
+async def _configuration(
+    endpoint: Endpoint, transport: Transport, wanted: Wanted, scrub: Callable[[str], str]
+) -> tuple[str, Mapping[str, Any]]:
     try:
         models = await transport.server_models()
         configs = {
             name: await transport.config(name) for name in ([wanted.model] if wanted.model in models else models)
         }
     except Exception as error:
-        raise _silent(endpoint, error) from error
+        raise _silent(endpoint, scrub(str(error)) or type(error).__name__) from error
     if wanted.model is not None and wanted.model not in models:
         hint = f"it has {', '.join(models) or 'none that is ready'}"
         raise UsageError(f"the server has no model {wanted.model!r} that is ready", where=endpoint.name, hint=hint)
@@ -181,12 +189,13 @@ def _refuse_decoupled(config: Mapping[str, Any], endpoint: Endpoint) -> None:
         raise UsageError("sends its responses one by one (decoupled)", where=config["name"], hint=hint)
 
 
-def _judge_first(reply: Reply, endpoint: Endpoint, model: str) -> None:
+def _judge_first(reply: Reply, endpoint: Endpoint, model: str, scrub: Callable[[str], str]) -> None:
     if reply.ok:
         return
+    said = scrub(reply.error)
     if reply.code == 0:
-        raise CollectError(f"does not answer a request: {reply.error}", where=endpoint.name)
-    raise UsageError(f"{model} refuses the first request: {reply.error}", where=endpoint.name, hint="give --input")
+        raise CollectError(f"does not answer a request: {said}", where=endpoint.name)
+    raise UsageError(f"{model} refuses the first request: {said}", where=endpoint.name, hint="give --input")
 
 
 def _workload(requests: Requests, reads: Reads, wanted: Wanted) -> Workload:
@@ -203,7 +212,7 @@ def _workload(requests: Requests, reads: Reads, wanted: Wanted) -> Workload:
     )
 
 
-def _silent(endpoint: Endpoint, error: Exception) -> CollectError:
-    reason = " ".join(str(error).split())[:200] or type(error).__name__
-    hint = f"is {endpoint.protocol} spoken there, and is --model-control-mode's repository index allowed?"
+def _silent(endpoint: Endpoint, said: str) -> CollectError:
+    reason = " ".join(said.split())[:200]
+    hint = f"is {endpoint.protocol} spoken there, and may its repository index be read?"
     return CollectError(f"does not tell its models: {reason}", where=endpoint.name, hint=hint)

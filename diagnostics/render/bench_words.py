@@ -103,9 +103,16 @@ def workload(target: TargetResult) -> str:
 def diagnoses(target: TargetResult) -> Iterator[tuple[float, str, str]]:
     """Yield load, what it was diagnosed as and in how many blocks, and the same in a sentence."""
     for point in target.points:
-        said, sentence, count = point.diagnosed()
+        found, count = point.diagnosed()
+        if found is None:
+            yield point.load, "not diagnosed, as its counters were not read", ""
+            continue
         of = f" ({count} of {len(point.blocks)} blocks)" if len(point.blocks) > 1 else ""
-        yield point.load, f"{said}{of}" if said else "not diagnosed: its counters were not read", sentence
+        if found.cause:
+            yield point.load, f"{found.cause}{of}", found.text
+        else:
+            why = f": {found.text}" if found.text and found.verdict != "healthy" else ""
+            yield point.load, f"{found.verdict}{of}{why}", ""
 
 
 def knee_text(report: Report, target: TargetResult) -> str:
