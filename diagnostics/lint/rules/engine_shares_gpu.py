@@ -56,20 +56,27 @@ _FRACTION = "kv_cache_free_gpu_mem_fraction"
 def lint(see: RepositoryView) -> Iterator[Problem]:
     """Tell of each engine that has neighbours."""
     models = see.repository.models.values()
-    engines = [model for model in models if (is_tensorrt_llm(model) or model.backend == VLLM) and model.config]
-    others = [model for model in models if may_run_on_gpu(model) and is_engine(model) is False]
-    for engine in engines:
-        share, beside = _share(engine), [other for other in others if share_a_gpu(_gpus(engine), gpus_of(other))]
-        rivals = [one for one in engines if one is not engine and share_a_gpu(_gpus(engine), _gpus(one))]
-        if share is not None and share >= ALMOST_ALL.value and (beside or rivals):
-            yield _problem(see, engine, share, [model.name for model in (*rivals, *beside)])
+    engines = {model: _gpus(model) for model in models if _takes_a_share(model)}
+    others = {model: gpus_of(model) for model in models if may_run_on_gpu(model) and is_engine(model) is False}
+    placed = {**engines, **others}
+    # By place, as many models are at few places.
+    beside = {gpus: [one for one in placed if share_a_gpu(gpus, placed[one])] for gpus in set(engines.values())}
+    for engine, gpus in engines.items():
+        share, neighbours = _share(engine), beside[gpus]
+        if share is not None and share >= ALMOST_ALL.value and len(neighbours) > 1:
+            yield _problem(see, engine, share, neighbours)
 
 
-def _problem(see: RepositoryView, engine: ModelFolder, share: float, beside: list[str]) -> Problem:
-    text = parameters(engine).get(_FRACTION)
+def _takes_a_share(model: ModelFolder) -> bool:
+    return model.config is not None and (is_tensorrt_llm(model) or model.backend == VLLM)
+
+
+def _problem(see: RepositoryView, engine: ModelFolder, share: float, neighbours: list[ModelFolder]) -> Problem:
+    text, first = parameters(engine).get(_FRACTION), [one.name for one in neighbours[:4] if one is not engine][:3]
+    more = len(neighbours) - 1 - len(first)
     return see.problem(
-        f"{engine.name} takes {Unit.RATIO.show(share)} of the free GPU memory, beside {', '.join(beside[:3])}"
-        + (f" and {len(beside) - 3} more" if len(beside) > 3 else ""),
+        f"{engine.name} takes {Unit.RATIO.show(share)} of the free GPU memory, beside {', '.join(first)}"
+        + (f" and {more} more" if more else ""),
         at=text.place if text and text.written else engine.place,
         help="give it GPUs of its own, or a smaller share",
     )

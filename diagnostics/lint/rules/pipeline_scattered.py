@@ -19,7 +19,8 @@ Triton user guide, "Ensemble Models". tensorrtllm_backend, `all_models` (`ensemb
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 from diagnostics.lint.engines import calls_others, is_engine, parameters
 from diagnostics.lint.model_folder import ModelFolder
@@ -30,6 +31,7 @@ from diagnostics.lint.tensors import Tensor, steps, tensors
 RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.ENSEMBLE)
 
 _ALIASES = {"input_id": "input_ids", "request_input_len": "input_lengths", "tokens_batch": "output_ids"}
+_Output = tuple[str, str | None]
 _COMMON = re.compile(r"_*(input|output|in|out|data|x|y|result|logits|image|images|text|prob|scores?)(_?\d*)_*")
 
 
@@ -41,9 +43,12 @@ def lint(see: RepositoryView) -> Iterator[Problem]:
     if any(not model.ensemble and not parameters(model) for model in callers):
         return
     called |= {text.value for model in callers for text in parameters(model).values()}
+    writing = _writing(models.values())
     for model in models.values():
-        writers = [one.name for one in models.values() if one is not model and _feeds(one, model)]
-        if writers and model.name not in called and not called & set(writers) and is_engine(model):
+        if model.name in called or not is_engine(model):
+            continue
+        writers = _writers(model, writing)
+        if writers and not called & set(writers):
             yield see.problem(
                 f"{', '.join(writers)} writes what {model.name} reads, but nothing on the server joins them",
                 at=model.place,
@@ -51,14 +56,23 @@ def lint(see: RepositoryView) -> Iterator[Problem]:
             )
 
 
-def _feeds(writer: ModelFolder, reader: ModelFolder) -> bool:
-    """Return whether a model writes at least two inputs that another needs, of names that tell something."""
-    if writer.config is None or reader.config is None or writer.ensemble or reader.ensemble:
-        return False
-    written = {(_name(one), one.data_type) for one in tensors(writer.config, "output") or ()}
+def _writing(models: Iterable[ModelFolder]) -> Mapping[_Output, list[str]]:
+    """Return which models write an output of a name and a data type."""
+    found: dict[_Output, list[str]] = {}
+    for model in models:
+        outputs = tensors(model.config, "output") if model.config and not model.ensemble else ()
+        for written in {(_name(one), one.data_type) for one in outputs or ()}:
+            found.setdefault(written, []).append(model.name)
+    return found
+
+
+def _writers(reader: ModelFolder, writing: Mapping[_Output, list[str]]) -> list[str]:
+    """Return the models that write at least two inputs that another needs, of names that tell something."""
+    if reader.config is None or reader.ensemble:
+        return []
     needed = [one for one in tensors(reader.config, "input") or () if one.optional is False and _telling(one)]
-    matched = [one for one in needed if (_name(one), one.data_type) in written]
-    return len(matched) >= 2
+    matched = Counter(name for one in needed for name in writing.get((_name(one), one.data_type), ()))
+    return [name for name, number in sorted(matched.items()) if number >= 2 and name != reader.name]
 
 
 def _telling(tensor: Tensor) -> bool:
