@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from diagnostics.lint.problem import Place
 from diagnostics.lint.text_file import TextFile
@@ -25,9 +26,9 @@ class Text:
     place: Place
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Block:
-    """A message of a configuration, or the whole file."""
+    """A message of a configuration, or the whole file. Many rules ask the same of it, so it remembers its answers."""
 
     file: TextFile
     message: Message
@@ -39,44 +40,44 @@ class Block:
         whole = self.message.start == self.message.inner_start
         return self.file.place(fields[0].start if whole and fields else self.message.start)
 
-    @property
+    @cached_property
     def complete(self) -> bool:
         """Return whether no template stands in the place of a field, which could become any field."""
         return not any("${" in field.name for field in self.message.fields)
 
     def at(self, name: str) -> Place:
         """Return the place of the last field of this name, that of the block where there is none."""
-        found = self.message.all(name)
+        found = self._fields.get(name, ())
         return self.file.place(found[-1].start) if found else self.place
 
     def has(self, name: str) -> bool | None:
         """Return whether the field is written; None when a template may become it."""
-        return True if self.message.all(name) else (False if self.complete else None)
+        return True if self._fields.get(name, ()) else (False if self.complete else None)
 
     def text(self, name: str, default: str = "") -> str | None:
         """Return a string or an enumeration's word, `default` when it is left out, None when it is unknown."""
-        scalar = self.message.scalar(name)
+        scalar = self._scalar(name)
         if scalar is None:
             return default if self.has(name) is False else None
         return None if scalar.templates else scalar.value
 
     def integer(self, name: str, default: int = 0) -> int | None:
         """Return a whole number, `default` when it is left out, None when it is unknown or no number."""
-        scalar = self.message.scalar(name)
+        scalar = self._scalar(name)
         if scalar is None:
             return default if self.has(name) is False else None
         return scalar.integer()
 
     def flag(self, name: str, default: bool = False) -> bool | None:
         """Return a flag, `default` when it is left out, None when it is unknown or no flag."""
-        scalar = self.message.scalar(name)
+        scalar = self._scalar(name)
         if scalar is None:
             return default if self.has(name) is False else None
         return _FLAGS.get(scalar.text)
 
     def integers(self, name: str) -> tuple[int, ...] | None:
         """Return the numbers of a repeated field, none when it is left out, None when one of them is unknown."""
-        scalars = [v for field in self.message.all(name) for v in field.values() if isinstance(v, Scalar)]
+        scalars = [v for field in self._fields.get(name, ()) for v in field.values() if isinstance(v, Scalar)]
         numbers = [number for scalar in scalars if (number := scalar.integer()) is not None]
         known = len(numbers) == len(scalars) and (bool(scalars) or self.has(name) is not None)
         return tuple(numbers) if known else None
@@ -88,11 +89,15 @@ class Block:
 
     def blocks(self, name: str) -> tuple[Block, ...]:
         """Return the messages of this name, whether written as repeated fields or as a list."""
-        return tuple(Block(file=self.file, message=message) for message in self.message.messages(name))
+        if name not in self._blocks:
+            values = (value for field in self._fields.get(name, ()) for value in field.values())
+            messages = (value for value in values if isinstance(value, Message))
+            self._blocks[name] = tuple(Block(file=self.file, message=message) for message in messages)
+        return self._blocks[name]
 
     def texts(self, name: str) -> tuple[Text, ...]:
         """Return the strings of a repeated field in order."""
-        scalars = [v for field in self.message.all(name) for v in field.values() if isinstance(v, Scalar)]
+        scalars = [v for field in self._fields.get(name, ()) for v in field.values() if isinstance(v, Scalar)]
         return tuple(self._text(scalar) for scalar in scalars)
 
     def map(self, name: str) -> Mapping[str, Text]:
@@ -100,13 +105,33 @@ class Block:
 
         Entries whose key is unknown are left out; a value that is left out is the empty string.
         """
-        entries = self.blocks(name)
-        keys = [(entry.text("key"), entry) for entry in entries]
-        return {key: entry._entry() for key, entry in keys if key}
+        if name not in self._maps:
+            keys = [(entry.text("key"), entry) for entry in self.blocks(name)]
+            self._maps[name] = {key: entry._entry() for key, entry in keys if key}
+        return self._maps[name]
+
+    @cached_property
+    def _fields(self) -> Mapping[str, list[Field]]:
+        found: dict[str, list[Field]] = {}
+        for field in self.message.fields:
+            found.setdefault(field.name, []).append(field)
+        return found
+
+    @cached_property
+    def _blocks(self) -> dict[str, tuple[Block, ...]]:
+        return {}
+
+    @cached_property
+    def _maps(self) -> dict[str, Mapping[str, Text]]:
+        return {}
+
+    def _scalar(self, name: str) -> Scalar | None:
+        scalars = [v for field in self._fields.get(name, ()) for v in field.values() if isinstance(v, Scalar)]
+        return scalars[-1] if scalars else None
 
     def _entry(self) -> Text:
         inner = self.block("value")
-        scalar = inner.message.scalar("string_value") if inner else self.message.scalar("value")
+        scalar = inner._scalar("string_value") if inner else self._scalar("value")
         return self._text(scalar) if scalar else Text(value="", written="", place=self.place)
 
     def _text(self, scalar: Scalar) -> Text:
