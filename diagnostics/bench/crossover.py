@@ -40,7 +40,9 @@ class Comparison:
         ratios: the second target's value over the first's at each of them.
         low_load_better: the better one at the lowest load, 0 or 1.
         load: the load at which the curves cross; None unless they do.
-        low, high: 90 % of bootstrap samples cross between these; None as `load`.
+        between: the measured loads on its sides: it is interpolated between them; None as `load`.
+        low, high: 90 % of bootstrap samples cross between these; None as `load`. What the curves do between measured
+            loads is no part of that.
         confidence: share of bootstrap samples that have this outcome; None with one block a load.
 
     """
@@ -51,6 +53,7 @@ class Comparison:
     ratios: tuple[float, ...]
     low_load_better: int
     load: float | None = None
+    between: tuple[float, float] | None = None
     low: float | None = None
     high: float | None = None
     confidence: float | None = None
@@ -119,6 +122,7 @@ def compare(one: TargetResult, other: TargetResult, measure: str = "mean", seed:
         ratios=ratios,
         low_load_better=low_load_better,
         load=load if crosses else None,
+        between=_between(loads, load) if crosses and load is not None else None,
         low=percentile(crossings, _TAIL) if crosses else None,
         high=percentile(crossings, 1 - _TAIL) if crosses else None,
         confidence=confidence,
@@ -150,6 +154,10 @@ def _course(loads: Sequence[float], ratios: Sequence[float]) -> tuple[Outcome, f
     part = heights[at - 1] / (heights[at - 1] - heights[at])
     low, high = math.log(loads[at - 1]), math.log(loads[at])
     return Outcome.CROSSOVER, math.exp(low + part * (high - low)), better
+
+
+def _between(loads: Sequence[float], load: float) -> tuple[float, float]:
+    return max(one for one in loads if one <= load), min(one for one in loads if one >= load)
 
 
 def _positive(value: float) -> float:

@@ -105,13 +105,8 @@ class Report:
         return "clients" if self.loop == "closed" else "requests/s"
 
 
-def encode(report: Report) -> bytes:
-    """Return the report as JSON, which `read_report` reads back."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
-
-
 def read_report(path: Path) -> Report:
-    """Return the report that a file holds.
+    """Return the report that a file holds; what else is in it is left alone.
 
     Raises:
         UsageError: it cannot be read, or is no report of `diag bench`.

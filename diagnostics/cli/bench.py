@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from diagnostics.bench.limits import parse_limits
-from diagnostics.bench.report import Report, encode, read_report
+from diagnostics.bench.report import Report, read_report
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.sources import aloud, looks_like_a_path
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError
@@ -204,7 +204,9 @@ def _drawing() -> Any:
 
 def _show(ctx: click.Context, report: Report, by: str, output: str) -> None:
     if output == "json":
-        click.echo(encode(report), nl=False)
+        from diagnostics.render.bench_json import bench_json
+
+        click.echo(bench_json(report, by), nl=False)
     elif output == "markdown":
         from diagnostics.render.bench_markdown import bench_markdown
 

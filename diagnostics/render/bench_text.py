@@ -10,7 +10,7 @@ from diagnostics.render import bench_words as words
 from diagnostics.render.clean import clean
 from diagnostics.render.text import WIDTH, Style, plain
 
-_LOAD, _CELL = 10, 16
+_LOAD, _FAILED, _CELL = 10, 9, 16
 
 
 def bench_text(report: Report, measure: str = "mean", style: Style = plain, *, unicode: bool = True) -> str:
@@ -54,11 +54,12 @@ def _target(report: Report, target: TargetResult, style: Style) -> Iterator[str]
 
 def _table(report: Report, target: TargetResult, columns: Sequence[words.Column]) -> Iterator[str]:
     main = columns[0].measure == "throughput"
-    head = "".join(f"{column.head:>{_CELL}}" for column in columns)
-    yield f"{report.axis:>{_LOAD}}{head}{'failed' if main else '':>9}".rstrip()
+    width = min(_CELL, (WIDTH - _LOAD - _FAILED * main) // len(columns))
+    head = "".join(f"{column.head:>{width}}" for column in columns)
+    yield f"{report.axis:>{_LOAD}}{head}{'failed' if main else '':>{_FAILED}}".rstrip()
     for point in target.points:
-        cells = "".join(f"{words.cell(point, column):>{_CELL}}" for column in columns)
-        yield f"{point.load:>{_LOAD}g}{cells}{words.failed(point) if main else '':>9}".rstrip()
+        cells = "".join(f"{words.cell(point, column):>{width}}" for column in columns)
+        yield f"{point.load:>{_LOAD}g}{cells}{words.failed(point) if main else '':>{_FAILED}}".rstrip()
 
 
 def _comparison(report: Report, measure: str) -> Iterator[str]:

@@ -180,13 +180,19 @@ def verdict(report: Report, found: Comparison) -> str:
     span = f"{found.loads[0]:g} to {found.loads[-1]:g} {report.axis}"
     match found.outcome:
         case Outcome.CROSSOVER:
+            low, high = found.between or (found.loads[0], found.loads[-1])
             between = f"{found.low:.3g} to {found.high:.3g} in 90 % of resamples"
-            return f"the {what}s cross at {found.load:.3g} {report.axis} ({between})"
+            interpolated = f"interpolated between {low:g} and {high:g}"
+            return f"{_plural(what)} cross at {found.load:.3g} {report.axis}, {interpolated} ({between})"
         case Outcome.FIRST_BETTER | Outcome.SECOND_BETTER:
             better = names[found.outcome is Outcome.SECOND_BETTER]
             return f"no crossover: {better} has the lower {what} throughout {span}{sure}"
         case _:
-            return f"undecided: the {what}s do not differ the same way in 95 % of resamples, over {span}"
+            return f"undecided: {_plural(what)} do not differ the same way in 95 % of resamples, over {span}"
+
+
+def _plural(what: str) -> str:
+    return what.replace("latency", "latencies").replace("time ", "times ")
 
 
 def routing(report: Report, found: Comparison) -> str:
@@ -197,7 +203,7 @@ def routing(report: Report, found: Comparison) -> str:
             low, high = names[found.low_load_better], names[1 - found.low_load_better]
             return (
                 f"route: to {low} while load stays under {found.low:.3g} {report.axis} (latency regime), to {high} "
-                f"above {found.high:.3g} (throughput regime); between them the difference is inside the noise"
+                f"above {found.high:.3g} (throughput regime); measure loads in between to narrow it"
             )
         case Outcome.FIRST_BETTER | Outcome.SECOND_BETTER:
             return f"route: everything to {names[found.outcome is Outcome.SECOND_BETTER]}, at the loads measured"
