@@ -9,8 +9,9 @@ from typing import Any
 
 from diagnostics import names
 from diagnostics.lint.block import Text
-from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.model_folder import ModelFolder, remembered
 from diagnostics.lint.tensors import tensors
+from diagnostics.lint.text_file import TextFile
 
 TENSORRT_LLM = "tensorrtllm"
 VLLM = "vllm"
@@ -39,6 +40,7 @@ class Engine:
         return value
 
 
+@remembered
 def is_engine(model: ModelFolder) -> bool | None:
     """Return whether it serves a language model that batches by itself; None when its files do not tell."""
     if model.config is None:
@@ -49,16 +51,18 @@ def is_engine(model: ModelFolder) -> bool | None:
         return False
     inputs = {tensor.name for tensor in tensors(model.config, "input") or ()}
     asks = any(name.startswith(names.LLM_API_SAMPLING) for name in inputs) or names.VLLM_SAMPLING in inputs
-    if asks or inputs >= names.RUNTIME_INPUTS or model.read("1/model.yaml") is not None:
+    if asks or inputs >= names.RUNTIME_INPUTS or _has_llm_arguments(model):
         return True
     return None if model.backend is None else False
 
 
+@remembered
 def is_tensorrt_llm(model: ModelFolder) -> bool:
     """Return whether the TensorRT-LLM backend's parameters stand in it, whether or not its backend is filled in."""
     return model.backend == TENSORRT_LLM or "gpt_model_type" in parameters(model)
 
 
+@remembered
 def parameters(model: ModelFolder) -> Mapping[str, Text]:
     """Return the backend's parameters; a value is None where a template is left, which the backend takes as unset."""
     return model.config.map("parameters") if model.config else {}
@@ -93,6 +97,7 @@ def flag(model: ModelFolder, key: str) -> bool | None:
     return True if text in _TRUE else False if text in _FALSE else None
 
 
+@remembered
 def engine_of(model: ModelFolder) -> Engine | None:
     """Return what the engine was built with, where its folder can be read from here; else None."""
     folders = (parameter(model, names.ENGINE_PATH), *map(str, reversed(model.versions)))
@@ -103,6 +108,7 @@ def engine_of(model: ModelFolder) -> Engine | None:
     return None
 
 
+@remembered
 def vllm_settings(model: ModelFolder) -> Mapping[str, Any]:
     """Return the arguments in the vLLM backend's `model.json` of the newest version; nothing when there is none."""
     found = (model.json(f"{version}/model.json") for version in reversed(model.versions))
@@ -117,12 +123,26 @@ def engine_gpus(model: ModelFolder) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(number) for number in one) for one in lists) if plain else ()
 
 
+@remembered
 def calls_others(model: ModelFolder) -> bool:
     """Return whether a Python model calls models itself, by its parameters or its code."""
     if any(key.endswith(names.CALLED_MODEL) for key in parameters(model)):
         return True
-    code = (model.read(f"{version}/model.py") for version in model.versions)
-    return any(file and "InferenceRequest(" in file.text for file in code)
+    return any("InferenceRequest(" in file.text for file in code_of(model))
+
+
+@remembered
+def code_of(model: ModelFolder) -> tuple[TextFile, ...]:
+    """Return the `model.py` of each version of a Python model that has one."""
+    if model.backend != names.PYTHON_BACKEND:
+        return ()
+    files = (model.read(f"{version}/model.py") for version in model.versions)
+    return tuple(file for file in files if file is not None)
+
+
+def _has_llm_arguments(model: ModelFolder) -> bool:
+    """Return whether arguments of TensorRT-LLM's LLM API stand beside the code."""
+    return any("model.yaml" in model.version_files(version) for version in model.versions)
 
 
 def _blocks(model: ModelFolder) -> Iterator[Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from diagnostics import names
 from diagnostics.lint.block import Block
-from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.model_folder import ModelFolder, remembered
 
 _FRAMEWORKS_ON_GPU = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow"})
 """Backends of which KIND_AUTO becomes KIND_GPU where there is a GPU: each supports it."""
@@ -22,6 +22,7 @@ class Group:
     gpus: tuple[int, ...] | None
 
 
+@remembered
 def groups(model: ModelFolder) -> tuple[Group, ...] | None:
     """Return the groups as written, none when there are none; None when a template may stand for one."""
     if model.config is None or model.config.has("instance_group") is None:
@@ -51,11 +52,6 @@ def gpus_of(model: ModelFolder) -> frozenset[int] | None:
     """Return the GPUs that its groups list; None for all that there are, or unknown."""
     listed = [group.gpus for group in groups(model) or ()]
     return frozenset(gpu for gpus in listed for gpu in gpus or ()) if listed and all(listed) else None
-
-
-def share_a_gpu(one: frozenset[int] | None, other: frozenset[int] | None) -> bool:
-    """Return whether two sets of GPUs have one in common, where None is all of them."""
-    return one is None or other is None or bool(one & other)
 
 
 def _on_gpu(group: Group, model: ModelFolder) -> bool:

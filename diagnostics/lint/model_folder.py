@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
+from typing import TypeVar
 
 from diagnostics import names
 from diagnostics.errors import CollectError
@@ -152,6 +153,23 @@ class ModelFolder:
         if self.config.has("max_batch_size") is False and self.completed:
             return None
         return self.config.integer("max_batch_size", default=0)
+
+
+_Answer = TypeVar("_Answer")
+
+
+def remembered(ask: Callable[[ModelFolder], _Answer]) -> Callable[[ModelFolder], _Answer]:
+    """Return a function that asks each model once: rules ask the same of it many times."""
+    key = f"{ask.__module__}.{ask.__qualname__}"
+
+    @wraps(ask)
+    def asked(model: ModelFolder) -> _Answer:
+        known: dict[str, _Answer] = model.__dict__
+        if key not in known:
+            known[key] = ask(model)
+        return known[key]
+
+    return asked
 
 
 def _entries(path: Path) -> Mapping[str, bool]:

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics import names
 from diagnostics.lint.block import Block
+from diagnostics.lint.engines import code_of
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 
@@ -53,12 +53,11 @@ def _cached(accelerator: Block) -> bool:
 
 
 def _compiles(see: ModelView) -> Iterator[Problem]:
-    if see.model.backend != names.PYTHON_BACKEND or see.config.has("model_warmup") is not False:
+    if see.config.has("model_warmup") is not False:
         return
-    for version in see.model.versions:
-        file = see.model.read(f"{version}/model.py")
-        at = file.text.find(_COMPILE) if file else -1
-        if file is not None and at >= 0 and "#" not in file.text[file.text.rfind("\n", 0, at) + 1 : at]:
+    for file in code_of(see.model):
+        at = file.text.find(_COMPILE)
+        if at >= 0 and "#" not in file.text[file.text.rfind("\n", 0, at) + 1 : at]:
             yield see.problem(
                 "torch.compile compiles when a shape is first served, and there is no model_warmup",
                 at=file.place(at),

@@ -19,7 +19,8 @@ Arguments".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, takewhile
 
 from diagnostics.lint.engines import (
     DEFAULT_KV_FRACTION,
@@ -32,7 +33,7 @@ from diagnostics.lint.engines import (
     unset,
     vllm_settings,
 )
-from diagnostics.lint.instances import gpus_of, may_run_on_gpu, share_a_gpu
+from diagnostics.lint.instances import gpus_of, may_run_on_gpu
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
@@ -51,32 +52,49 @@ RULE = Rule(
 )
 
 _FRACTION = "kv_cache_free_gpu_mem_fraction"
+_EVERY = -1
+_SHOWN = 3
 
 
 def lint(see: RepositoryView) -> Iterator[Problem]:
     """Tell of each engine that has neighbours."""
     models = see.repository.models.values()
-    engines = {model: _gpus(model) for model in models if _takes_a_share(model)}
-    others = {model: gpus_of(model) for model in models if may_run_on_gpu(model) and is_engine(model) is False}
-    placed = {**engines, **others}
-    # By place, as many models are at few places.
-    beside = {gpus: [one for one in placed if share_a_gpu(gpus, placed[one])] for gpus in set(engines.values())}
-    for engine, gpus in engines.items():
-        share, neighbours = _share(engine), beside[gpus]
-        if share is not None and share >= ALMOST_ALL.value and len(neighbours) > 1:
-            yield _problem(see, engine, share, neighbours)
+    engines = [model for model in models if (is_tensorrt_llm(model) or model.backend == VLLM) and model.config]
+    if not engines:
+        return
+    others = [model for model in models if may_run_on_gpu(model) and is_engine(model) is False]
+    by_gpu = _by_gpu((*engines, *others))
+    for engine in engines:
+        share, beside = _share(engine), _beside(engine, by_gpu)
+        if share is not None and share >= ALMOST_ALL.value and beside:
+            yield _problem(see, engine, share, beside)
 
 
-def _takes_a_share(model: ModelFolder) -> bool:
-    return model.config is not None and (is_tensorrt_llm(model) or model.backend == VLLM)
+def _by_gpu(models: Iterable[ModelFolder]) -> Mapping[int, list[str]]:
+    """Return the names of models by GPU; those that may run on every GPU as those of number -1."""
+    found: dict[int, list[str]] = {_EVERY: []}
+    for model in models:
+        for gpu in _gpus(model) or (_EVERY,):
+            found.setdefault(gpu, []).append(model.name)
+    return found
 
 
-def _problem(see: RepositoryView, engine: ModelFolder, share: float, neighbours: list[ModelFolder]) -> Problem:
-    text, first = parameters(engine).get(_FRACTION), [one.name for one in neighbours[:4] if one is not engine][:3]
-    more = len(neighbours) - 1 - len(first)
+def _beside(engine: ModelFolder, by_gpu: Mapping[int, list[str]]) -> list[str]:
+    """Return names of models that may run on an engine's GPUs, as many as are shown and one more."""
+    gpus = _gpus(engine)
+    lists = [by_gpu[_EVERY], *(names for gpu, names in by_gpu.items() if gpus is None or gpu in gpus)]
+    found: dict[str, None] = {}
+    for name in takewhile(lambda _: len(found) <= _SHOWN, chain(*lists)):
+        if name != engine.name:
+            found[name] = None
+    return list(found)
+
+
+def _problem(see: RepositoryView, engine: ModelFolder, share: float, beside: list[str]) -> Problem:
+    text = parameters(engine).get(_FRACTION)
     return see.problem(
-        f"{engine.name} takes {Unit.RATIO.show(share)} of the free GPU memory, beside {', '.join(first)}"
-        + (f" and {more} more" if more else ""),
+        f"{engine.name} takes {Unit.RATIO.show(share)} of the free GPU memory, beside {', '.join(beside[:_SHOWN])}"
+        + (" and more" if len(beside) > _SHOWN else ""),
         at=text.place if text and text.written else engine.place,
         help="give it GPUs of its own, or a smaller share",
     )
@@ -92,16 +110,17 @@ def _share(engine: ModelFolder) -> float | None:
     return None
 
 
-def _gpus(engine: ModelFolder) -> frozenset[int] | None:
-    listed = frozenset(gpu for one in engine_gpus(engine) for gpu in one)
-    return listed or (gpus_of(engine) if engine.backend == VLLM else None)
+def _gpus(model: ModelFolder) -> frozenset[int] | None:
+    """Return the GPUs that a model is given; None for every GPU, or unknown."""
+    listed = frozenset(gpu for one in engine_gpus(model) for gpu in one)
+    return listed or (None if is_tensorrt_llm(model) else gpus_of(model))
 
 
 def _engine(more: str = "") -> dict[str, str]:
     return {"models/llm/config.pbtxt": f'name: "llm"\nbackend: "tensorrtllm"\n{more}'}
 
 
-def _beside(group: str) -> dict[str, str]:
+def _other(group: str) -> dict[str, str]:
     return {"models/safety/config.pbtxt": f'backend: "onnxruntime"\ninstance_group {{ {group} }}\n'}
 
 
@@ -112,27 +131,27 @@ def _parameter(key: str, value: str) -> str:
 CASES = (
     Case(
         title="speaks when another model may run on its GPU",
-        files={**_engine(), **_beside("kind: KIND_GPU")},
+        files={**_engine(), **_other("kind: KIND_GPU")},
         places=("models/llm/config.pbtxt:1:1",),
     ),
     Case(
         title="speaks when both name the same GPU",
         files={
             **_engine(_parameter(_FRACTION, "0.95") + _parameter("gpu_device_ids", "0,1")),
-            **_beside("gpus: [ 1 ]"),
+            **_other("gpus: [ 1 ]"),
         },
         places=("models/llm/config.pbtxt:3:74",),
     ),
     Case(
         title="is silent when they have GPUs of their own",
-        files={**_engine(_parameter("gpu_device_ids", "0,1")), **_beside("gpus: [ 2 ]")},
+        files={**_engine(_parameter("gpu_device_ids", "0,1")), **_other("gpus: [ 2 ]")},
     ),
     Case(
         title="is silent when it takes less, or a template says how much",
-        files={**_engine(_parameter(_FRACTION, "0.5")), **_beside("kind: KIND_GPU")},
+        files={**_engine(_parameter(_FRACTION, "0.5")), **_other("kind: KIND_GPU")},
     ),
     Case(
         title="is silent when the others run on processors",
-        files={**_engine(), **_beside("kind: KIND_CPU")},
+        files={**_engine(), **_other("kind: KIND_CPU")},
     ),
 )

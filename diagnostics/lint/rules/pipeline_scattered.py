@@ -33,46 +33,51 @@ RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question
 _ALIASES = {"input_id": "input_ids", "request_input_len": "input_lengths", "tokens_batch": "output_ids"}
 _Output = tuple[str, str | None]
 _COMMON = re.compile(r"_*(input|output|in|out|data|x|y|result|logits|image|images|text|prob|scores?)(_?\d*)_*")
+# One name in common may be chance.
+_LEAST = 2
 
 
 def lint(see: RepositoryView) -> Iterator[Problem]:
     """Tell of each engine whose inputs another model writes and that nobody calls."""
-    models = see.repository.models
-    callers = [model for model in models.values() if model.ensemble or calls_others(model)]
-    called = {step.model for model in callers if model.config for step in steps(model.config)}
-    if any(not model.ensemble and not parameters(model) for model in callers):
+    models = see.repository.models.values()
+    engines = [model for model in models if is_engine(model) and not model.ensemble]
+    called = _called(models) if engines else None
+    if called is None:
         return
-    called |= {text.value for model in callers for text in parameters(model).values()}
-    writing = _writing(models.values())
-    for model in models.values():
-        if model.name in called or not is_engine(model):
-            continue
-        writers = _writers(model, writing)
-        if writers and not called & set(writers):
+    writers = _writers(models)
+    for engine in engines:
+        feeding = _feeding(engine, writers)
+        if feeding and not called & {engine.name, *feeding}:
             yield see.problem(
-                f"{', '.join(writers)} writes what {model.name} reads, but nothing on the server joins them",
-                at=model.place,
+                f"{', '.join(feeding)} writes what {engine.name} reads, but nothing on the server joins them",
+                at=engine.place,
                 help="join them by an ensemble",
             )
 
 
-def _writing(models: Iterable[ModelFolder]) -> Mapping[_Output, list[str]]:
-    """Return which models write an output of a name and a data type."""
-    found: dict[_Output, list[str]] = {}
+def _called(models: Iterable[ModelFolder]) -> frozenset[str] | None:
+    """Return the names of models that others call; None when the code of one may call any."""
+    callers = [model for model in models if model.ensemble or calls_others(model)]
+    if any(not model.ensemble and not parameters(model) for model in callers):
+        return None
+    members = {step.model for model in callers if model.config for step in steps(model.config)}
+    return frozenset(filter(None, members | {text.value for one in callers for text in parameters(one).values()}))
+
+
+def _writers(models: Iterable[ModelFolder]) -> Mapping[tuple[str, str | None], list[str]]:
+    found: dict[tuple[str, str | None], list[str]] = {}
     for model in models:
-        outputs = tensors(model.config, "output") if model.config and not model.ensemble else ()
-        for written in {(_name(one), one.data_type) for one in outputs or ()}:
-            found.setdefault(written, []).append(model.name)
+        for tensor in (tensors(model.config, "output") or ()) if model.config and not model.ensemble else ():
+            found.setdefault((_name(tensor), tensor.data_type), []).append(model.name)
     return found
 
 
-def _writers(reader: ModelFolder, writing: Mapping[_Output, list[str]]) -> list[str]:
-    """Return the models that write at least two inputs that another needs, of names that tell something."""
-    if reader.config is None or reader.ensemble:
-        return []
-    needed = [one for one in tensors(reader.config, "input") or () if one.optional is False and _telling(one)]
-    matched = Counter(name for one in needed for name in writing.get((_name(one), one.data_type), ()))
-    return [name for name, number in sorted(matched.items()) if number >= 2 and name != reader.name]
+def _feeding(engine: ModelFolder, writers: Mapping[tuple[str, str | None], list[str]]) -> list[str]:
+    """Return the models that write at least two inputs that an engine needs, of names that tell something."""
+    inputs = tensors(engine.config, "input") or () if engine.config else ()
+    needed = [one for one in inputs if one.optional is False and _telling(one)]
+    counts = Counter(name for one in needed for name in writers.get((_name(one), one.data_type), ()))
+    return sorted(name for name, count in counts.items() if count >= _LEAST and name != engine.name)
 
 
 def _telling(tensor: Tensor) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics import names
-from diagnostics.lint.engines import calls_others, is_engine
+from diagnostics.lint.engines import calls_others, code_of, is_engine
 from diagnostics.lint.instances import groups
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Place, Problem, Severity
@@ -63,8 +63,7 @@ def _single(model: ModelFolder) -> Place | None:
 
 def _dear(model: ModelFolder) -> bool:
     """Return whether another instance would cost more than processor time, or would not overlap."""
-    code = (model.read(f"{version}/model.py") for version in model.versions)
-    return calls_others(model) or _decoupled(model) or any(file and "cuda" in file.text for file in code)
+    return calls_others(model) or _decoupled(model) or any("cuda" in file.text for file in code_of(model))
 
 
 def _decoupled(model: ModelFolder) -> bool:
