@@ -55,10 +55,12 @@ def _flow(written: set[str | None], every: Collection[Step]) -> tuple[set[str | 
     """Return the tensors that are written in the end, and the steps that never run."""
     waiting, ran = list(every), True
     while ran:
-        ready = [step for step in waiting if all(text.value in written for text in step.inputs.values())]
-        written |= {text.value for step in ready for text in step.outputs.values()}
-        waiting = [step for step in waiting if step not in ready]
-        ran = bool(ready)
+        before, still = waiting, []
+        for step in before:
+            ready = all(text.value in written for text in step.inputs.values())
+            written |= {text.value for text in step.outputs.values()} if ready else set()
+            still += [] if ready else [step]
+        waiting, ran = still, len(still) < len(before)
     return written, waiting
 
 
