@@ -24,8 +24,8 @@ def bench_text(report: Report, measure: str = "mean", style: Style = plain, *, u
 
     """
     lines: list[str] = []
-    for target in report.targets:
-        lines += [*_target(report, target, style), ""]
+    for number, target in enumerate(report.targets):
+        lines += [*_target(report, target, report.targets[number - 1] if number else None, style), ""]
     lines += _comparison(report, measure)
     lines += _picture(report, unicode)
     if report.ended:
@@ -33,10 +33,13 @@ def bench_text(report: Report, measure: str = "mean", style: Style = plain, *, u
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _target(report: Report, target: TargetResult, style: Style) -> Iterator[str]:
+def _target(report: Report, target: TargetResult, before: TargetResult | None, style: Style) -> Iterator[str]:
+    """Yield what is told of a target; what is the same of the one before it is not told again."""
     yield style(clean(words.title(report, target)), "cyan")
-    yield from _wrapped(words.method(report), "  ")
-    yield from _wrapped(words.workload(target), "  ")
+    if before is None:
+        yield from _wrapped(words.method(report), "  ")
+    if before is None or before.workload != target.workload:
+        yield from _wrapped(words.workload(target), "  ")
     if not target.points:
         yield "  nothing was measured"
         return
@@ -49,7 +52,8 @@ def _target(report: Report, target: TargetResult, style: Style) -> Iterator[str]
     yield from _wrapped(words.knee_text(report, target), "  ")
     yield from _wrapped(words.goodput_text(report, target), "  ")
     for note in target.notes:
-        yield from _wrapped(f"note: {note}", "  ")
+        if before is None or note not in before.notes:
+            yield from _wrapped(f"note: {note}", "  ")
 
 
 def _table(report: Report, target: TargetResult, columns: Sequence[words.Column]) -> Iterator[str]:

@@ -85,8 +85,8 @@ def method(report: Report) -> str:
     """Return how it was measured."""
     show = Unit.SECONDS.show
     count = f"{report.blocks} block{'' if report.blocks == 1 else 's'} of {show(report.seconds)}"
-    interval = "; ± is the 95 % confidence interval" if report.blocks > 1 else "; one block tells no uncertainty"
-    return f"{count} a load, {show(report.warm_up)} of warm-up, seed {report.seed}{interval}"
+    interval = "± is 95 % confidence" if report.blocks > 1 else "one block tells no uncertainty"
+    return f"{count} a load, {show(report.warm_up)} of warm-up, seed {report.seed}; {interval}"
 
 
 def workload(target: TargetResult) -> str:
