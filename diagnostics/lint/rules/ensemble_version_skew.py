@@ -33,7 +33,7 @@ _LATEST = -1
 
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of versions that are not served, and of steps that may drift apart."""
-    versions = [(step, step.block.integer("model_version", _LATEST)) for step in steps(see.config)]
+    versions = [(step, step.block.integer("model_version")) for step in steps(see.config)]
     named = [(step, version) for step, version in versions if version is not None and version > 0]
     latest = [step for step, version in versions if version == _LATEST]
     for step, version in named:
