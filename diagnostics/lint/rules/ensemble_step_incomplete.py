@@ -57,7 +57,7 @@ CASES = (
     Case(
         title="speaks when a step has no outputs, and when the platform is missing",
         files={
-            "models/all/config.pbtxt": 'ensemble_scheduling { step { model_name: "a" model_version: -1 input_map { } } }'
+            "models/all/config.pbtxt": 'ensemble_scheduling { step { model_name: "a" model_version: 1 input_map { } } }'
         },
         places=("models/all/config.pbtxt:1:1", "models/all/config.pbtxt:1:28"),
     ),
