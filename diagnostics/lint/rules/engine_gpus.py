@@ -5,22 +5,35 @@
 where the settings say `gpu_memory`, engines on several GPUs that would fill less than half of one.
 
 ## Means
-An engine runs one rank on each GPU of its list; another number of them does not load. Each layer of a model that is
+An engine runs one rank on each GPU of its list; another number of them does not load. The vLLM backend refuses to
+spread an instance of KIND_GPU, which has one. Each layer of a model that is
 split over GPUs ends in communication: a small model is slower on two GPUs than on one.
 
 ## Do
 List as many GPUs as the engine has ranks. Build a small model for one GPU, and use the others for more instances.
 
 ## Sources
-tensorrtllm_backend, `model_config.md` (`gpu_device_ids`). TensorRT-LLM#389 (8 GPUs took 115 s, one 9.3 s), vllm#6027.
+tensorrtllm_backend, `model_config.md` (`gpu_device_ids`); vllm_backend, `model.py`.
+TensorRT-LLM#389 (8 GPUs took 115 s, one 9.3 s), vllm#6027.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 
-from diagnostics.lint.engines import Engine, engine_gpus, engine_of, is_tensorrt_llm, parameters
+from diagnostics import names
+from diagnostics.lint.engines import (
+    VLLM,
+    Engine,
+    engine_gpus,
+    engine_of,
+    is_tensorrt_llm,
+    parameters,
+    vllm_settings,
+)
+from diagnostics.lint.instances import groups
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.settings import Settings
@@ -38,6 +51,7 @@ RULE = Rule(
 
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of lists that do not fit, and of engines that are spread without need."""
+    yield from _vllm(see)
     engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
     ranks = _ranks(engine) if engine else None
     if engine is None or ranks is None:
@@ -50,6 +64,18 @@ def lint(see: ModelView) -> Iterator[Problem]:
             )
             break
     yield from _spread(see, engine, ranks)
+
+
+def _vllm(see: ModelView) -> Iterator[Problem]:
+    settings = vllm_settings(see.model) if see.model.backend == VLLM else {}
+    sizes = [settings.get(key, 1) for key in ("tensor_parallel_size", "pipeline_parallel_size")]
+    ranks = prod(size for size in sizes if isinstance(size, int))
+    for group in groups(see.model) or ():
+        if ranks > 1 and group.kind == names.KIND_GPU:
+            message = (
+                f"model.json spreads the engine over {ranks} GPUs, but KIND_GPU gives an instance one: it does not load"
+            )
+            yield see.problem(message, at=group.block.at("kind"), help="use KIND_MODEL")
 
 
 def _spread(see: ModelView, engine: Engine, ranks: int) -> Iterator[Problem]:
@@ -85,6 +111,13 @@ def _files(gpus: str) -> dict[str, str | bytes]:
     }
 
 
+def _vllm_files(kind: str) -> dict[str, str]:
+    return {
+        "models/a/config.pbtxt": f'backend: "vllm"\ninstance_group {{ kind: {kind} }}\n',
+        "models/a/1/model.json": '{"model": "m", "tensor_parallel_size": 2}',
+    }
+
+
 CASES = (
     Case(
         title="speaks when fewer GPUs are listed than there are ranks",
@@ -97,6 +130,12 @@ CASES = (
         places=("models/llm/config.pbtxt:1:1",),
         settings=Settings(gpu_memory_bytes=80 * 2**30),
     ),
+    Case(
+        title="speaks when a vLLM engine is spread within one GPU",
+        files=_vllm_files("KIND_GPU"),
+        places=("models/a/config.pbtxt:2:18",),
+    ),
+    Case(title="is silent when a vLLM engine chooses its GPUs", files=_vllm_files("KIND_MODEL")),
     Case(title="is silent when each instance has as many", files=_files("0,1;2,3")),
     Case(title="is silent about templates", files=_files("${gpus}")),
 )

@@ -51,7 +51,9 @@ def _apart(see: ModelView, count: int) -> bool:
     gpus = [gpu for one in lists for gpu in one]
     known = unset(see.model, _GPUS) or parameter(see.model, _GPUS) is not None
     if see.model.backend == VLLM:
-        return any(group.kind != "KIND_MODEL" for group in groups(see.model) or ())
+        listed = [group.gpus or () for group in groups(see.model) or ()]
+        gpus = [gpu for one in listed for gpu in one]
+        return all(listed) and len(listed) == count and len(gpus) == len(set(gpus))
     return not known or (len(lists) >= count and len(gpus) == len(set(gpus)))
 
 
@@ -61,12 +63,21 @@ def _engine(count: str, gpus: str = "", name: str = "llm") -> dict[str, str]:
     return {f"models/{name}/config.pbtxt": text}
 
 
+def _vllm(*written: str) -> str:
+    return 'backend: "vllm"\n' + "".join(f"instance_group {{ kind: KIND_GPU {one} }}\n" for one in written)
+
+
 CASES = (
     Case(title="speaks when two share", files=_engine("2"), places=("models/llm/config.pbtxt:3:1",)),
     Case(
         title="speaks when two are given the same GPU",
         files=_engine("2", "0;0"),
         places=("models/llm/config.pbtxt:3:1",),
+    ),
+    Case(
+        title="speaks when two vLLM engines share, and is silent about two with a GPU each",
+        files={"models/a/config.pbtxt": _vllm("count: 2"), "models/b/config.pbtxt": _vllm("gpus: 0", "gpus: 1")},
+        places=("models/a/config.pbtxt:2:1",),
     ),
     Case(title="is silent when each has its own", files=_engine("2", "0,1;2,3")),
     Case(
