@@ -15,6 +15,7 @@ from diagnostics.lint.text_file import TextFile
 
 TENSORRT_LLM = "tensorrtllm"
 VLLM = "vllm"
+_STATIC_ENGINE = "fastertransformer"
 DEFAULT_KV_FRACTION = 0.9
 """Of the memory that is free once the engine is loaded: TensorRT-LLM backend, `model_config.md`."""
 _TRUE, _FALSE = ("True", "true", "TRUE", "1"), ("False", "false", "FALSE", "0")
@@ -54,6 +55,12 @@ def is_engine(model: ModelFolder) -> bool | None:
     if asks or inputs >= names.RUNTIME_INPUTS or _has_llm_arguments(model):
         return True
     return None if model.backend is None else False
+
+
+def batches_in_flight(model: ModelFolder) -> bool:
+    """Return whether an engine surely adds requests to a batch that runs; FasterTransformer and `V1` do not."""
+    static = model.backend == _STATIC_ENGINE or parameter(model, "gpt_model_type") in ("V1", "v1")
+    return is_engine(model) is True and not static
 
 
 @remembered

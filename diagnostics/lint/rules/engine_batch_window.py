@@ -1,7 +1,8 @@
 """A window delays requests to an engine that batches by itself.
 
 ## Looks for
-`max_queue_delay_microseconds` above 0 for an engine of a language model.
+`max_queue_delay_microseconds` above 0 for an engine of a language model that batches in flight (not FasterTransformer,
+not `V1`).
 
 ## Means
 The engine adds requests to its batch at every step, so a request that comes later joins anyway: the window only delays
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.engines import is_engine
+from diagnostics.lint.engines import batches_in_flight
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.tuning.changes import ConfigChange, Setting
@@ -41,7 +42,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of the window."""
     batching = see.config.block("dynamic_batching")
     window = batching.integer(_FIELD) if batching else None
-    if batching is None or not window or not is_engine(see.model):
+    if batching is None or not window or not batches_in_flight(see.model):
         return
     seconds = window / 1e6
     setting = Setting(path=f"dynamic_batching.{_FIELD}", value=0)
@@ -62,5 +63,8 @@ def _model(delay: str, backend: str = "tensorrtllm", name: str = "llm") -> dict[
 CASES = (
     Case(title="speaks when there is one", files=_model("10000"), places=("models/llm/config.pbtxt:3:20",)),
     Case(title="is silent when it is 0, or a template", files={**_model("0"), **_model("${delay}", name="other")}),
-    Case(title="is silent about other models", files=_model("10000", backend="pytorch")),
+    Case(
+        title="is silent about models that do not batch in flight",
+        files={**_model("10000", backend="pytorch"), **_model("10000", backend="fastertransformer", name="gpt")},
+    ),
 )

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.block import Block
-from diagnostics.lint.engines import is_engine
+from diagnostics.lint.engines import batches_in_flight
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.settings import Settings
@@ -42,7 +42,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
     for entry in batching.blocks("priority_queue_policy") if batching else ():
         policies += entry.blocks("value")
     for policy in policies:
-        if is_engine(see.model):
+        if batches_in_flight(see.model):
             yield from _of_engine(see, policy)
         elif batching is not None:
             yield from _timeout(see, policy, batching)
