@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -13,7 +12,7 @@ from diagnostics.bench.block import MEASURES, Block, Diagnosis
 from diagnostics.bench.estimate import Estimate, estimate
 from diagnostics.bench.limits import RequestLimits
 from diagnostics.bench.workload import Workload
-from diagnostics.errors import UsageError, reason_of
+from diagnostics.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,20 +104,18 @@ class Report:
         return "clients" if self.loop == "closed" else "requests/s"
 
 
-def read_report(path: Path) -> Report:
-    """Return the report that a file holds; what else is in it is left alone.
+def parse_report(body: bytes, where: str) -> Report:
+    """Return the report that a JSON document holds; what else is in it is left alone.
 
     Raises:
-        UsageError: it cannot be read, or is no report of `diag bench`.
+        UsageError: it is no report of `diag bench`; names `where` it is from.
 
     """
     try:
-        report = msgspec.json.decode(path.read_bytes(), type=Report)
-    except OSError as error:
-        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(path)) from None
+        report = msgspec.json.decode(body, type=Report)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         hint = "diag bench --output json writes one"
-        raise UsageError(f"is no report of diag bench ({error})", where=str(path), hint=hint) from None
+        raise UsageError(f"is no report of diag bench ({error})", where=where, hint=hint) from None
     if report.schema_version != 1:
-        raise UsageError(f"has schema version {report.schema_version}, and 1 is known", where=str(path))
+        raise UsageError(f"has schema version {report.schema_version}, and 1 is known", where=where)
     return report

@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from diagnostics.bench.limits import parse_limits
-from diagnostics.bench.report import Report, read_report
+from diagnostics.bench.report import Report, parse_report
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.sources import aloud, looks_like_a_path
-from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError
+from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, reason_of
 from diagnostics.render.bench_words import MEASURE_WORDS
 from exporters.sources.access import SourceOptions
 
@@ -137,8 +137,15 @@ def _report(targets: Sequence[str], given: dict[str, Any]) -> Report:
     if not all(kept):
         hint = "measure one with --output json first, then compare the two reports"
         raise UsageError("a report and a server cannot be compared at once", where="TARGET [OTHER]", hint=hint)
-    reports = [read_report(Path(target)) for target in targets]
+    reports = [_kept(Path(target)) for target in targets]
     return reports[0] if len(reports) == 1 else joined(reports[0], reports[1], targets)
+
+
+def _kept(path: Path) -> Report:
+    try:
+        return parse_report(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(path)) from None
 
 
 def joined(one: Report, other: Report, names: Sequence[str]) -> Report:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -80,13 +82,14 @@ class _Test:
     def run(self, runner: asyncio.Runner) -> Report:
         try:
             runner.run(self._run())
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, asyncio.CancelledError):
             if self.sweep is None:
-                raise
+                raise KeyboardInterrupt from None
         assert self.sweep is not None
         return self.sweep.report()
 
     async def _run(self) -> None:
+        _end_on_sigterm()
         async with AsyncExitStack() as stack:
             targets = [await self._prepare(url, stack) for url in self.urls]
             _refuse_unmatched(targets)
@@ -115,6 +118,14 @@ class _Test:
         for watcher in filter(None, watchers):
             stack.callback(watcher.close)
         return watchers
+
+
+def _end_on_sigterm() -> None:
+    """Let SIGTERM end the test as Ctrl-C does, with what was measured."""
+    task = asyncio.current_task()
+    # Signals come to the main thread alone.
+    if task is not None and threading.current_thread() is threading.main_thread():
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 def _refuse_unmatched(targets: Sequence[Target]) -> None:

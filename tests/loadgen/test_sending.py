@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import diagnostics
-from diagnostics.bench.report import read_report
+from diagnostics.bench.report import parse_report
 from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
 from diagnostics.loadgen.inputs import VARIANTS, make_requests, read_requests
@@ -188,14 +188,12 @@ def bench(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     [((), False), (("--protocol", "generate"), False), (("--protocol", "generate", "--streaming"), True)],
 )
 def test_tokens_are_those_that_the_server_counted(
-    options: tuple[str, ...], streams: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    options: tuple[str, ...], streams: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "a.json"
     with FakeTriton().running() as server:
         code, out, err = bench(capsys, server.url, *options, "--concurrency", "2", "--blocks", "1", "--output", "json")
     assert code == 0, err
-    path.write_text(out)
-    (block,) = read_report(path).targets[0].points[0].blocks
+    (block,) = parse_report(out.encode(), "out").targets[0].points[0].blocks
     assert (block.tokens, block.fewest_tokens, block.most_tokens, block.failed) == (TOKENS, TOKENS, TOKENS, 0)
     assert block.requests > 2
     assert (block.ttft_p50 is not None) is streams
