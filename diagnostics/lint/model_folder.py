@@ -36,9 +36,9 @@ _MODEL_FILES = {
     "model.xml": "openvino",
     "model.dali": "dali",
 }
-# Backends that tell the server inputs, outputs and the batch size that a file leaves out: user guide, "Auto-Generated
-# Model Configuration"; vllm by its own `auto_complete_config`.
-_COMPLETING = frozenset({"tensorrt", "onnxruntime", "tensorflow", "openvino", "dali", "vllm"})
+# Backends that tell the server nothing of what a file leaves out; others may, as TensorRT, ONNX Runtime, OpenVINO, DALI
+# and vLLM do: user guide, "Auto-Generated Model Configuration". An ensemble has no backend.
+_NOT_COMPLETING = frozenset({"", "pytorch", "tensorrtllm", "fastertransformer"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,10 +140,12 @@ class ModelFolder:
     @cached_property
     def completed(self) -> bool:
         """Return whether the server may fill in inputs, outputs and the batch size that the file leaves out."""
-        if self.config is None or self.backend is None or self.backend in _COMPLETING:
+        if self.config is None or self.backend is None:
             return True
-        files = (f"{version}/model.py" for version in self.versions) if self.backend == names.PYTHON_BACKEND else ()
-        return any(file and "auto_complete_config" in file.text for file in map(self.read, files))
+        if self.backend != names.PYTHON_BACKEND:
+            return self.backend not in _NOT_COMPLETING
+        code = [self.read(f"{version}/model.py") for version in self.versions]
+        return not code or any(file is None or "auto_complete_config" in file.text for file in code)
 
     @cached_property
     def max_batch_size(self) -> int | None:

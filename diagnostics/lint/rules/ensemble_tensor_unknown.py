@@ -78,7 +78,11 @@ _OTHER = _MEMBER.replace("EMBEDDING", "VECTOR")
 CASES = (
     Case(
         title="speaks of both when a key is misspelled",
-        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _OTHER},
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/safety/config.pbtxt": _OTHER,
+            "models/safety/1/model.py": "class TritonPythonModel: ...",
+        },
         places=("models/all/config.pbtxt:3:30", "models/all/config.pbtxt:4:39"),
     ),
     Case(
