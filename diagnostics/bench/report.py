@@ -103,6 +103,11 @@ class Report:
         """What a load counts."""
         return "clients" if self.loop == "closed" else "requests/s"
 
+    @property
+    def head(self) -> str:
+        """The same as a column's heading, told apart from what was answered."""
+        return "clients" if self.loop == "closed" else "offered/s"
+
 
 def parse_report(body: bytes, where: str) -> Report:
     """Return the report that a JSON document holds; what else is in it is left alone.

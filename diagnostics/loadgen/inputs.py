@@ -178,9 +178,11 @@ def _of_line(config: Config, line: str, where: str) -> Values:
 
 
 def _digest(requests: Sequence[Values]) -> str:
-    """Return a digest of contents without the names of tensors, which differ between stacks."""
+    """Return a digest of contents without names and shapes of tensors, which differ between stacks."""
     found = hashlib.sha256()
     for values in requests:
         for array in values.values():
-            found.update(json.dumps(array.tolist(), default=lambda value: value.decode("utf-8", "replace")).encode())
+            found.update(
+                json.dumps(array.ravel().tolist(), default=lambda value: value.decode("utf-8", "replace")).encode()
+            )
     return found.hexdigest()[:16]

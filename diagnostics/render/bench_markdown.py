@@ -27,7 +27,7 @@ def _target(report: Report, target: TargetResult) -> Iterator[str]:
     main, further = words.columns(target)
     columns = (*main, *further)
     yield from table(
-        (report.axis, *(column.head for column in columns), "failed", "diagnosis"),
+        (report.head, *(column.head for column in columns), "failed", "diagnosis"),
         (
             (f"{point.load:g}", *(words.cell(point, column) for column in columns), words.failed(point), said)
             for point, (_, said, _) in zip(target.points, words.diagnoses(target), strict=True)
@@ -46,7 +46,7 @@ def _comparison(report: Report, measure: str) -> Iterator[str]:
         return
     names = words.sides(report)
     yield f"## Compared by {words.MEASURE_WORDS[measure]}"
-    yield from table((report.axis, f"{names[1]} ÷ {names[0]}"), ((f"{x:g}", y) for x, y in words.ratio_rows(found)))
+    yield from table((report.head, f"{names[1]} ÷ {names[0]}"), ((f"{x:g}", y) for x, y in words.ratio_rows(found)))
     yield ""
     yield f"- {escaped(words.verdict(report, found))}"
     yield f"- {escaped(words.routing(report, found))}"

@@ -20,7 +20,7 @@ def plot(report: Report, *, unicode: bool) -> Iterator[str]:
         return
     most = {measure: max(_value(point, measure) or 0.0 for point in points) for measure in ("throughput", "mean")}
     width = _BAR + _VALUE
-    yield f"{report.axis:>{_LOAD}}  {'requests/s':<{width}}  mean latency"
+    yield f"{report.head:>{_LOAD}}  {'requests/s':<{width}}  mean latency"
     for name, target in zip(words.sides(report), report.targets, strict=True):
         if len(report.targets) > 1:
             yield clean(name)

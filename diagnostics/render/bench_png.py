@@ -38,10 +38,15 @@ def draw(report: Report, path: Path) -> None:
             )
             for point, rate, value in known if measure == "mean" else ():
                 axes.annotate(f"{point.load:g}", (rate.value, value.value), (6, -12), textcoords="offset points")
-    axes.set(xlabel="requests/s", ylabel="latency (s)", title=words.title(report, report.targets[0]))
+    axes.set(xlabel="requests/s", ylabel="latency (s)", title=_title(report))
     axes.set_ylim(bottom=0)
     axes.legend()
     try:
         figure.savefig(path, format="png")
     except OSError as error:
         raise UsageError(f"cannot be written: {reason_of(error)}", where=str(path)) from None
+
+
+def _title(report: Report) -> str:
+    first = report.targets[0]
+    return words.title(report, first) if len(report.targets) == 1 else f"{first.model}, {report.loop} loop"

@@ -60,7 +60,7 @@ def _table(report: Report, target: TargetResult, columns: Sequence[words.Column]
     main = columns[0].measure == "throughput"
     width = min(_CELL, (WIDTH - _LOAD - _FAILED * main) // len(columns))
     head = "".join(f"{column.head:>{width}}" for column in columns)
-    yield f"{report.axis:>{_LOAD}}{head}{'failed' if main else '':>{_FAILED}}".rstrip()
+    yield f"{report.head:>{_LOAD}}{head}{'failed' if main else '':>{_FAILED}}".rstrip()
     for point in target.points:
         cells = "".join(f"{words.cell(point, column):>{width}}" for column in columns)
         yield f"{point.load:>{_LOAD}g}{cells}{words.failed(point) if main else '':>{_FAILED}}".rstrip()
