@@ -104,6 +104,8 @@ def transport_of(endpoint: Endpoint, options: SourceOptions) -> Transport:
     headers = options.request_headers()
     try:
         if endpoint.protocol == "grpc":
+            if options.insecure:
+                raise UsageError("gRPC does not go without verification", where="--insecure", hint="give --ca-file")
             from diagnostics.loadgen.kserve_grpc import GrpcTransport
 
             pem = {

@@ -10,7 +10,7 @@ from diagnostics.render import bench_words as words
 from diagnostics.render.clean import clean
 from diagnostics.render.text import WIDTH, Style, plain
 
-_LOAD, _FAILED, _CELL = 10, 9, 16
+_LOAD, _FAILED, _CELL, _COLUMNS = 10, 9, 15, 4
 
 
 def bench_text(report: Report, measure: str = "mean", style: Style = plain, *, unicode: bool = True) -> str:
@@ -29,7 +29,8 @@ def bench_text(report: Report, measure: str = "mean", style: Style = plain, *, u
     lines += _comparison(report, measure)
     lines += _picture(report, unicode)
     if report.ended:
-        lines += [style(f"ended early: {clean(report.ended)}; what was measured until then is above", "yellow")]
+        told = _wrapped(f"ended early: {report.ended}; what was measured until then is above", "")
+        lines += [style(line, "yellow") for line in told]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -43,7 +44,8 @@ def _target(report: Report, target: TargetResult, before: TargetResult | None, s
     if not target.points:
         yield "  nothing was measured"
         return
-    for columns in filter(None, words.columns(target)):
+    main, further = words.columns(target)
+    for columns in (main, *_groups(further)):
         yield ""
         yield from _table(report, target, columns)
     yield ""
@@ -56,13 +58,16 @@ def _target(report: Report, target: TargetResult, before: TargetResult | None, s
             yield from _wrapped(f"note: {note}", "  ")
 
 
+def _groups(columns: Sequence[words.Column]) -> Iterator[Sequence[words.Column]]:
+    return (columns[start : start + _COLUMNS] for start in range(0, len(columns), _COLUMNS))
+
+
 def _table(report: Report, target: TargetResult, columns: Sequence[words.Column]) -> Iterator[str]:
     main = columns[0].measure == "throughput"
-    width = min(_CELL, (WIDTH - _LOAD - _FAILED * main) // len(columns))
-    head = "".join(f"{column.head:>{width}}" for column in columns)
+    head = "".join(f"{column.head:>{_CELL}}" for column in columns)
     yield f"{report.head:>{_LOAD}}{head}{'failed' if main else '':>{_FAILED}}".rstrip()
     for point in target.points:
-        cells = "".join(f"{words.cell(point, column):>{width}}" for column in columns)
+        cells = "".join(f"{words.cell(point, column):>{_CELL}}" for column in columns)
         yield f"{point.load:>{_LOAD}g}{cells}{words.failed(point) if main else '':>{_FAILED}}".rstrip()
 
 

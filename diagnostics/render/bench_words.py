@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -62,10 +63,10 @@ def cell(point: Point, column: Column) -> str:
 
 
 def margin(found: Estimate) -> str:
-    """Return ` ±3 %`; empty of a single block or of zero."""
+    """Return ` ±3 %`, rounded up to whole percents; empty of a single block or of zero."""
     if found.margin is None or found.value <= 0:
         return ""
-    return f" ±{Unit.RATIO.show(found.margin / found.value)}"
+    return f" ±{max(1, min(math.ceil(100 * found.margin / found.value), 999))} %"
 
 
 def failed(point: Point) -> str:
@@ -110,6 +111,8 @@ def diagnoses(target: TargetResult) -> Iterator[tuple[float, str, str]]:
         of = f" ({count} of {len(point.blocks)} blocks)" if len(point.blocks) > 1 else ""
         if found.cause:
             yield point.load, f"{found.cause}{of}", found.text
+        elif found.verdict == "idle":
+            yield point.load, f"not judged{of}: {found.text}; give a longer --duration", ""
         else:
             why = f": {found.text}" if found.text and found.verdict != "healthy" else ""
             yield point.load, f"{found.verdict}{of}{why}", ""
@@ -126,7 +129,7 @@ def knee_text(report: Report, target: TargetResult) -> str:
 def _knee(found: Knee, report: Report) -> str:
     axis = report.axis
     if found.low is None or found.high is None:
-        sure = "how sure is unknown: add --blocks 3"
+        sure = "one block a load does not tell how sure that is"
     elif found.low == found.high:
         sure = "in 90 % of resamples"
     else:

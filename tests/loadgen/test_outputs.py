@@ -47,7 +47,7 @@ def test_the_text_tells_numbers_diagnoses_knee_and_goodput(swept: Report) -> Non
     assert f"at 4: {CAUSE} (3 of 3 blocks)" in text
     assert "at 1: healthy (3 of 3 blocks)" in text
     assert "knee: 4 clients (in 90 % of resamples)" in text
-    assert "41 ±6.1 %" in text
+    assert "41 ±7 %" in text
     assert "3/300" in text
     assert "goodput under latency ≤ 500 ms: at most 9/s, at 16 clients (90 % of" in text
     assert "4 ms" in text
