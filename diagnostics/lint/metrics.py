@@ -12,6 +12,8 @@ from diagnostics import names
 
 PREFIX = "nv_"
 """How every metric of Triton and of the TensorRT-LLM backend begins."""
+RETIRED_DURATION = "nv_inference_compute_duration_us"
+RETIRED_LOAD_RATIO = "nv_inference_load_ratio"
 ENGINE_DISAGGREGATED = "nv_trt_llm_disaggregated_serving_metrics"
 COMPUTE_DURATIONS = frozenset({names.INPUT_DURATION, names.INFER_DURATION, names.OUTPUT_DURATION})
 DURATIONS = COMPUTE_DURATIONS | {names.REQUEST_DURATION, names.QUEUE_DURATION}
@@ -78,8 +80,8 @@ SUMMARIES = frozenset(
 )
 HISTOGRAMS = frozenset({names.FIRST_RESPONSE, "nv_llm_input_token_len", "nv_llm_output_token_len"})
 RETIRED: Mapping[str, str] = {
-    "nv_inference_compute_duration_us": "20.03",
-    "nv_inference_load_ratio": "20.03",
+    RETIRED_DURATION: "20.03",
+    RETIRED_LOAD_RATIO: "20.03",
     "nv_cache_hit_lookup_duration_per_model": "23.02",
     "nv_cache_miss_lookup_duration_per_model": "23.02",
     "nv_cache_miss_insertion_duration_per_model": "23.02",

@@ -85,7 +85,11 @@ def test_links_in_a_circle_end_and_a_link_to_a_model_is_a_model(tmp_path: Path) 
 
 
 def test_what_cannot_be_read_is_one_line_each_and_the_rest_is_linted(tmp_path: Path) -> None:
-    broken = {"models/b/config.pbtxt": "x: [", "models/c/config.pbtxt": b"\0", "models/d/config.pbtxt": b"\xff"}
+    broken: dict[str, str | bytes] = {
+        "models/b/config.pbtxt": "x: [",
+        "models/c/config.pbtxt": b"\0",
+        "models/d/config.pbtxt": b"\xff",
+    }
     write(
         tmp_path,
         {**model("a"), **broken, "models/e/config.pbtxt": Link(to="nowhere"), "f.json": "{", "g.yaml": "services: ["},
@@ -209,7 +213,7 @@ def test_the_known_fields_are_those_of_tritons_own_description() -> None:
         for field in message.fields:
             entry = field.message_type.fields_by_name.get("value") if field.message_type else None
             maps = entry is not None and field.message_type.GetOptions().map_entry
-            inner = entry.message_type if maps else field.message_type
+            inner = entry.message_type if entry and maps else field.message_type
             held = inner.full_name.removeprefix("inference.") if inner else ""
             assert fields[field.name] == ("{" if maps else "") + held
             if inner and inner.full_name not in seen:

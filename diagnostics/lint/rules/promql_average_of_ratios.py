@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics import names
 from diagnostics.lint.metrics import is_counter
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import Kind, Node, parsed
@@ -56,7 +57,7 @@ def _rules(expr: str) -> dict[str, str]:
     return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
 
 
-_QUEUE, _DONE = "rate(nv_inference_queue_duration_us[1m])", "rate(nv_inference_request_success[1m])"
+_QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
 CASES = (
     Case(
         title="speaks when a quotient is averaged",

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics import names
 from diagnostics.lint.metrics import DURATIONS
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
@@ -74,7 +75,7 @@ def _rules(expr: str) -> dict[str, str]:
     return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
 
 
-_QUEUE, _DONE = "rate(nv_inference_queue_duration_us[1m])", "rate(nv_inference_request_success[1m])"
+_QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
 CASES = (
     Case(
         title="speaks when a rate is clamped to 1",

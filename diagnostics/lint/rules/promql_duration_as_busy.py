@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from diagnostics import names
 from diagnostics.lint.metrics import COMPUTE_DURATIONS
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
@@ -42,7 +43,7 @@ def lint(see: QueryView) -> Iterator[Problem]:
         yield see.problem(
             f"the rate of {name} counts each batch once for each of its requests: it is no busy time",
             at=see.query.place,
-            help="divide it by rate(nv_inference_request_success) for the time of a request",
+            help=f"divide it by rate({names.REQUEST_SUCCESS}) for the time of a request",
         )
 
 
@@ -63,7 +64,7 @@ def _rules(expr: str, name: str = "busy") -> dict[str, str]:
     return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: {name}\n        expr: {expr}\n"}
 
 
-_INFER = "rate(nv_inference_compute_infer_duration_us[5m])"
+_INFER = f"rate({names.INFER_DURATION}[5m])"
 CASES = (
     Case(
         title="speaks when it is shown as a share",

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from diagnostics import names
 from diagnostics.lint.metrics import ENGINE_LABELS, OF_ONE_UNIT
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import Kind, Node, parsed
@@ -61,13 +62,17 @@ def _panel(expr: str) -> dict[str, str]:
     return {"board.json": f'{{"panels": [{{"title": "KV", "targets": [{{"expr": "{expr}"}}]}}]}}\n'}
 
 
-_KV = "nv_trt_llm_kv_cache_block_metrics"
+_KV = names.ENGINE_KV
 CASES = (
-    Case(title="speaks when values are added up", files=_rules(f"sum by (model) ({_KV})"), places=("rules.yaml:5:15",)),
-    Case(title="speaks when a panel draws all", files=_panel(_KV), places=("board.json:1:51",)),
+    Case(
+        title="speaks when values are added up",
+        files=_rules(f"sum by (model) ({names.ENGINE_KV})"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(title="speaks when a panel draws all", files=_panel(names.ENGINE_KV), places=("board.json:1:51",)),
     Case(
         title="is silent when a value is chosen, or kept apart",
         files=_rules(f"sum({_KV}{{kv_cache_block_type='used'}}) > 0 and sum by (kv_cache_block_type) ({_KV})"),
     ),
-    Case(title="is silent about requests on one axis", files=_panel("nv_trt_llm_request_metrics")),
+    Case(title="is silent about requests on one axis", files=_panel(names.ENGINE_REQUESTS)),
 )

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics import names
 from diagnostics.lint.documents import inner
-from diagnostics.lint.metrics import PREFIX, RETIRED, exported
+from diagnostics.lint.metrics import PREFIX, RETIRED, RETIRED_DURATION, RETIRED_LOAD_RATIO, exported
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import parsed
 from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
@@ -28,9 +29,9 @@ from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
 
 _TODAY = {
-    "nv_inference_compute_duration_us": "nv_inference_compute_infer_duration_us",
-    "nv_inference_load_ratio": "nv_inference_pending_request_count or nv_inference_queue_duration_us",
-    "nv_first_response_histogram_ms": "nv_inference_first_response_histogram_ms",
+    RETIRED_DURATION: names.INFER_DURATION,
+    RETIRED_LOAD_RATIO: f"{names.PENDING_REQUESTS} or {names.QUEUE_DURATION}",
+    names.FIRST_RESPONSE.replace("inference_", ""): names.FIRST_RESPONSE,
 }
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics import names
 from diagnostics.lint.metrics import DURATIONS
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import Kind, Node, parsed
@@ -59,7 +60,7 @@ def _rules(expr: str) -> dict[str, str]:
     return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
 
 
-_BUCKETS = "rate(nv_inference_first_response_histogram_ms_bucket[5m])"
+_BUCKETS = f"rate({names.FIRST_RESPONSE}_bucket[5m])"
 CASES = (
     Case(
         title="speaks when it is taken over models",
