@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
 _DURATIONS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _PLAIN = re.compile(r"\d+(?:\.\d+)?")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[KMGT]i?B)")
+_POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
 class Unit(Enum):
@@ -31,6 +34,15 @@ class Unit(Enum):
         if value is None:
             return "unknown"
         return _FORMATS[self](value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A number that something is compared with, and why it is that number."""
+
+    value: float
+    unit: Unit
+    because: str
 
 
 def _number(value: float) -> str:
@@ -82,3 +94,13 @@ def parse_duration(text: str) -> float | None:
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return None
     return sum(float(number) * _DURATIONS[unit] for number, unit in parts)
+
+
+def parse_size(text: str) -> int | None:
+    """Return the bytes that `text` names, as in `512MB` or `10GiB`; None when it names none."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    number, unit = match.groups()
+    base = 1024 if unit.endswith("iB") else 1000
+    return int(float(number) * base ** _POWERS[unit[0]])

@@ -28,8 +28,8 @@ Examples:
 \b
 Writes recording/ and alerts/ (Prometheus rules), tests/ (for promtool test
 rules), runbooks/, alertmanager/ (an example with grouping and inhibition),
-prometheusrule.yaml (for the operator), mixin/ and README.md. Files that it
-did not write are left alone.
+prometheusrule.yaml (for the operator), mixin/, lint/ (pages of diag lint's
+rules) and README.md. Files that it did not write are left alone.
 """
 _RULES_EPILOG = """\b
 Examples:

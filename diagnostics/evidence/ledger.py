@@ -15,6 +15,7 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Subject
+from diagnostics.units import Limit as Limit
 from diagnostics.units import Unit
 
 # A change is worth making if it takes this share and this time off a request's mean (design, "Degraded").
@@ -27,15 +28,6 @@ BASE_CONFIDENCE = 0.95
 ESTIMATED_FACTOR = 0.9
 STRADDLING_FACTOR = 0.9
 MISSING_FACTOR = 0.75
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """A number a reading is compared with, and why it is that number."""
-
-    value: float
-    unit: Unit
-    because: str
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -14,6 +14,7 @@ from diagnostics.gen.rule_groups import RECORDED, SYMPTOMS
 _FOLDERS = """\
 - `recording/` and `alerts/` hold rules for Prometheus 2.42 and later; load both folders (`rule_files`).
 - `runbooks/` has a page for each alert; `tests/` their unit tests for `promtool test rules`.
+- `lint/` has [a page for each rule of `diag lint`](lint/README.md).
 - `alertmanager/` is an example of Alertmanager's configuration: a notification per server, and a cause inhibits its
   consequences and its symptoms.
 - `prometheusrule.yaml` holds the same rules as a resource of the Prometheus operator, `mixin/` as a monitoring mixin;

@@ -8,20 +8,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
 
-from diagnostics.units import parse_duration
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[KMGT]i?B)")
-_POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-
-
-def parse_size(text: str) -> int | None:
-    """Return the bytes that `text` names, as in `512MB` or `10GiB`; None when it names none."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        return None
-    number, unit = match.groups()
-    base = 1024 if unit.endswith("iB") else 1000
-    return int(float(number) * base ** _POWERS[unit[0]])
+from diagnostics.units import parse_duration, parse_size
 
 
 def _written(parse: Callable[[str], float | None], what: str) -> BeforeValidator:

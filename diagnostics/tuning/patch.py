@@ -49,7 +49,7 @@ def patch(change: ConfigChange, *, file_text: str | None, path: str, effective: 
     notes = [_build_note(setting) for setting in change.settings if is_build_option(setting.path)]
     if file_text is not None:
         draft = _applied(file_text, change, path)
-        return Patch(text=_diff(file_text, draft.text, path), base="file", notes=(*draft.notes, *notes))
+        return Patch(text=unified(file_text, draft.text, path), base="file", notes=(*draft.notes, *notes))
     draft = _from_effective(change, path, effective)
     return Patch(text=draft.text, base="effective", notes=(*draft.notes, *notes))
 
@@ -125,7 +125,7 @@ def _heading(path: str, kept: set[str]) -> str:
     )
 
 
-def _diff(before: str, after: str, path: str) -> str:
+def unified(before: str, after: str, path: str) -> str:
     """Return a unified diff that `patch` and `git apply` take, empty for equal texts."""
     # A name with a space ends at a tab; otherwise `patch` would take its first word.
     end = "\t" if " " in path else ""

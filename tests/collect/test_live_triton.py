@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -138,6 +139,25 @@ def test_a_recording_reads_back(server: TritonLauncher, recorded: dict[str, tupl
     assert kinds.count(Kind.CONFIG) == len(MODELS)
     assert kinds.count(Kind.HOST) == 5
     assert Kind.REPOSITORY in kinds
+
+
+def test_a_load_test_measures_two_points_and_says_what_each_is_diagnosed_as(server: TritonLauncher, tmp_path: Path):
+    options = ("--blocks", "1", "--duration", "2s", "--warm-up", "500ms", "--max-tokens", "8", "--output", "json")
+    kept = tmp_path / "a.tar.xz"
+    output, errors = diag(
+        "bench", server.grpc_url, "--concurrency", "1,4", *options, "--slo", "latency < 10s", "--capture", kept
+    ).communicate(timeout=60)
+    (target,) = json.loads(output)["targets"]
+    assert (target["model"], target["protocol"]) == ("ensemble", "grpc"), errors
+    alone, four = (point["blocks"][0] for point in target["points"])
+    assert alone["failed"] == four["failed"] == 0
+    assert alone["good"] == alone["requests"] > 2
+    assert four["throughput"] > 2 * alone["throughput"]
+    # A closed loop keeps Little's law, N = X·R; at its ends one request of each client is cut off.
+    assert four["throughput"] * four["mean"] == pytest.approx(4, rel=0.3)
+    assert all(block["diagnosis"]["verdict"] for block in (alone, four))
+    kinds = {scrape.kind for scrape in open_capture(kept).scrapes()}
+    assert kinds >= {Kind.METRICS, Kind.STATISTICS, Kind.CONFIG, Kind.CLIENT}
 
 
 def test_ctrl_c_ends_a_recording_early_with_a_valid_capture(server: TritonLauncher, tmp_path: Path):

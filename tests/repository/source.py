@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("diagnostics", "exporters")
 # What computes and touches nothing outside; the rest of the product is its edge.
-CORE = ("wire", "window", "signals", "evidence", "anatomy", "checks", "diagnosis", "render", "tuning", "gen")
+CORE = ("wire", "window", "signals", "evidence", "anatomy", "checks", "diagnosis", "render", "tuning", "gen", "bench")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -1,0 +1,155 @@
+"""One run of one load: its answers as numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from diagnostics.bench.answer import Answer
+from diagnostics.bench.limits import RequestLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """What `diag explain` says of the server during a run.
+
+    Attributes:
+        verdict: the verdict's word; empty where the server could not be read.
+        cause: the root cause as `check of model`; empty where none is named.
+        text: the cause in one sentence, or why there is none.
+
+    """
+
+    verdict: str
+    cause: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What one run measured. Times are seconds; None is what was not seen.
+
+    Latencies are of successful requests that were due inside the measured time, whenever they were answered, from
+    the time they were due. Percentiles are order statistics (nearest rank).
+
+    Attributes:
+        seconds: the measured time, without warm-up.
+        requests: requests that were due in it.
+        failed: those of them that failed.
+        throughput: successful answers per second of the measured time.
+        mean, p50, p95, p99: end-to-end latency.
+        ttft_p50, ttft_p95: time to first token.
+        tpot: mean time per output token of the requests.
+        tokens: tokens of an answer, on average; None unless every answer's were counted.
+        fewest_tokens, most_tokens: the extremes of that.
+        good: requests within the limits; None without limits, or where that cannot be known of some.
+        late_p99: by how much the client sent too late.
+        client_busy: share of one processor that the client's process used.
+        diagnosis: what was wrong with the server meanwhile; None where it was not looked at.
+
+    """
+
+    seconds: float
+    requests: int
+    failed: int
+    throughput: float
+    mean: float | None = None
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    ttft_p50: float | None = None
+    ttft_p95: float | None = None
+    tpot: float | None = None
+    tokens: float | None = None
+    fewest_tokens: int | None = None
+    most_tokens: int | None = None
+    good: int | None = None
+    late_p99: float | None = None
+    client_busy: float | None = None
+    diagnosis: Diagnosis | None = None
+
+    @property
+    def token_throughput(self) -> float | None:
+        """Tokens per second; None where they were not counted."""
+        return None if self.tokens is None else self.tokens * self.throughput
+
+    @property
+    def goodput(self) -> float | None:
+        """Requests per second that kept the limits; None as `good`."""
+        return None if self.good is None else self.good / self.seconds
+
+
+def block_of(
+    answers: Sequence[Answer],
+    start: float,
+    seconds: float,
+    *,
+    limits: RequestLimits | None = None,
+    client_busy: float | None = None,
+) -> Block:
+    """Return the block of a run.
+
+    Args:
+        answers: all of the run's, in any order, warm-up included.
+        start: when the measured time began, on the answers' clock.
+        seconds: how long it is.
+        limits: what goodput counts; None counts none.
+        client_busy: share of one processor that the client used.
+
+    """
+    measured = [one for one in answers if start <= one.due < start + seconds]
+    fine = [one for one in measured if one.ok]
+    done = sum(one.ok and start <= one.end < start + seconds for one in answers)
+    latency = sorted(one.latency for one in fine)
+    ttft = sorted(value for one in fine if (value := one.ttft) is not None)
+    tpot = [value for one in fine if (value := one.tpot) is not None]
+    tokens = [one.tokens for one in fine if one.tokens is not None]
+    counted = tokens if tokens and len(tokens) == len(fine) else []
+    return Block(
+        seconds=seconds,
+        requests=len(measured),
+        failed=len(measured) - len(fine),
+        throughput=done / seconds,
+        mean=_mean(latency),
+        **{f"p{share}": percentile(latency, share / 100) for share in (50, 95, 99)},  # type: ignore[arg-type]
+        ttft_p50=percentile(ttft, 0.5),
+        ttft_p95=percentile(ttft, 0.95),
+        tpot=_mean(tpot),
+        tokens=_mean(counted),
+        fewest_tokens=min(counted, default=None),
+        most_tokens=max(counted, default=None),
+        good=_good(measured, limits),
+        late_p99=percentile(sorted(one.late for one in measured), 0.99),
+        client_busy=client_busy,
+    )
+
+
+def _good(measured: Sequence[Answer], limits: RequestLimits | None) -> int | None:
+    kept = [limits.kept(one) for one in measured] if limits else [None]
+    return None if None in kept else sum(map(bool, kept))
+
+
+def percentile(ascending: Sequence[float], share: float) -> float | None:
+    """Return the nearest-rank percentile of ascending values; None of none."""
+    return ascending[max(0, math.ceil(share * len(ascending)) - 1)] if ascending else None
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+MEASURES: Mapping[str, Callable[[Block], float | None]] = {
+    "throughput": lambda block: block.throughput,
+    "mean": lambda block: block.mean,
+    "p50": lambda block: block.p50,
+    "p95": lambda block: block.p95,
+    "p99": lambda block: block.p99,
+    "ttft_p50": lambda block: block.ttft_p50,
+    "ttft_p95": lambda block: block.ttft_p95,
+    "tpot": lambda block: block.tpot,
+    "token_throughput": lambda block: block.token_throughput,
+    "goodput": lambda block: block.goodput,
+    "failed": lambda block: block.failed / block.requests if block.requests else None,
+}
+"""What a block tells that points are compared by, by its name in reports."""

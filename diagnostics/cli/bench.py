@@ -1,0 +1,241 @@
+"""`diag bench`: controlled load on one or two targets, with a diagnosis of every point."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diagnostics.bench.limits import parse_limits
+from diagnostics.bench.report import Report, parse_report
+from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.sources import aloud, looks_like_a_path
+from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, reason_of
+from diagnostics.render.bench_words import MEASURE_WORDS
+from exporters.sources.access import SourceOptions
+
+_EPILOG = """\b
+Examples:
+  diag bench triton:8000 --model ensemble --concurrency 1,2,4,8,16
+  diag bench grpc://triton:8001 --rate 5,10,20,40 --slo 'latency < 500ms'
+  diag bench triton:8000 --protocol generate --streaming --slo 'ttft < 200ms'
+  diag bench a:8000 b:8000 --concurrency 1,4,16,64 --output json > ab.json
+  diag bench ab.json --output html > ab.html
+  diag bench a.json b.json
+
+\b
+TARGET is a server, or a report that --output json wrote: reports are shown
+again, and two are compared. Two are compared only where the same was asked of
+both: contents, lengths, loop, measured seconds. Latency counts from when a
+request was due. While load runs the server's counters are read, so that each
+point has its diagnosis. It is real load: keep it off what users depend on.
+Exit: 0 measured, 2 usage (or not comparable), 3 a target did not answer or
+died (what was measured until then is shown), 130 interrupted (likewise).
+"""
+
+
+class Loads(click.ParamType[tuple[float, ...]]):
+    """Loads such as `1,2,4,8`, ascending and each once."""
+
+    name = "loads"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return tuple(sorted({float(part) for part in str(value).split(",")}))
+        except ValueError:
+            self.fail(f"{value!r} is no list of loads such as 1,2,4,8", param, ctx)
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET [OTHER]")
+@click.option("--model", metavar="NAME", help="What to ask; the server's one model or ensemble otherwise.")
+@click.option("--protocol", type=click.Choice(["http", "grpc", "generate"]), help="KServe, or the generate endpoint.")
+@click.option("--streaming", is_flag=True, help="Take responses one by one: time to first token (grpc, generate).")
+@click.option("--concurrency", type=Loads(), help="Closed loop: clients that each wait for their answer. [1,2,4,8]")
+@click.option("--rate", type=Loads(), help="Open loop: requests per second, arriving as a Poisson process.")
+@click.option("--duration", type=DURATION, default="10s", show_default=True, help="Measured time of a block.")
+@click.option(
+    "--warm-up", type=DURATION, default="2s", show_default=True, help="Load before it that counts for nothing."
+)
+@click.option("--blocks", type=int, default=3, show_default=True, help="How often each load is measured.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of inputs, arrivals and order.")
+@click.option(
+    "--length",
+    type=click.IntRange(1, 100_000),
+    default=32,
+    show_default=True,
+    help="Words of a prompt, or the size of variable dimensions.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(1, 100_000),
+    default=64,
+    show_default=True,
+    help="Least and most tokens of an answer, where the model takes them.",
+)
+@click.option(
+    "--input",
+    "input_file",
+    type=click.Path(path_type=Path),
+    help="Requests instead of random ones: a JSON object of inputs a line.",
+)
+@click.option("--tokens-from", metavar="OUTPUT", help="The output that counts a response's tokens. [num_output_tokens]")
+@click.option(
+    "--tokenizer",
+    type=click.Path(path_type=Path, exists=True),
+    help="The model's tokenizer.json, to count tokens with.",
+)
+@click.option(
+    "--slo",
+    "slos",
+    multiple=True,
+    metavar="LIMIT",
+    help="What a good request keeps, as in 'latency < 500ms'; ttft, tpot.",
+)
+@click.option(
+    "--by",
+    type=click.Choice(list(MEASURE_WORDS)),
+    default="mean",
+    show_default=True,
+    help="What two targets are compared by.",
+)
+@click.option(
+    "--request-timeout", type=DURATION, default="30s", show_default=True, help="After which a request has failed."
+)
+@click.option("--capture", type=click.Path(path_type=Path), help="Keep what was read meanwhile, as diag record does.")
+@click.option("--output", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True)
+@click.option(
+    "--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw latency over throughput into a file."
+)
+@source_options
+@click.pass_context
+def command(
+    ctx: click.Context, /, targets: tuple[str, ...], by: str, output: str, png: Path | None, **given: Any
+) -> None:
+    """Measure an endpoint under controlled load, with a diagnosis of every point."""
+    if len(targets) > 2:
+        raise UsageError("one target is measured, or two are compared", where="TARGET [OTHER]")
+    if png is not None:
+        _drawing()
+    report = _report(targets, given)
+    _show(ctx, report, by, output)
+    if png is not None:
+        _drawing()(report, png)
+    ctx.exit(_exit_code(report))
+
+
+def _report(targets: Sequence[str], given: dict[str, Any]) -> Report:
+    kept = [looks_like_a_path(target) or target.endswith(".json") for target in targets]
+    if not any(kept):
+        return _measure(targets, given)
+    if not all(kept):
+        hint = "measure one with --output json first, then compare the two reports"
+        raise UsageError("a report and a server cannot be compared at once", where="TARGET [OTHER]", hint=hint)
+    reports = [_kept(Path(target)) for target in targets]
+    return reports[0] if len(reports) == 1 else joined(reports[0], reports[1], targets)
+
+
+def _kept(path: Path) -> Report:
+    try:
+        return parse_report(path.read_bytes(), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(path)) from None
+
+
+def joined(one: Report, other: Report, names: Sequence[str]) -> Report:
+    """Return one report of two tests' targets.
+
+    Raises:
+        UsageError: a report has no single target, or the same was not asked of both.
+
+    """
+    from dataclasses import replace
+
+    from diagnostics.bench.crossover import unmatched
+
+    for report, name in zip((one, other), names, strict=True):
+        if len(report.targets) != 1:
+            raise UsageError("holds two targets already", where=name, hint="show it by itself")
+    _refuse_unmatched(unmatched(one, other), f"{names[0]} and {names[1]}")
+    ended = "; ".join(filter(None, (one.ended, other.ended)))
+    return replace(one, blocks=min(one.blocks, other.blocks), targets=(*one.targets, *other.targets), ended=ended)
+
+
+def _refuse_unmatched(found: Sequence[str], where: str) -> None:
+    if found:
+        hint = "measure both with the same options"
+        raise UsageError(f"not comparable, as these differ: {'; '.join(found)}", where=where, hint=hint)
+
+
+def _measure(targets: Sequence[str], given: dict[str, Any]) -> Report:
+    from diagnostics.cli.benching import Asked, measure
+    from diagnostics.loadgen.plan import Plan
+    from diagnostics.loadgen.target import Wanted
+
+    if given["concurrency"] and given["rate"]:
+        raise UsageError("a loop is closed or open", where="--concurrency, --rate", hint="give one of them")
+    closed = given["rate"] is None
+    plan = Plan(
+        loads=(given["concurrency"] or (1.0, 2.0, 4.0, 8.0)) if closed else given["rate"],
+        closed=closed,
+        seconds=given["duration"],
+        warm_up=given["warm_up"],
+        blocks=given["blocks"],
+        seed=given["seed"],
+        request_timeout=given["request_timeout"],
+    )
+    wanted = Wanted(
+        input=given["input_file"],
+        timeout=plan.request_timeout,
+        **{name: given[name] for name in _WANTED},
+    )
+    options: SourceOptions = given["options"]
+    asked = Asked(plan=plan, wanted=wanted, limits=parse_limits(given["slos"]), capture=given["capture"])
+    return measure(targets, asked, options, aloud)
+
+
+_WANTED = ("model", "protocol", "streaming", "length", "max_tokens", "tokens_from", "tokenizer", "seed")
+
+
+def _drawing() -> Any:
+    from diagnostics.render.bench_png import draw
+
+    return draw
+
+
+def _show(ctx: click.Context, report: Report, by: str, output: str) -> None:
+    if output == "json":
+        from diagnostics.render.bench_json import bench_json
+
+        click.echo(bench_json(report, by), nl=False)
+    elif output == "markdown":
+        from diagnostics.render.bench_markdown import bench_markdown
+
+        click.echo(bench_markdown(report, by), nl=False)
+    elif output == "html":
+        from diagnostics.render.bench_html import bench_html
+
+        click.echo(bench_html(report, by), nl=False)
+    else:
+        from diagnostics.cli.explain import coloured
+        from diagnostics.render.bench_text import bench_text
+        from diagnostics.render.text import plain
+
+        style = coloured if ctx.color is not False and sys.stdout.isatty() else plain
+        click.echo(bench_text(report, by, style, unicode=_shows_unicode()), nl=False)
+
+
+def _shows_unicode() -> bool:
+    return "utf" in (sys.stdout.encoding or "").lower() and os.environ.get("TERM") != "dumb"
+
+
+def _exit_code(report: Report) -> int:
+    if report.ended == "interrupted":
+        return EXIT_INTERRUPTED
+    return EXIT_COLLECT if report.ended else EXIT_OK

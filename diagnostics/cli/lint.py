@@ -1,0 +1,118 @@
+"""`diag lint`: what is wrong with model repositories, by their files alone."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from diagnostics.cli.lint_rules import chosen, page, table
+from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.lint.fixes import fixes_of
+from diagnostics.lint.problem import Severity
+from diagnostics.lint.run import Report, lint
+from diagnostics.lint.settings import Settings, settings_file, settings_of
+from diagnostics.render.lint_text import count, lint_text, sums
+
+_EPILOG = """\b
+Examples:
+  diag lint models                        all rules, over one repository
+  diag lint .                             every repository below, and compose
+                                          files, manifests, rules, dashboards
+  diag lint models --fix | patch -p1      apply what a setting mends
+  diag lint models --output sarif > lint.sarif
+  diag lint --rules                       the rules and what they ask
+  diag lint --explain no-warm-up          the page of one
+
+\b
+PATH is a repository, a folder around some, a model's folder or config.pbtxt,
+or a deployment file. `# diag: ignore[rule-id] reason` accepts a problem where
+it stands; .diag-lint.toml or [tool.diag.lint] decide for more.
+Exit: 0, 1 a problem at --fail-on, 2 usage, 3 nothing could be read.
+"""
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="PATH...")
+@click.option("--output", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True)
+@click.option(
+    "--fail-on",
+    type=click.Choice([*(severity.value for severity in Severity), "never"]),
+    default="error",
+    show_default=True,
+    help="Exit with 1 when there is a problem as bad as this.",
+)
+@click.option("--fix", is_flag=True, help="Print the patch that mends what settings mend; sums go to standard error.")
+@click.option("--config", "config", type=_FILE, help="Settings, instead of the nearest .diag-lint.toml.")
+@click.option("--rule", "only", multiple=True, metavar="ID", help="Ask this rule only; may be repeated.")
+@click.option("--rules", "listing", is_flag=True, help="List the rules.")
+@click.option("--explain", "explained", metavar="ID", help="Show the page of a rule.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    output: str,
+    fail_on: str,
+    fix: bool,
+    config: Path | None,
+    only: tuple[str, ...],
+    listing: bool,
+    explained: str | None,
+) -> None:
+    """Say what is wrong with model repositories by their files."""
+    if listing or explained is not None:
+        click.echo(page(explained) if explained is not None else table())
+        return
+    if not paths:
+        raise UsageError("there is nothing to lint", hint="name a model repository, as in `diag lint models`")
+    if fix and output != "text":
+        raise UsageError("prints a patch", where="--fix", hint="leave out --output; SARIF holds the fixes, too")
+    report = _report(paths, config, only)
+    if fix:
+        _print_patch(report)
+    else:
+        _print(report, output)
+    for failure in report.failures:
+        click.echo(f"diag: {failure}", err=True)
+    ctx.exit(_exit_code(report, fail_on))
+
+
+def _report(paths: tuple[Path, ...], config: Path | None, only: tuple[str, ...]) -> Report:
+    file = config or settings_file(Path(os.path.abspath(paths[0])))  # noqa: PTH100 - `..` in it must go, links may stay
+    settings = settings_of(file) if file else Settings()
+    return lint(paths, settings, chosen(only))
+
+
+def _print(report: Report, output: str) -> None:
+    if output == "text":
+        click.echo(lint_text(report, _coloured), nl=False)
+    elif output == "json":
+        from diagnostics.render.lint_json import lint_report
+
+        click.echo(json.dumps(lint_report(report), indent=1, ensure_ascii=False))
+    else:
+        from diagnostics.render.lint_sarif import lint_sarif
+
+        click.echo(json.dumps(lint_sarif(report), indent=1, ensure_ascii=False))
+
+
+def _coloured(text: str, colour: str) -> str:
+    return click.style(text, fg=colour)
+
+
+def _print_patch(report: Report) -> None:
+    fixes = fixes_of(report.problems, report.project)
+    click.echo(fixes.patch, nl=False)
+    for line in fixes.refused:
+        click.echo(f"diag: {line}", err=True)
+    click.echo(f"diag: {sums(report)}; the patch mends {count(fixes.fixed, 'problem', 'problems')}", err=True)
+
+
+def _exit_code(report: Report, fail_on: str) -> int:
+    if fail_on != "never" and any(problem.severity.rank <= Severity(fail_on).rank for problem in report.problems):
+        return EXIT_FINDINGS
+    nothing_read = report.models and report.unread == report.models and not report.files
+    return EXIT_COLLECT if nothing_read or report.failures else EXIT_OK

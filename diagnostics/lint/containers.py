@@ -1,0 +1,86 @@
+"""Containers of compose files and Kubernetes manifests, and the commands that they run."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diagnostics.lint.documents import inner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """A container: `words` are those of its command and arguments, `tree` is what is written of it.
+
+    Attributes:
+        kubernetes: whether it stands in a manifest, rather than in a compose file.
+
+    """
+
+    name: str
+    image: str
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    tree: Mapping[str, Any]
+    kubernetes: bool
+
+    @property
+    def runs_triton(self) -> bool:
+        """Return whether its command, or else its image, is Triton's."""
+        if self.words:
+            return any(word.rsplit("/", 1)[-1] in ("tritonserver", "launch_triton_server.py") for word in self.words)
+        return "tritonserver" in self.image
+
+
+def containers_of(documents: tuple[Any, ...]) -> Iterator[Container]:
+    """Yield the containers of a file in order; none of a file that is neither kind."""
+    for document in documents:
+        if not isinstance(document, dict):
+            continue
+        if isinstance(document.get("kind"), str) and "apiVersion" in document:
+            yield from _of_manifest(document)
+        elif isinstance(document.get("services"), dict):
+            for name, service in document["services"].items():
+                if isinstance(service, dict) and ("image" in service or "build" in service):
+                    yield _container(str(name), service, kubernetes=False)
+
+
+def _of_manifest(document: dict[str, Any]) -> Iterator[Container]:
+    for value in inner(document):
+        for container in (value.get("containers") if isinstance(value, dict) else None) or ():
+            if isinstance(container, dict) and "image" in container:
+                yield _container(str(container.get("name", "")), container, kubernetes=True)
+
+
+def _container(name: str, tree: dict[str, Any], *, kubernetes: bool) -> Container:
+    keys = ("command", "args") if kubernetes else ("entrypoint", "command")
+    words = tuple(word for key in keys for word in _words(tree.get(key)))
+    environment = _environment(tree.get("env" if kubernetes else "environment"))
+    image = str(tree.get("image", ""))
+    return Container(name=name, image=image, words=words, environment=environment, tree=tree, kubernetes=kubernetes)
+
+
+def _words(written: Any) -> Iterator[str]:
+    """Yield the words of a command; those of a script within (`sh -c "…"`), too."""
+    parts = [str(part) for part in written] if isinstance(written, list) else [written] if written else []
+    for part in parts:
+        try:
+            yield from shlex.split(str(part), comments=True)
+        except ValueError:  # a quote that a shell of another kind closes
+            yield from str(part).split()
+
+
+def _environment(written: Any) -> Mapping[str, str]:
+    if isinstance(written, dict):
+        return {str(key): str(value) for key, value in written.items()}
+    pairs = written if isinstance(written, list) else []
+    found = {}
+    for pair in pairs:
+        if isinstance(pair, dict):
+            found[str(pair.get("name", ""))] = str(pair.get("value", ""))
+        else:
+            key, _, value = str(pair).partition("=")
+            found[key] = value
+    return found

@@ -1,0 +1,107 @@
+"""Every metric that releases of Triton and its backends export, by type.
+
+Source: Triton core, `metrics.cc`, `metric_model_reporter.cc`; local_cache; TensorRT-LLM, `custom_metrics_reporter.cc`;
+vllm_backend, `metrics.py`. What is not spelled in `diagnostics.names` is read by no check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from diagnostics import names
+
+PREFIX = "nv_"
+"""How every metric of Triton and of the TensorRT-LLM backend begins."""
+RETIRED_DURATION = "nv_inference_compute_duration_us"
+RETIRED_LOAD_RATIO = "nv_inference_load_ratio"
+ENGINE_DISAGGREGATED = "nv_trt_llm_disaggregated_serving_metrics"
+COMPUTE_DURATIONS = frozenset({names.INPUT_DURATION, names.INFER_DURATION, names.OUTPUT_DURATION})
+DURATIONS = COMPUTE_DURATIONS | {names.REQUEST_DURATION, names.QUEUE_DURATION}
+COUNTERS = DURATIONS | {
+    names.REQUEST_SUCCESS,
+    names.REQUEST_FAILURE,
+    names.INFERENCE_COUNT,
+    names.EXECUTION_COUNT,
+    names.CACHE_HITS,
+    names.CACHE_MISSES,
+    "nv_cache_hit_duration_per_model",
+    "nv_cache_miss_duration_per_model",
+    names.GPU_ENERGY,
+    ENGINE_DISAGGREGATED,
+}
+ENGINE_LABELS: Mapping[str, str] = {
+    names.ENGINE_REQUESTS: names.ENGINE_REQUEST_TYPE,
+    names.ENGINE_KV: names.ENGINE_KV_TYPE,
+    names.ENGINE_INFLIGHT: names.ENGINE_INFLIGHT_TYPE,
+    names.ENGINE_V1: names.ENGINE_V1_TYPE,
+    names.ENGINE_MEMORY: names.ENGINE_MEMORY_TYPE,
+    names.ENGINE_GENERAL: names.ENGINE_GENERAL_TYPE,
+}
+"""Families whose label says what a series is, and the label."""
+OF_ONE_UNIT = frozenset({names.ENGINE_REQUESTS, names.ENGINE_MEMORY})
+"""Those among them whose values all have one unit: requests, and bytes."""
+GROWING_GAUGES: Mapping[str, frozenset[str]] = {
+    names.ENGINE_KV: frozenset({"reused"}),
+    names.ENGINE_GENERAL: frozenset({"iteration_counter", "timestamp"}),
+}
+"""Values of these families that only grow although they are gauges, so that a rate of them means something."""
+GAUGES = frozenset(ENGINE_LABELS) | {
+    names.PENDING_REQUESTS,
+    names.LOAD_DURATION,
+    names.PINNED_MEMORY_USED,
+    names.PINNED_MEMORY_TOTAL,
+    names.GPU_UTILIZATION,
+    names.GPU_POWER,
+    names.GPU_POWER_LIMIT,
+    names.GPU_MEMORY_USED,
+    names.GPU_MEMORY_TOTAL,
+    names.CPU_UTILIZATION,
+    names.CPU_MEMORY_USED,
+    names.CPU_MEMORY_TOTAL,
+    "nv_cache_util",
+    "nv_cache_num_entries",
+    "nv_cache_num_lookups",
+    "nv_cache_num_hits",
+    "nv_cache_num_misses",
+    "nv_cache_num_evictions",
+    "nv_cache_lookup_duration",
+    "nv_cache_insertion_duration",
+}
+SUMMARIES = frozenset(
+    {
+        names.REQUEST_SUMMARY,
+        names.QUEUE_SUMMARY,
+        "nv_inference_compute_input_summary_us",
+        "nv_inference_compute_infer_summary_us",
+        "nv_inference_compute_output_summary_us",
+        "nv_cache_hit_summary_per_model",
+        "nv_cache_miss_summary_per_model",
+    }
+)
+HISTOGRAMS = frozenset({names.FIRST_RESPONSE, "nv_llm_input_token_len", "nv_llm_output_token_len"})
+RETIRED: Mapping[str, str] = {
+    RETIRED_DURATION: "20.03",
+    RETIRED_LOAD_RATIO: "20.03",
+    "nv_cache_hit_lookup_duration_per_model": "23.02",
+    "nv_cache_miss_lookup_duration_per_model": "23.02",
+    "nv_cache_miss_insertion_duration_per_model": "23.02",
+}
+"""Metrics of old releases, and the last release known to export them."""
+_PARTS = ("_sum", "_count")
+
+
+def exported(name: str) -> bool:
+    """Return whether a release exports a series of this name, today's or one of the last years."""
+    return name in COUNTERS | GAUGES | SUMMARIES or _counts(name)
+
+
+def is_counter(name: str) -> bool:
+    """Return whether a series of this name only grows until its server restarts."""
+    others = name.startswith(("vllm:", "trtllm_", "trtllm:")) and name.endswith(("_total", "_bucket", *_PARTS))
+    return name in COUNTERS or _counts(name) or others
+
+
+def _counts(name: str) -> bool:
+    """Return whether a series is a part of a histogram or a summary that counts."""
+    of_both = any(name.removesuffix(part) in SUMMARIES | HISTOGRAMS for part in _PARTS if name.endswith(part))
+    return of_both or (name.endswith("_bucket") and name.removesuffix("_bucket") in HISTOGRAMS)

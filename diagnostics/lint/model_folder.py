@@ -1,0 +1,189 @@
+"""One model's folder: its configuration, its versions, and the files beside them, each read when it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import TypeVar
+
+from diagnostics import names
+from diagnostics.errors import CollectError
+from diagnostics.lint.block import Block
+from diagnostics.lint.problem import Place
+from diagnostics.lint.text_file import TextFile, joined, read_text
+from diagnostics.tuning.pbtxt import parse
+
+CONFIG = "config.pbtxt"
+# The backend of a platform's older name, and of the file that a version holds: Triton core, `model_config_utils.cc`.
+_PLATFORMS = {
+    "tensorrt_plan": "tensorrt",
+    "onnxruntime_onnx": "onnxruntime",
+    "pytorch_libtorch": "pytorch",
+    "tensorflow_graphdef": "tensorflow",
+    "tensorflow_savedmodel": "tensorflow",
+}
+_MODEL_FILES = {
+    "model.plan": "tensorrt",
+    "model.onnx": "onnxruntime",
+    "model.pt": "pytorch",
+    "model.savedmodel": "tensorflow",
+    "model.graphdef": "tensorflow",
+    "model.py": "python",
+    "model.xml": "openvino",
+    "model.dali": "dali",
+}
+# Backends that tell the server nothing of what a file leaves out; others may, as TensorRT, ONNX Runtime, OpenVINO, DALI
+# and vLLM do: user guide, "Auto-Generated Model Configuration". An ensemble has no backend.
+_NOT_COMPLETING = frozenset({"", "pytorch", "tensorrtllm", "fastertransformer"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFolder:
+    """A model. `name` is the folder's, by which the server knows it; `shown` is its path as given by the user."""
+
+    name: str
+    path: Path
+    shown: str
+
+    @property
+    def place(self) -> Place:
+        """Return the place of its configuration's first field, or of the folder where that is not readable."""
+        return self.config.place if self.config else Place(path=self.shown)
+
+    @cached_property
+    def file(self) -> TextFile | CollectError | None:
+        """Return its configuration's text, why that cannot be read, or None where it has none."""
+        path = self.path / CONFIG
+        if not os.path.lexists(path):
+            return None
+        try:
+            return read_text(path, joined(self.shown, CONFIG))
+        except CollectError as error:
+            return error
+
+    @cached_property
+    def parsed(self) -> Block | CollectError | None:
+        """Return its configuration, what is wrong with its text, or None where it has none."""
+        if not isinstance(self.file, TextFile):
+            return self.file
+        try:
+            return Block(file=self.file, message=parse(self.file.text, self.file.path))
+        except CollectError as error:
+            return error
+
+    @property
+    def config(self) -> Block | None:
+        """Return its configuration; None where it has none, or none that can be read."""
+        return self.parsed if isinstance(self.parsed, Block) else None
+
+    @cached_property
+    def entries(self) -> Mapping[str, bool]:
+        """Return what is in the folder, sorted: each name, and whether it is a folder; nothing when unreadable."""
+        return _entries(self.path)
+
+    @cached_property
+    def versions(self) -> tuple[int, ...]:
+        """Return the versions that have a folder, sorted; a folder whose name begins with 0 is none to the server."""
+        found = [name for name, folder in self.entries.items() if folder and name.isdecimal() and name.isascii()]
+        return tuple(sorted(int(name) for name in found if not name.startswith("0")))
+
+    def version_files(self, version: int) -> tuple[str, ...]:
+        """Return the names of what is in a version's folder, sorted."""
+        return tuple(_entries(self.path / str(version)))
+
+    def read(self, name: str) -> TextFile | None:
+        """Return a text beside the configuration, as in `1/config.json`; None when there is none that can be read."""
+        try:
+            return read_text(self.path / name, joined(self.shown, name))
+        except CollectError:
+            return None
+
+    def json(self, name: str) -> Mapping[str, object] | None:
+        """Return the object in a JSON file beside the configuration; None when there is none that can be read."""
+        file = self.read(name)
+        try:
+            found = json.loads(file.text) if file else None
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    @cached_property
+    def ensemble(self) -> bool:
+        """Return whether it is an ensemble, by its platform or by its steps."""
+        config = self.config
+        return config is not None and (config.text("platform") == "ensemble" or bool(config.has("ensemble_scheduling")))
+
+    @cached_property
+    def backend(self) -> str | None:
+        """Return its backend as written, by its platform, or by what its versions hold; empty for an ensemble.
+
+        None when it is unknown.
+        """
+        if self.config is None:
+            return self._backend_of_files()
+        if self.ensemble:
+            return ""
+        backend, platform = self.config.text("backend"), self.config.text("platform")
+        if backend or backend is None or platform is None:
+            return backend or None
+        return _PLATFORMS.get(platform) or platform or self._backend_of_files()
+
+    def _backend_of_files(self) -> str | None:
+        held = [name for version in self.versions for name in self.version_files(version)]
+        found = {backend for name, backend in _MODEL_FILES.items() if name in held}
+        return found.pop() if len(found) == 1 else None
+
+    @cached_property
+    def completed(self) -> bool:
+        """Return whether the server may fill in inputs, outputs and the batch size that the file leaves out."""
+        if self.config is None or self.backend is None:
+            return True
+        if self.backend != names.PYTHON_BACKEND:
+            return self.backend not in _NOT_COMPLETING
+        code = [self.read(f"{version}/model.py") for version in self.versions]
+        return not code or any(file is None or "auto_complete_config" in file.text for file in code)
+
+    @cached_property
+    def max_batch_size(self) -> int | None:
+        """Return the largest batch, 0 where it does not batch; None when it is a template or left to the server."""
+        if self.config is None:
+            return None
+        if self.config.has("max_batch_size") is False and self.completed:
+            return None
+        return self.config.integer("max_batch_size", default=0)
+
+
+_Answer = TypeVar("_Answer")
+
+
+def remembered(ask: Callable[[ModelFolder], _Answer]) -> Callable[[ModelFolder], _Answer]:
+    """Return a function that asks each model once: rules ask the same of it many times."""
+    key = f"{ask.__module__}.{ask.__qualname__}"
+
+    @wraps(ask)
+    def asked(model: ModelFolder) -> _Answer:
+        known: dict[str, _Answer] = model.__dict__
+        if key not in known:
+            known[key] = ask(model)
+        return known[key]
+
+    return asked
+
+
+def _entries(path: Path) -> Mapping[str, bool]:
+    try:
+        with os.scandir(path) as found:
+            return dict(sorted((entry.name, _is_folder(entry)) for entry in found))
+    except OSError:
+        return {}
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False

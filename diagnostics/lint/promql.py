@@ -1,0 +1,140 @@
+"""PromQL as a tree of plain nodes, read by `promql-parser`; a dashboard's variables are given a value to read by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache, lru_cache
+from types import ModuleType
+from typing import Any
+
+_RANGE_VARIABLE = re.compile(r"(?<=\[)\s*(?:\$\w+|\$\{[^}]*\}|\[\[\w+\]\])|(?<=:)\s*(?:\$\w+|\$\{[^}]*\})(?=\s*\])")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`')
+_LABELS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)")
+_VARIABLE = re.compile(r"\$\w+|\$\{[^}]*\}|\[\[\w+\]\]")
+VARIABLE_RANGE_SECONDS = 300.0
+"""The range that stands for a variable one, such as `$__rate_interval`: a usual one."""
+OVER_TIME = frozenset({"rate", "irate", "increase"})
+"""Functions that make a counter comparable between scrapes."""
+
+
+class Kind(StrEnum):
+    """What a node is."""
+
+    CALL = "call"
+    AGGREGATE = "aggregate"
+    BINARY = "binary"
+    SELECTOR = "selector"
+    NUMBER = "number"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A part of an expression, without parentheses.
+
+    Attributes:
+        name: of the function, aggregation, operator or metric; empty where there is none.
+        children: operands or arguments, in order.
+        matchers: values by label, of a selector.
+        range_seconds: of a selector with a range; else 0.
+        by: labels that an aggregation keeps, None when it keeps all but those of `without`.
+        value: of a number.
+
+    """
+
+    kind: Kind
+    name: str = ""
+    children: tuple[Node, ...] = ()
+    matchers: Mapping[str, str] = field(default_factory=dict)
+    range_seconds: float = 0.0
+    by: frozenset[str] | None = frozenset()
+    value: float = 0.0
+
+    def walk(self, above: tuple[Node, ...] = ()) -> Iterator[tuple[Node, tuple[Node, ...]]]:
+        """Yield each node within, outer ones first, with those around it, outermost first."""
+        yield self, above
+        for child in self.children:
+            yield from child.walk((*above, self))
+
+    def selectors(self) -> Iterator[Node]:
+        """Yield the selectors within, in order."""
+        yield from (node for node, _ in self.walk() if node.kind is Kind.SELECTOR)
+
+    @property
+    def over_time(self) -> bool:
+        """Return whether it holds a rate or an increase."""
+        return any(node.kind is Kind.CALL and node.name in OVER_TIME for node, _ in self.walk())
+
+
+def available() -> bool:
+    """Return whether PromQL can be read: whether `promql-parser` is installed."""
+    return _library() is not None
+
+
+@lru_cache(maxsize=256)
+def parsed(expr: str) -> Node | None:
+    """Return an expression as a tree; None when it is not PromQL, or PromQL cannot be read here."""
+    library = _library()
+    for stand_in in ("1", "variable") if library else ():
+        try:
+            return _node(library.parse(_without_variables(expr, stand_in))) if library else None
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _without_variables(expr: str, stand_in: str) -> str:
+    text = _RANGE_VARIABLE.sub(f"{VARIABLE_RANGE_SECONDS:.0f}s", expr)
+    text = _LABELS.sub(lambda labels: _VARIABLE.sub("variable", labels[0]), text)
+    parts, at = [], 0
+    for string in _STRING.finditer(text):
+        parts += [_VARIABLE.sub(stand_in, text[at : string.start()]), string[0]]
+        at = string.end()
+    return "".join([*parts, _VARIABLE.sub(stand_in, text[at:])])
+
+
+def _node(tree: Any) -> Node:
+    match type(tree).__name__:
+        case "ParenExpr":
+            return _node(tree.expr)
+        case "BinaryExpr":
+            return Node(kind=Kind.BINARY, name=str(tree.op), children=(_node(tree.lhs), _node(tree.rhs)))
+        case "AggregateExpr":
+            return _aggregate(tree)
+        case "Call":
+            return Node(kind=Kind.CALL, name=tree.func.name, children=tuple(_node(one) for one in tree.args))
+        case "VectorSelector":
+            return _selector(tree, 0.0)
+        case "MatrixSelector":
+            return _selector(tree.vector_selector, tree.range.total_seconds())
+        case "NumberLiteral":
+            return Node(kind=Kind.NUMBER, value=tree.val)
+        case "SubqueryExpr" | "UnaryExpr":
+            return Node(kind=Kind.OTHER, children=(_node(tree.expr),))
+    return Node(kind=Kind.OTHER)
+
+
+def _aggregate(tree: Any) -> Node:
+    children = tuple(_node(one) for one in (tree.param, tree.expr) if one is not None)
+    modifier = tree.modifier
+    by: frozenset[str] | None = frozenset(modifier.labels) if modifier else frozenset()
+    by = None if modifier and str(modifier.type).endswith("Without") else by
+    return Node(kind=Kind.AGGREGATE, name=str(tree.op), children=children, by=by)
+
+
+def _selector(tree: Any, seconds: float) -> Node:
+    matchers = {one.name: one.value for one in tree.matchers.matchers}
+    name = tree.name or matchers.get("__name__", "")
+    return Node(kind=Kind.SELECTOR, name=name, matchers=matchers, range_seconds=seconds)
+
+
+@cache
+def _library() -> ModuleType | None:
+    try:
+        import promql_parser
+    except ModuleNotFoundError:
+        return None
+    return promql_parser

@@ -1,0 +1,201 @@
+"""What a rule is made of: its declaration, what it sees, and the situations that it is tested with.
+
+A rule is one file below `rules/`: a docstring (a title line and the sections of `HEADINGS`), `RULE`, `CASES`, and
+`lint(see)`, which yields `see.problem(…)` for each problem of one subject of the rule's scope. Its name is the file's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Place, Problem, Severity
+from diagnostics.lint.queries import Query
+from diagnostics.lint.repository import Project, Repository
+from diagnostics.lint.settings import Settings
+from diagnostics.lint.text_file import TextFile
+from diagnostics.lint.waivers import Waiver
+from diagnostics.lint.walk import Trouble
+from diagnostics.tuning.changes import ConfigChange
+from diagnostics.units import Limit
+
+HEADINGS = ("Looks for", "Means", "Do", "Sources")
+
+
+class Scope(StrEnum):
+    """What a rule is asked about, each once."""
+
+    MODEL = "model"
+    """A model whose configuration could be read and which is no ensemble: `ModelView`."""
+    ENSEMBLE = "ensemble"
+    """An ensemble: `ModelView`."""
+    ANY_MODEL = "any-model"
+    """A model or an ensemble: `ModelView`."""
+    REPOSITORY = "repository"
+    """A repository with all its models: `RepositoryView`."""
+    DEPLOYMENT_FILE = "deployment-file"
+    """A compose file, Kubernetes manifest or other YAML or JSON file: `FileView`."""
+    QUERY = "query"
+    """An expression of Prometheus' rules or of a Grafana panel in such a file: `QueryView`."""
+    READING = "reading"
+    """Something that could not be read: `TroubleView`."""
+    WAIVER = "waiver"
+    """A waiver, after all other rules: `WaiverView`."""
+
+
+class Question(StrEnum):
+    """What to ask of an endpoint before it is deployed; each rule helps to answer one."""
+
+    ENSEMBLE = "Is the pipeline an ensemble, or scattered?"
+    BATCHING = "Is dynamic batching on, with a window that fits the latency budget?"
+    OVERLAP = "Has each cheap stage enough instances to overlap?"
+    PACKING = "Are small models packed, and large ones alone?"
+    COMPILED = "Is only the stable, hot model compiled?"
+    WARM = "Is each version warm before it serves?"
+    FITS = "Do models, versions and tensors fit together?"
+    ENGINE = "Is the engine set for its load?"
+    QUEUE = "Do queues refuse what they cannot serve in time?"
+    DEPLOYMENT = "Is it deployed as a production endpoint?"
+    WATCHED = "Do dashboards and alerts say what happens?"
+    READABLE = "Can everything be read?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """The declared part of a rule.
+
+    Attributes:
+        severity: of its problems, where `see.problem` says no other.
+        limits: every number it compares with, by name; `because` gives reason and source.
+
+    """
+
+    scope: Scope
+    severity: Severity
+    question: Question
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What every rule sees: the settings, all that was read, and how to tell a problem."""
+
+    rule: str
+    severity: Severity
+    settings: Settings
+    project: Project
+
+    def problem(
+        self,
+        message: str,
+        *,
+        at: Place,
+        help: str = "",
+        fix: ConfigChange | None = None,
+        severity: Severity | None = None,
+    ) -> Problem:
+        """Return a problem of this rule; `severity` other than the rule's where it is less sure, or worse."""
+        chosen = severity or self.severity
+        return Problem(rule=self.rule, severity=chosen, place=at, message=message, help=help, fix=fix)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelView(View):
+    """One model, the repository around it, and its configuration."""
+
+    model: ModelFolder
+    repository: Repository
+    config: Block
+
+    def named(self, name: str) -> ModelFolder | None:
+        """Return the model of this name, of the same repository before others that were read; None when missing."""
+        every = (self.repository, *self.project.repositories)
+        return next((one.models[name] for one in every if name in one.models), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepositoryView(View):
+    """One repository."""
+
+    repository: Repository
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileView(View):
+    """One deployment file; `documents` are its YAML documents, or the JSON value, as plain Python values."""
+
+    file: TextFile
+    documents: tuple[Any, ...]
+
+    def find(self, text: str, after: int = 0) -> Place:
+        """Return the place of the first `text` behind the offset `after`; that of the file where there is none."""
+        offset = self.file.text.find(text, after)
+        return self.file.place(max(offset, 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryView(FileView):
+    """One PromQL expression, and the file around it."""
+
+    query: Query
+
+
+@dataclass(frozen=True, kw_only=True)
+class TroubleView(View):
+    """Something that could not be read."""
+
+    trouble: Trouble
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaiverView(View):
+    """A waiver, whether there is such a rule, and whether it was of use.
+
+    `used` is true, too, where only the reason is missing, and where its rule was not asked.
+    """
+
+    waiver: Waiver
+    known: bool
+    used: bool
+
+
+Lint = Callable[[Any], Iterator[Problem]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A symbolic link of a case's files, to a path relative to the link's folder."""
+
+    to: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Files, and what the rule must say of them.
+
+    Attributes:
+        title: what it is, as the rest of a sentence about the rule: `speaks when …`, `is silent when …`.
+        files: texts by path; the repository is the folder `models`, deployment files may stand beside it.
+        places: where it must tell a problem, in order, as `models/safety/config.pbtxt:3:1`; none for silence.
+
+    """
+
+    title: str
+    files: Mapping[str, str | bytes | Link]
+    places: tuple[str, ...] = ()
+    settings: Settings = field(default_factory=Settings)
+
+    def write(self, folder: Path) -> None:
+        """Write the files below `folder`."""
+        for name, content in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Link):
+                path.symlink_to(content.to)
+            else:
+                path.write_bytes(content.encode() if isinstance(content, str) else content)

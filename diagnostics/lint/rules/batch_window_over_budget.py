@@ -1,0 +1,124 @@
+"""The batcher may hold a request longer than it may take.
+
+## Looks for
+`max_queue_delay_microseconds` against the latency budget of the settings: a window that alone uses it up is an error,
+windows of an ensemble's steps that together do, too; half of it is a warning. Without a budget, a window of a second
+or more is a warning. Engines have a rule of their own (`engine-batch-window`).
+
+## Means
+A request that finds no company waits the whole window before it executes, and at each step of an ensemble again.
+
+## Do
+Set the window to what the latency target leaves beside the executions, or to 0: under load, batches form while
+instances are busy. The field's unit is microseconds. `latency_budget = "200ms"` in `.diag-lint.toml` says the target.
+
+## Sources
+Triton user guide, "Delayed Batching". server#3321 (a queue of 200 ms at any load was the window).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import is_engine
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.settings import Settings
+from diagnostics.lint.tensors import steps
+from diagnostics.units import Limit, Unit
+
+MOST_OF_BUDGET = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="a lone request waits the whole window; the other half is for execution, queue and network",
+)
+WITHOUT_BUDGET = Limit(
+    value=1.0,
+    unit=Unit.SECONDS,
+    because="beyond a second people notice that they wait (Nielsen's limits); such a value is often meant in ms",
+)
+RULE = Rule(
+    scope=Scope.REPOSITORY,
+    severity=Severity.WARNING,
+    question=Question.BATCHING,
+    limits={"share_of_budget": MOST_OF_BUDGET, "window": WITHOUT_BUDGET},
+)
+
+_FIELD = "max_queue_delay_microseconds"
+
+
+def lint(see: RepositoryView) -> Iterator[Problem]:
+    """Tell of each window that is too long, and of ensembles whose windows add up."""
+    windows = {name: window for name, model in see.repository.models.items() if (window := _window(model))}
+    for name, window in windows.items():
+        yield from _of_model(see, see.repository.models[name], window)
+    budget = see.settings.latency_budget_seconds
+    for model in see.repository.models.values() if budget else ():
+        members = {step.model for step in steps(model.config)} if model.config else set()
+        total = sum(windows.get(name or "", 0.0) for name in members)
+        if budget and total >= budget > max((windows.get(name or "", 0.0) for name in members), default=0.0):
+            yield see.problem(
+                f"the batchers of its steps may hold a request {_shown(total)}, of a budget of {_shown(budget)}",
+                at=model.place,
+                severity=Severity.ERROR,
+            )
+
+
+def _of_model(see: RepositoryView, model: ModelFolder, window: float) -> Iterator[Problem]:
+    budget = see.settings.latency_budget_seconds
+    limit = budget * MOST_OF_BUDGET.value if budget else WITHOUT_BUDGET.value
+    batching = model.config.block("dynamic_batching") if model.config else None
+    if window < limit or batching is None:
+        return
+    of = f", of a budget of {_shown(budget)}" if budget else ""
+    yield see.problem(
+        f"a request without company waits {_shown(window)} for others{of}",
+        at=batching.at(_FIELD),
+        help="shorten the window; its unit is microseconds",
+        severity=Severity.ERROR if budget and window >= budget else None,
+    )
+
+
+def _window(model: ModelFolder) -> float:
+    """Return the batching window of a model in seconds; 0 without one, for engines, and where it is unknown."""
+    batching = model.config.block("dynamic_batching") if model.config else None
+    if batching is None or is_engine(model) is not False:
+        return 0.0
+    return (batching.integer(_FIELD) or 0) / 1e6
+
+
+def _shown(seconds: float) -> str:
+    return Unit.SECONDS.show(seconds)
+
+
+def _model(name: str, window: str) -> dict[str, str]:
+    text = f'name: "{name}"\nbackend: "pytorch"\ndynamic_batching {{ {_FIELD}: {window} }}\n'
+    return {f"models/{name}/config.pbtxt": text}
+
+
+_ENSEMBLE = (
+    'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "a" } step { model_name: "b" } }\n'
+)
+_BUDGET = Settings(latency_budget_seconds=0.2)
+CASES = (
+    Case(
+        title="speaks when a window is half of the budget",
+        files=_model("a", "100000"),
+        places=("models/a/config.pbtxt:3:20",),
+        settings=_BUDGET,
+    ),
+    Case(
+        title="speaks when the windows of an ensemble add up to the budget",
+        files={**_model("a", "90000"), **_model("b", "110000"), "models/all/config.pbtxt": _ENSEMBLE},
+        places=("models/all/config.pbtxt:1:1", "models/b/config.pbtxt:3:20"),
+        settings=_BUDGET,
+    ),
+    Case(
+        title="speaks when nobody has said a budget and the window is a second",
+        files=_model("a", "1000000"),
+        places=("models/a/config.pbtxt:3:20",),
+    ),
+    Case(title="is silent when the window is short", files=_model("a", "5000"), settings=_BUDGET),
+    Case(title="is silent when the window is a template", files=_model("a", "${delay}"), settings=_BUDGET),
+)

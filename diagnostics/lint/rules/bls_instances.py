@@ -1,0 +1,80 @@
+"""A model that calls an engine has fewer instances than the engine takes requests at once.
+
+## Looks for
+A Python model with a parameter such as `tensorrt_llm_model_name` that names an engine of the repository, and fewer
+instances than that engine's `max_batch_size`.
+
+## Means
+Each request holds an instance of the calling model until the engine has answered. The engine never sees more requests
+than there are such instances, so its in-flight batch stays that small.
+
+## Do
+Raise `instance_group.count` to the engine's batch size, or call the engine from an ensemble, whose requests hold
+nothing.
+
+## Sources
+tensorrtllm_backend, `model_config.md` (`bls_instance_count`). server#4137, tensorrtllm_backend#416.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics import names
+from diagnostics.lint.engines import engine_of, is_engine, parameters
+from diagnostics.lint.instances import instances
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.tuning.changes import ConfigChange, Setting
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.OVERLAP)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the engine that gets too few requests."""
+    count = instances(see.model)
+    if see.model.backend != names.PYTHON_BACKEND or count is None:
+        return
+    called = [text.value for key, text in parameters(see.model).items() if key.endswith(names.CALLED_MODEL)]
+    engines = [engine for name in called if name and (engine := see.named(name)) and is_engine(engine)]
+    for engine in engines:
+        most = _batch(engine)
+        if most and count < most:
+            setting = Setting(path="instance_group.count", value=most)
+            yield see.problem(
+                f"{count} instances call {engine.name}, which could work on {most} requests at once",
+                at=see.config.at("instance_group"),
+                help=f"raise the count to {most}, or call the engine from an ensemble",
+                fix=ConfigChange(model=see.model.name, settings=(setting,)) if most <= _MOST_TO_PATCH else None,
+            )
+
+
+# What `diag` itself sets at most; more is to be weighed by hand.
+_MOST_TO_PATCH = 1024
+
+
+def _batch(engine: ModelFolder) -> int | None:
+    built = engine_of(engine)
+    most = built.integer("build_config", "max_batch_size") if built else None
+    return most or engine.max_batch_size
+
+
+_CALLS = 'parameters { key: "tensorrt_llm_model_name" value { string_value: "llm" } }\n'
+_BLS = f'name: "bls"\nbackend: "python"\ninstance_group {{ count: 4 kind: KIND_CPU }}\n{_CALLS}'
+_ENGINE = 'name: "llm"\nbackend: "tensorrtllm"\nmax_batch_size: 64\n'
+CASES = (
+    Case(
+        title="speaks when the engine could work on more",
+        files={"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE},
+        places=("models/bls/config.pbtxt:3:1",),
+    ),
+    Case(
+        title="is silent when there are as many",
+        files={"models/bls/config.pbtxt": _BLS.replace("4", "64"), "models/llm/config.pbtxt": _ENGINE},
+    ),
+    Case(
+        title="is silent when the engine's batch is a template",
+        files={"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE.replace("64", "${most}")},
+    ),
+)

@@ -1,0 +1,45 @@
+"""A configuration is not protobuf text format, so its model does not load.
+
+## Looks for
+A `config.pbtxt` that cannot be parsed: brackets that are not closed, a field without a value, a value without a field.
+
+## Means
+The server refuses the model at load, and ends at start under `--exit-on-error=true`, which is the default.
+
+## Do
+Mend the text at the place that is named. Fields whose names are not known are no concern of this rule: newer releases
+have more of them.
+
+## Sources
+protobuf, "Text Format Language Specification". Triton core, `model_config_utils.cc` (`GetNormalizedModelConfig`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, Question, Rule, Scope, TroubleView
+from diagnostics.lint.walk import Difficulty
+
+RULE = Rule(scope=Scope.READING, severity=Severity.ERROR, question=Question.READABLE)
+
+
+def lint(see: TroubleView) -> Iterator[Problem]:
+    """Tell of a configuration that is not text format."""
+    trouble = see.trouble
+    if trouble.difficulty is Difficulty.MALFORMED:
+        yield see.problem(trouble.message, at=trouble.place, help=trouble.help)
+
+
+CASES = (
+    Case(
+        title="speaks when a block is not closed, and where",
+        files={"models/a/config.pbtxt": 'name: "a"\ninput [ { name: "X"\n', "models/b/config.pbtxt": 'name: "b"\n'},
+        places=("models/a/config.pbtxt:3:1",),
+    ),
+    Case(
+        title="is silent about fields that it does not know, and about templates",
+        files={"models/a/config.pbtxt": 'name: "a"\nnewest_field { x: 1 }\nmax_batch_size: ${size}\n'},
+    ),
+)

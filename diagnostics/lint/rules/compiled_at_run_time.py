@@ -1,0 +1,99 @@
+"""A model is compiled while it serves, again after every start.
+
+## Looks for
+ONNX Runtime's TensorRT accelerator without an engine cache (`trt_engine_cache_enable`), and `torch.compile` in a
+Python model.
+
+## Means
+The accelerator builds an engine at load, and another whenever a shape leaves the range that it was built for: seconds
+to minutes, in which requests of the instance wait. `torch.compile` does the same in the process of the model.
+
+## Do
+Compile only the stable, hot model: turn the cache on and give profile ranges that cover what is served
+(`trt_profile_min_shapes`, …), or build the engine beforehand. Leave models that change often, or serve many shapes, to
+the plain runtime. Warm up each shape.
+
+## Sources
+onnxruntime_backend, README ("TensorRT Optimization"). server#3473 (a first request of a minute in spite of a warm-up).
+PyTorch, "torch.compile" (recompilation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.engines import code_of
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.COMPILED)
+
+_CACHE = "trt_engine_cache_enable"
+_COMPILE = "torch.compile("
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of accelerators without a cache, and of code that compiles."""
+    optimization = see.config.block("optimization")
+    accelerators = optimization.block("execution_accelerators") if optimization else None
+    for accelerator in accelerators.blocks("gpu_execution_accelerator") if accelerators else ():
+        if accelerator.text("name") == "tensorrt" and see.model.backend == "onnxruntime" and not _cached(accelerator):
+            yield see.problem(
+                "the TensorRT accelerator builds engines anew at each start, and for each new shape while it serves",
+                at=accelerator.place,
+                help=f"set the parameter {_CACHE} to true, with trt_engine_cache_path on a volume that stays",
+            )
+    yield from _compiles(see)
+
+
+def _cached(accelerator: Block) -> bool:
+    text = accelerator.map("parameters").get(_CACHE)
+    return not accelerator.complete or (text is not None and text.value in (None, "true", "True", "1"))
+
+
+def _compiles(see: ModelView) -> Iterator[Problem]:
+    if see.config.has("model_warmup") is not False:
+        return
+    for file in code_of(see.model):
+        at = file.text.find(_COMPILE)
+        if at >= 0 and "#" not in file.text[file.text.rfind("\n", 0, at) + 1 : at]:
+            yield see.problem(
+                "torch.compile compiles when a shape is first served, and there is no model_warmup",
+                at=file.place(at),
+                help="warm up each shape that is served",
+                severity=Severity.INFO,
+            )
+
+
+def _model(parameters: str) -> dict[str, str]:
+    accelerator = f'gpu_execution_accelerator: [ {{ name: "tensorrt" {parameters} }} ]'
+    text = f'backend: "onnxruntime"\noptimization {{ execution_accelerators {{ {accelerator} }} }}\n'
+    return {"models/a/config.pbtxt": text}
+
+
+_PYTHON = 'backend: "python"\n'
+CASES = (
+    Case(
+        title="speaks when the accelerator has no cache",
+        files=_model('parameters { key: "precision_mode" value: "FP16" }'),
+        places=("models/a/config.pbtxt:2:70",),
+    ),
+    Case(
+        title="speaks when a Python model compiles unwarmed",
+        files={"models/a/config.pbtxt": _PYTHON, "models/a/1/model.py": "import torch\nm = torch.compile(m)\n"},
+        places=("models/a/1/model.py:2:5",),
+    ),
+    Case(
+        title="is silent when there is a cache",
+        files=_model('parameters { key: "trt_engine_cache_enable" value: "true" }'),
+    ),
+    Case(
+        title="is silent when a template may turn it on, and when compiling is a comment",
+        files={
+            **_model('parameters { key: "trt_engine_cache_enable" value: "${cache}" }'),
+            "models/b/config.pbtxt": _PYTHON,
+            "models/b/1/model.py": "# m = torch.compile(m)\n",
+        },
+    ),
+)

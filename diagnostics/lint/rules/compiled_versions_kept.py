@@ -1,0 +1,54 @@
+"""Several compiled versions of a model stay in GPU memory together.
+
+## Looks for
+A TensorRT model that serves more than one version of those that are there (`version_policy` of `all`, `latest` above 1
+or `specific`).
+
+## Means
+Each version is an engine of its own, compiled for one GPU and one release of TensorRT, and holds its memory whether it
+is asked or not. Only what is stable and hot is worth it.
+
+## Do
+Serve the latest version only, the default, or keep the second just for the time of a change.
+
+## Sources
+`model_config.proto` (`ModelVersionPolicy`). TensorRT developer guide, "Version Compatibility" and "Hardware
+Compatibility": engines are tied to both unless built otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.versions import served
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.INFO, question=Question.COMPILED)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of a TensorRT model with several versions."""
+    versions = served(see.model)
+    if see.model.backend == "tensorrt" and versions is not None and len(versions) > 1:
+        listed = ", ".join(map(str, sorted(versions)))
+        yield see.problem(
+            f"versions {listed} are engines of their own, all in GPU memory",
+            at=see.config.at("version_policy"),
+            help="serve the latest only, outside of a change",
+        )
+
+
+_MODEL = 'platform: "tensorrt_plan"\nversion_policy { all { } }\n'
+_PLANS = {"models/a/1/model.plan": b"", "models/a/2/model.plan": b""}
+CASES = (
+    Case(
+        title="speaks when two are served",
+        files={"models/a/config.pbtxt": _MODEL, **_PLANS},
+        places=("models/a/config.pbtxt:2:1",),
+    ),
+    Case(
+        title="is silent when the latest is served",
+        files={"models/a/config.pbtxt": _MODEL.partition("version")[0], **_PLANS},
+    ),
+)

@@ -1,0 +1,47 @@
+"""A configuration stands in a version's folder, where the server does not look for it.
+
+## Looks for
+`config.pbtxt` in folders whose names are all numbers, as in `model/1/config.pbtxt`.
+
+## Means
+The server reads `model/config.pbtxt`. It takes the model for one without a configuration: it refuses it, or serves it
+with defaults.
+
+## Do
+Move the file one folder up. Where the folder truly is a repository whose models have numbers for names, waive this.
+
+## Sources
+Triton user guide, "Model Repository" ("Repository Layout").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+
+RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.READABLE)
+
+
+def lint(see: RepositoryView) -> Iterator[Problem]:
+    """Tell of each configuration of a folder that looks like a version."""
+    models = see.repository.models
+    if all(name.isdecimal() for name in models):
+        for name in sorted(models):
+            if models[name].config is not None:
+                yield see.problem(
+                    f"the server looks for it in {see.repository.shown}, not in version {name}",
+                    at=models[name].place,
+                    help="move it one folder up",
+                )
+
+
+CASES = (
+    Case(
+        title="speaks when it stands in a version",
+        files={"models/a/1/config.pbtxt": 'backend: "python"\n'},
+        places=("models/a/1/config.pbtxt:1:1",),
+    ),
+    Case(title="is silent when it stands where it belongs", files={"models/a/config.pbtxt": 'backend: "python"\n'}),
+)

@@ -1,0 +1,66 @@
+"""CUDA graphs are turned on where they do nothing.
+
+## Looks for
+`optimization.cuda` with `graphs`, for a backend other than TensorRT; `cuda_graph_mode` of the TensorRT-LLM backend
+without a `cuda_graph_cache_size` above 0.
+
+## Means
+Only the TensorRT backend reads `optimization.cuda.graphs`. The TensorRT-LLM backend keeps as many graphs as
+`cuda_graph_cache_size` says: none by default, so a graph is captured and thrown away.
+
+## Do
+Remove the setting; for an engine, set `cuda_graph_cache_size` to the number of batch sizes that decoding meets.
+
+## Sources
+`model_config.proto` (`ModelOptimizationPolicy.Cuda`). tensorrtllm_backend, `model_config.md` (`cuda_graph_cache_size`,
+0 by default).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import flag, is_tensorrt_llm, number, parameters, unset
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of graphs that nobody captures, or keeps."""
+    optimization = see.config.block("optimization")
+    cuda = optimization.block("cuda") if optimization else None
+    if cuda is not None and cuda.flag("graphs") and see.model.backend not in ("tensorrt", None):
+        message = f"the {see.model.backend} backend captures no CUDA graphs: the setting does nothing"
+        yield see.problem(message, at=cuda.at("graphs"), help="remove it")
+    if is_tensorrt_llm(see.model) and flag(see.model, "cuda_graph_mode"):
+        kept = 0 if unset(see.model, "cuda_graph_cache_size") else number(see.model, "cuda_graph_cache_size")
+        if kept == 0:
+            yield see.problem(
+                "CUDA graphs are on, but none is kept: cuda_graph_cache_size is 0",
+                at=parameters(see.model)["cuda_graph_mode"].place,
+                help="set it to the number of batch sizes that decoding meets",
+            )
+
+
+def _graphs(backend: str) -> dict[str, str]:
+    return {"models/a/config.pbtxt": f'backend: "{backend}"\noptimization {{ cuda {{ graphs: true }} }}\n'}
+
+
+def _engine(size: str) -> dict[str, str]:
+    lines = [("cuda_graph_mode", "true"), ("cuda_graph_cache_size", size)]
+    text = "".join(f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in lines)
+    return {"models/llm/config.pbtxt": f'backend: "tensorrtllm"\n{text}'}
+
+
+CASES = (
+    Case(
+        title="speaks when the backend captures none",
+        files=_graphs("onnxruntime"),
+        places=("models/a/config.pbtxt:2:23",),
+    ),
+    Case(title="speaks when none is kept", files=_engine("0"), places=("models/llm/config.pbtxt:2:59",)),
+    Case(title="is silent when they are kept, or captured", files={**_engine("16"), **_graphs("tensorrt")}),
+    Case(title="is silent when a template says how many", files=_engine("${size}")),
+)

@@ -1,0 +1,90 @@
+"""A model streams answers to another that cannot pass them on.
+
+## Looks for
+A Python model that calls an engine by a parameter such as `tensorrt_llm_model_name`, where one is decoupled and the
+other is not; and ensembles with a decoupled member, whose clients have to stream.
+
+## Means
+A decoupled engine answers each token by itself. A caller that is not decoupled can give its client one answer only, so
+streaming fails or is lost; a decoupled caller of an engine that is not has nothing to stream. Decoupled models and
+ensembles of them refuse `infer` over HTTP: clients need gRPC streams, or `generate_stream`.
+
+## Do
+Set `model_transaction_policy.decoupled` the same for both, by what clients ask for.
+
+## Sources
+tensorrtllm_backend, `model_config.md` (`decoupled_mode`). Triton user guide, "Decoupled Backends and Models".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics import names
+from diagnostics.lint.engines import is_engine, parameters
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.tensors import steps
+
+RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.ENGINE)
+
+
+def lint(see: RepositoryView) -> Iterator[Problem]:
+    """Tell of callers and engines that differ, and of ensembles that stream."""
+    for model in see.repository.models.values():
+        if model.ensemble:
+            yield from _of_ensemble(see, model)
+        elif model.backend == names.PYTHON_BACKEND:
+            yield from _of_caller(see, model)
+
+
+def _of_caller(see: RepositoryView, caller: ModelFolder) -> Iterator[Problem]:
+    for key, text in parameters(caller).items():
+        engine = see.repository.models.get(text.value or "") if key.endswith(names.CALLED_MODEL) else None
+        if engine is None or not is_engine(engine):
+            continue
+        ours, theirs = _decoupled(caller), _decoupled(engine)
+        if None not in (ours, theirs) and ours != theirs:
+            streams, other = (engine.name, caller.name) if theirs else (caller.name, engine.name)
+            yield see.problem(f"{streams} is decoupled, but {other} is not: answers do not stream", at=caller.place)
+
+
+def _of_ensemble(see: RepositoryView, ensemble: ModelFolder) -> Iterator[Problem]:
+    members = [step.model or "" for step in steps(ensemble.config)] if ensemble.config else []
+    streaming = [name for name in members if name in see.repository.models and _decoupled(see.repository.models[name])]
+    if streaming:
+        yield see.problem(
+            f"{streaming[0]} is decoupled, so clients of {ensemble.name} have to stream",
+            at=ensemble.place,
+            help="use gRPC streams or generate_stream; `infer` over HTTP is refused",
+            severity=Severity.INFO,
+        )
+
+
+def _decoupled(model: ModelFolder) -> bool | None:
+    if model.config is None or model.config.has("model_transaction_policy") is None:
+        return None
+    policy = model.config.block("model_transaction_policy")
+    return policy.flag("decoupled") if policy else False
+
+
+_POLICY = "model_transaction_policy { decoupled: true }\n"
+_CALLS = 'parameters { key: "tensorrt_llm_model_name" value { string_value: "llm" } }\n'
+_BLS = {"models/bls/config.pbtxt": f'name: "bls"\nbackend: "python"\n{_CALLS}'}
+_ENGINE = 'name: "llm"\nbackend: "tensorrtllm"\n'
+_ALL = {
+    "models/all/config.pbtxt": 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "llm" } }\n'
+}
+CASES = (
+    Case(
+        title="speaks when the caller cannot stream, and of the ensemble that does",
+        files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE + _POLICY},
+        places=("models/all/config.pbtxt:1:1", "models/bls/config.pbtxt:1:1"),
+    ),
+    Case(title="is silent when neither does", files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE}),
+    Case(
+        title="is silent when a template decides",
+        files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE + _POLICY.replace("true", "${decoupled}")},
+    ),
+)

@@ -1,0 +1,110 @@
+"""A development server is deployed as an endpoint.
+
+## Looks for
+Commands of containers in compose files and Kubernetes manifests that start a server made for development: `flask run`,
+Django's `runserver`, `fastapi dev`, `uvicorn --reload`, `python -m http.server`, vLLM's demo `api_server`, `npm
+run dev`; and `FLASK_DEBUG` or `FLASK_ENV=development`.
+
+## Means
+Such servers answer one request at a time or few, restart when a file changes, and tell errors to whoever asks. In front
+of a model their queue is the limit, and no metric of the model server shows it.
+
+## Do
+Run the application under a server made for load (gunicorn, uvicorn with workers), or let clients call Triton itself.
+
+## Sources
+Flask, "Deploying to Production"; Django, `runserver` ("do not use this server in a production setting"); FastAPI,
+"FastAPI CLI"; Uvicorn, "Settings" (`--reload`); Python, `http.server` ("not recommended for production").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.containers import Container, containers_of
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Question.DEPLOYMENT)
+
+# Words that follow one another; the last word is what is shown and looked for in the file.
+_COMMANDS = (
+    ("flask", "run"),
+    ("manage.py", "runserver"),
+    ("fastapi", "dev"),
+    ("-m", "http.server"),
+    ("-m", "SimpleHTTPServer"),
+    ("-m", "vllm.entrypoints.api_server"),
+    ("npm", "run", "dev"),
+    ("yarn", "dev"),
+)
+_RELOADING = ("uvicorn", "gunicorn", "hypercorn")
+
+
+def lint(see: FileView) -> Iterator[Problem]:
+    """Tell of each container that runs one."""
+    for container in containers_of(see.documents):
+        found = _command(container)
+        if found:
+            yield see.problem(
+                f"{container.name or container.image} runs {found!r}, a server made for development",
+                at=see.find(found.split()[-1], after=max(see.file.text.find(container.name), 0)),
+                help="run a server made for load",
+            )
+        setting = _debugs(container)
+        if setting:
+            message = f"{container.name or container.image} runs in debug mode ({setting})"
+            yield see.problem(message, at=see.find(setting), help="leave it out where users are served")
+
+
+def _command(container: Container) -> str:
+    words = tuple(word.rsplit("/", 1)[-1] for word in container.words)
+    for command in _COMMANDS:
+        if any(words[at : at + len(command)] == command for at in range(len(words))):
+            return " ".join(command)
+    server = next((name for name in _RELOADING if name in words), "")
+    return f"{server} --reload" if server and "--reload" in words else ""
+
+
+def _debugs(container: Container) -> str:
+    if container.environment.get("FLASK_DEBUG", "").lower() in ("1", "true"):
+        return "FLASK_DEBUG"
+    return "FLASK_ENV" if container.environment.get("FLASK_ENV") == "development" else ""
+
+
+_COMPOSE = """services:
+  gateway:
+    image: gateway:1
+    command: flask run --host 0.0.0.0
+    environment:
+      - FLASK_DEBUG=1
+"""
+_MANIFEST = """apiVersion: apps/v1
+kind: Deployment
+spec:
+  template:
+    spec:
+      containers:
+        - name: gateway
+          image: gateway:1
+          command: ["sh", "-c", "exec uvicorn app:app --reload"]
+"""
+CASES = (
+    Case(
+        title="speaks of the command and of the debug mode of a compose file",
+        files={"compose.yaml": _COMPOSE},
+        places=("compose.yaml:4:20", "compose.yaml:6:9"),
+    ),
+    Case(
+        title="speaks of a manifest",
+        files={"gateway.yaml": _MANIFEST},
+        places=("gateway.yaml:9:55",),
+    ),
+    Case(
+        title="is silent about a server made for load",
+        files={
+            "compose.yaml": _COMPOSE.replace("flask run", "gunicorn app:app").replace("=1", "=0"),
+            "gateway.yaml": _MANIFEST.replace("--reload", "--workers 4"),
+        },
+    ),
+)

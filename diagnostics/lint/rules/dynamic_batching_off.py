@@ -1,0 +1,69 @@
+"""A model that can batch executes requests one by one.
+
+## Looks for
+A `max_batch_size` above 1 without `dynamic_batching` or `sequence_batching`. Engines of language models, which batch
+by themselves, and decoupled models are left out. ONNX Runtime and TensorRT models get a dynamic batcher from the
+server, unless it runs with `--disable-auto-complete-config`: that is worth knowing only.
+
+## Means
+`max_batch_size` alone batches nothing: each request is an execution of its own, however many wait.
+
+## Do
+Add `dynamic_batching { }`. With a delay of 0, the default, it never waits: it takes what is there when an instance is
+free.
+Compare `diag explain` before and after: where an execution's time grows with the batch, batching gains nothing.
+
+## Sources
+Triton user guide, "Dynamic Batcher" and "Default Max Batch Size and Dynamic Batcher".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import is_engine
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.tuning.changes import ConfigChange, Setting
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.BATCHING)
+
+_GETS_ONE = frozenset({"onnxruntime", "tensorrt"})
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of a model that batches without a batcher."""
+    most, policy = see.model.max_batch_size, see.config.block("model_transaction_policy")
+    batcher = [see.config.has(field) for field in ("dynamic_batching", "sequence_batching")]
+    decoupled = policy is not None and policy.flag("decoupled") is not False
+    if not most or most < 2 or batcher != [False, False] or is_engine(see.model) is not False or decoupled:
+        return
+    given = see.model.backend in _GETS_ONE
+    yield see.problem(
+        f"batches of up to {most} are possible, but no batcher forms them"
+        + (" where the server completes no configurations" if given else ""),
+        at=see.config.at("max_batch_size"),
+        help="add dynamic_batching { }",
+        fix=ConfigChange(model=see.model.name, settings=(Setting(path="dynamic_batching", value=True),)),
+        severity=Severity.INFO if given else None,
+    )
+
+
+_MODEL = 'name: "safety"\nbackend: "pytorch"\nmax_batch_size: 8\n'
+_ENGINE = 'name: "llm"\nbackend: "tensorrtllm"\nmax_batch_size: 8\n'
+CASES = (
+    Case(
+        title="speaks when there is none",
+        files={"models/safety/config.pbtxt": _MODEL},
+        places=("models/safety/config.pbtxt:3:1",),
+    ),
+    Case(title="is silent when there is one", files={"models/safety/config.pbtxt": _MODEL + "dynamic_batching { }\n"}),
+    Case(
+        title="is silent about engines, and models that do not batch",
+        files={"models/llm/config.pbtxt": _ENGINE, "models/safety/config.pbtxt": _MODEL.replace("8", "1")},
+    ),
+    Case(
+        title="is silent when a template may become one",
+        files={"models/safety/config.pbtxt": _MODEL + "${batcher}\n"},
+    ),
+)

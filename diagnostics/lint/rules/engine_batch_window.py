@@ -1,0 +1,70 @@
+"""A window delays requests to an engine that batches by itself.
+
+## Looks for
+`max_queue_delay_microseconds` above 0 for an engine of a language model that batches in flight (not FasterTransformer,
+not `V1`).
+
+## Means
+The engine adds requests to its batch at every step, so a request that comes later joins anyway: the window only delays
+the first token. It pays at most where requests arrive in bursts that must start in one step.
+
+## Do
+Set it to 0 and leave batching to the engine.
+
+## Sources
+server#6863 (the backend keeps a queue of its own and refills it each step; let Triton forward at once).
+tensorrtllm_backend, `model_config.md` (`max_queue_delay_microseconds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import batches_in_flight
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.units import Limit, Unit
+
+ONE_STEP = Limit(
+    value=0.005,
+    unit=Unit.SECONDS,
+    because="one step of a small model's engine on today's GPUs takes milliseconds: a shorter window joins one step",
+)
+RULE = Rule(
+    scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE, limits={"one_engine_step": ONE_STEP}
+)
+
+_FIELD = "max_queue_delay_microseconds"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the window."""
+    batching = see.config.block("dynamic_batching")
+    window = batching.integer(_FIELD) if batching else None
+    if batching is None or not window or not batches_in_flight(see.model):
+        return
+    seconds = window / 1e6
+    setting = Setting(path=f"dynamic_batching.{_FIELD}", value=0)
+    yield see.problem(
+        f"each request waits up to {Unit.SECONDS.show(seconds)} for a batch that the engine forms by itself",
+        at=batching.at(_FIELD),
+        help="set it to 0",
+        fix=ConfigChange(model=see.model.name, settings=(setting,)),
+        severity=None if seconds >= ONE_STEP.value else Severity.INFO,
+    )
+
+
+def _model(delay: str, backend: str = "tensorrtllm", name: str = "llm") -> dict[str, str]:
+    text = f'name: "llm"\nbackend: "{backend}"\ndynamic_batching {{ {_FIELD}: {delay} }}\n'
+    return {f"models/{name}/config.pbtxt": text}
+
+
+CASES = (
+    Case(title="speaks when there is one", files=_model("10000"), places=("models/llm/config.pbtxt:3:20",)),
+    Case(title="is silent when it is 0, or a template", files={**_model("0"), **_model("${delay}", name="other")}),
+    Case(
+        title="is silent about models that do not batch in flight",
+        files={**_model("10000", backend="pytorch"), **_model("10000", backend="fastertransformer", name="gpt")},
+    ),
+)

@@ -1,0 +1,80 @@
+"""An engine's prompts and its chunked context do not fit.
+
+## Looks for
+`enable_chunked_context` turned on for an engine that was built without `use_paged_context_fmha`; and left off for one
+whose prompts may be longer than `max_num_tokens`, the tokens of one step. Both are read from the engine's
+`config.json`.
+
+## Means
+Without paged attention for the context the engine cannot cut prompts, so the model does not load. Without cutting,
+a prompt that is longer than one step's tokens is refused, and one that fills the step stops all others' tokens.
+
+## Do
+Build the engine with `--use_paged_context_fmha enable`, and turn `enable_chunked_context` on.
+
+## Sources
+TensorRT-LLM, `model_instance_state.cc` (chunking "requires building the model with use_paged_context_fmha") and
+"Useful Build-Time Flags" (`max_num_tokens`). tensorrtllm_backend#331 (no effect where no prompt exceeds the tokens).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import Engine, engine_of, flag, is_tensorrt_llm, parameters, unset
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.tuning.changes import ConfigChange, Setting
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+
+_KEY = "enable_chunked_context"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of prompts that are not cut, or cannot be."""
+    engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
+    if engine is None:
+        return
+    on = False if unset(see.model, _KEY) else flag(see.model, _KEY)
+    paged = engine.value("build_config", "plugin_config", "use_paged_context_fmha")
+    text = parameters(see.model).get(_KEY)
+    place = text.place if text and text.written else see.model.place
+    if on and paged is False:
+        message = f"the engine cannot cut prompts: it was built without use_paged_context_fmha ({engine.path})"
+        yield see.problem(message, at=place, severity=Severity.ERROR)
+    elif on is False and (longest := _longest_prompt(engine)):
+        tokens = engine.integer("build_config", "max_num_tokens")
+        setting = Setting(path=f"parameters.{_KEY}", value="true")
+        yield see.problem(
+            f"prompts may have {longest} tokens, a step {tokens}: longer ones are refused without {_KEY}",
+            at=place,
+            help=f"set {_KEY}" if paged else f"build with use_paged_context_fmha, then set {_KEY}",
+            fix=ConfigChange(model=see.model.name, settings=(setting,)) if paged else None,
+        )
+
+
+def _longest_prompt(engine: Engine) -> int | None:
+    """Return the longest prompt that the engine takes, where it is more than a step's tokens; else None."""
+    tokens, longest = engine.integer("build_config", "max_num_tokens"), engine.integer("build_config", "max_input_len")
+    return longest if tokens and longest and longest > tokens else None
+
+
+def _files(chunked: str, paged: str, longest: int = 16384) -> dict[str, str]:
+    plugins = f'"plugin_config": {{"use_paged_context_fmha": {paged}}}'
+    built = f'"max_num_tokens": 8192, "max_input_len": {longest}, {plugins}'
+    parameter = f'parameters {{ key: "{_KEY}" value {{ string_value: "{chunked}" }} }}\n'
+    return {
+        "models/llm/config.pbtxt": f'name: "llm"\nbackend: "tensorrtllm"\n{parameter}',
+        "models/llm/1/config.json": f'{{"build_config": {{{built}}}}}',
+    }
+
+
+_AT = "models/llm/config.pbtxt:3:66"
+CASES = (
+    Case(title="speaks when it is on, but the engine cannot", files=_files("true", "false"), places=(_AT,)),
+    Case(title="speaks when it is off, and prompts are longer", files=_files("false", "true"), places=(_AT,)),
+    Case(title="is silent when it is on", files=_files("true", "true")),
+    Case(title="is silent when no prompt is longer than a step", files=_files("false", "true", longest=4096)),
+    Case(title="is silent when it is a template", files=_files("${chunked}", "true")),
+)

@@ -1,0 +1,141 @@
+"""An engine's ranks and the GPUs that it is given do not fit, or it is spread over more than it needs.
+
+## Looks for
+`mapping` of the engine's `config.json` (`world_size`, or tensor × pipeline) against the lists of `gpu_device_ids`; and,
+where the settings say `gpu_memory`, engines on several GPUs that would fill less than half of one.
+
+## Means
+An engine runs one rank on each GPU of its list; another number of them does not load. The vLLM backend refuses to
+spread an instance of KIND_GPU, which has one. Each layer of a model that is
+split over GPUs ends in communication: a small model is slower on two GPUs than on one.
+
+## Do
+List as many GPUs as the engine has ranks. Build a small model for one GPU, and use the others for more instances.
+
+## Sources
+tensorrtllm_backend, `model_config.md` (`gpu_device_ids`); vllm_backend, `model.py`.
+TensorRT-LLM#389 (8 GPUs took 115 s, one 9.3 s), vllm#6027.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+
+from diagnostics import names
+from diagnostics.lint.engines import (
+    VLLM,
+    Engine,
+    engine_gpus,
+    engine_of,
+    is_tensorrt_llm,
+    parameters,
+    vllm_settings,
+)
+from diagnostics.lint.instances import groups
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.settings import Settings
+from diagnostics.units import Limit, Unit
+
+FILLS_LITTLE = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="weights that leave half of one GPU to the KV cache need no second GPU for their size",
+)
+RULE = Rule(
+    scope=Scope.MODEL, severity=Severity.ERROR, question=Question.ENGINE, limits={"share_of_one_gpu": FILLS_LITTLE}
+)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of lists that do not fit, and of engines that are spread without need."""
+    yield from _vllm(see)
+    engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
+    ranks = _ranks(engine) if engine else None
+    if engine is None or ranks is None:
+        return
+    for gpus in engine_gpus(see.model):
+        if len(gpus) != ranks:
+            yield see.problem(
+                f"the engine has {ranks} ranks, but {len(gpus)} GPUs are listed for it ({engine.path})",
+                at=parameters(see.model)["gpu_device_ids"].place,
+            )
+            break
+    yield from _spread(see, engine, ranks)
+
+
+def _vllm(see: ModelView) -> Iterator[Problem]:
+    settings = vllm_settings(see.model) if see.model.backend == VLLM else {}
+    sizes = [settings.get(key, 1) for key in ("tensor_parallel_size", "pipeline_parallel_size")]
+    ranks = prod(size for size in sizes if isinstance(size, int))
+    for group in groups(see.model) or ():
+        if ranks > 1 and group.kind == names.KIND_GPU:
+            message = (
+                f"model.json spreads the engine over {ranks} GPUs, but KIND_GPU gives an instance one: it does not load"
+            )
+            yield see.problem(message, at=group.block.at("kind"), help="use KIND_MODEL")
+
+
+def _spread(see: ModelView, engine: Engine, ranks: int) -> Iterator[Problem]:
+    memory = see.settings.gpu_memory_bytes
+    size = sum(path.stat().st_size for path in (see.model.path / Path(engine.path).parent).glob("rank*.engine"))
+    if memory and size and ranks > 1 and size < memory * FILLS_LITTLE.value:
+        yield see.problem(
+            f"the engine is spread over {ranks} GPUs, but its {Unit.BYTES.show(size)} fit one of"
+            f" {Unit.BYTES.show(memory)}",
+            at=see.model.place,
+            help="build it for one GPU, and compare",
+            severity=Severity.INFO,
+        )
+
+
+def _ranks(engine: Engine) -> int | None:
+    """Return the number of ranks; None when the file does not say it."""
+    mapping = ("pretrained_config", "mapping")
+    world = engine.integer(*mapping, "world_size")
+    tensor, pipeline = engine.integer(*mapping, "tp_size"), engine.integer(*mapping, "pp_size")
+    return world or (tensor * pipeline if tensor and pipeline else None)
+
+
+_TWO = '{"tp_size": 2, "pp_size": 1}'
+
+
+def _files(gpus: str) -> dict[str, str | bytes]:
+    parameter = f'parameters {{ key: "gpu_device_ids" value {{ string_value: "{gpus}" }} }}\n'
+    return {
+        "models/llm/config.pbtxt": f'backend: "tensorrtllm"\n{parameter}',
+        "models/llm/1/config.json": f'{{"build_config": {{}}, "pretrained_config": {{"mapping": {_TWO}}}}}',
+        "models/llm/1/rank0.engine": b"engine",
+    }
+
+
+def _vllm_files(kind: str) -> dict[str, str]:
+    return {
+        "models/a/config.pbtxt": f'backend: "vllm"\ninstance_group {{ kind: {kind} }}\n',
+        "models/a/1/model.json": '{"model": "m", "tensor_parallel_size": 2}',
+    }
+
+
+CASES = (
+    Case(
+        title="speaks when fewer GPUs are listed than there are ranks",
+        files=_files("0;1"),
+        places=("models/llm/config.pbtxt:2:58",),
+    ),
+    Case(
+        title="speaks when a small engine is spread",
+        files=_files("0,1"),
+        places=("models/llm/config.pbtxt:1:1",),
+        settings=Settings(gpu_memory_bytes=80 * 2**30),
+    ),
+    Case(
+        title="speaks when a vLLM engine is spread within one GPU",
+        files=_vllm_files("KIND_GPU"),
+        places=("models/a/config.pbtxt:2:18",),
+    ),
+    Case(title="is silent when a vLLM engine chooses its GPUs", files=_vllm_files("KIND_MODEL")),
+    Case(title="is silent when each instance has as many", files=_files("0,1;2,3")),
+    Case(title="is silent about templates", files=_files("${gpus}")),
+)

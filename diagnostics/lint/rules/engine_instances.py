@@ -1,0 +1,87 @@
+"""Several instances of an engine share a GPU, each with its own weights and cache.
+
+## Looks for
+More than one instance of a TensorRT-LLM or vLLM model, without `gpu_device_ids` that give each its own GPUs.
+
+## Means
+Every instance loads the engine again: the second finds the memory taken by the first one's KV cache, fails to load, or
+gets a cache that is far too small. An engine batches by itself; instances add nothing to that.
+
+## Do
+One instance per engine and GPU. For more throughput on more GPUs, list them: `gpu_device_ids: "0;1"`, one list for each
+instance, or run one server per GPU.
+
+## Sources
+tensorrtllm_backend#274 (a second instance does not fit), fastertransformer_backend#72; `llama_multi_instance.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import TENSORRT_LLM, VLLM, engine_gpus, parameter, unset
+from diagnostics.lint.instances import groups, instances
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.tuning.changes import ConfigChange, Setting
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+
+_GPUS = "gpu_device_ids"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of instances that have no GPUs of their own."""
+    count = instances(see.model)
+    if see.model.backend not in (TENSORRT_LLM, VLLM) or count is None or count < 2 or _apart(see, count):
+        return
+    setting = Setting(path="instance_group.count", value=1)
+    single = len(groups(see.model) or ()) == 1
+    yield see.problem(
+        f"{count} instances load the engine {count} times",
+        at=see.config.at("instance_group"),
+        help=f"keep one, or give each its GPUs in {_GPUS}",
+        fix=ConfigChange(model=see.model.name, settings=(setting,)) if single else None,
+    )
+
+
+def _apart(see: ModelView, count: int) -> bool:
+    """Return whether each instance has GPUs of its own, or may have."""
+    lists = engine_gpus(see.model)
+    gpus = [gpu for one in lists for gpu in one]
+    known = unset(see.model, _GPUS) or parameter(see.model, _GPUS) is not None
+    if see.model.backend == VLLM:
+        listed = [group.gpus or () for group in groups(see.model) or ()]
+        gpus = [gpu for one in listed for gpu in one]
+        return all(listed) and len(listed) == count and len(gpus) == len(set(gpus))
+    return not known or (len(lists) >= count and len(gpus) == len(set(gpus)))
+
+
+def _engine(count: str, gpus: str = "", name: str = "llm") -> dict[str, str]:
+    parameter_ = f'parameters {{ key: "{_GPUS}" value {{ string_value: "{gpus}" }} }}\n' if gpus else ""
+    text = f'name: "llm"\nbackend: "tensorrtllm"\ninstance_group {{ count: {count} kind: KIND_CPU }}\n{parameter_}'
+    return {f"models/{name}/config.pbtxt": text}
+
+
+def _vllm(*written: str) -> str:
+    return 'backend: "vllm"\n' + "".join(f"instance_group {{ kind: KIND_GPU {one} }}\n" for one in written)
+
+
+CASES = (
+    Case(title="speaks when two share", files=_engine("2"), places=("models/llm/config.pbtxt:3:1",)),
+    Case(
+        title="speaks when two are given the same GPU",
+        files=_engine("2", "0;0"),
+        places=("models/llm/config.pbtxt:3:1",),
+    ),
+    Case(
+        title="speaks when two vLLM engines share, and is silent about two with a GPU each",
+        files={"models/a/config.pbtxt": _vllm("count: 2"), "models/b/config.pbtxt": _vllm("gpus: 0", "gpus: 1")},
+        places=("models/a/config.pbtxt:2:1",),
+    ),
+    Case(title="is silent when each has its own", files=_engine("2", "0,1;2,3")),
+    Case(
+        title="is silent when there is one, or a template", files={**_engine("1"), **_engine("${count}", name="other")}
+    ),
+    Case(title="is silent when the GPUs are a template", files=_engine("2", "${gpus}")),
+)

@@ -1,0 +1,96 @@
+"""An engine's KV cache is set so that it cannot be had, or is capped.
+
+## Looks for
+`kv_cache_free_gpu_mem_fraction` outside of 0 to 1; `max_tokens_in_paged_kv_cache` beside it, of which the smaller
+wins; and such a cap below `max_seq_len` of the engine's `config.json`, where that can be read.
+
+## Means
+The cache decides how many requests run at once. A cap keeps it small however much memory is free: requests wait in the
+engine while blocks count as enough. One that is smaller than a sequence may be refuses the longest requests.
+
+## Do
+Leave `max_tokens_in_paged_kv_cache` unset and size the cache by the fraction; cap it only for tests.
+
+## Sources
+tensorrtllm_backend, `model_config.md`. server#7548 (a pool of 40 blocks on 80 GB: 5 of 99 requests ran).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import engine_of, is_tensorrt_llm, number, parameter, parameters
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.tuning.changes import ConfigChange, Setting
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+
+_FRACTION = "kv_cache_free_gpu_mem_fraction"
+_CAP = "max_tokens_in_paged_kv_cache"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the cache's size."""
+    if not is_tensorrt_llm(see.model):
+        return
+    fraction, cap = number(see.model, _FRACTION), number(see.model, _CAP)
+    written = parameters(see.model)
+    if parameter(see.model, _FRACTION) and (fraction is None or not 0 < fraction <= 1):
+        message = f"{_FRACTION} {written[_FRACTION].value!r} is no share of the free memory, from 0 to 1"
+        yield see.problem(message, at=written[_FRACTION].place, severity=Severity.ERROR)
+    if cap is not None and cap > 0:
+        yield from _cap(see, int(cap))
+
+
+def _cap(see: ModelView, cap: int) -> Iterator[Problem]:
+    engine = engine_of(see.model)
+    longest = engine.integer("build_config", "max_seq_len") if engine else None
+    if longest and cap < longest:
+        message = f"the cache holds {cap} tokens, but a sequence may have {longest}: the longest are refused"
+    elif parameter(see.model, _FRACTION):
+        message = f"the cache holds at most {cap} tokens, whatever {_FRACTION} allows: the smaller wins"
+    else:
+        return
+    setting = Setting(path=f"parameters.{_CAP}", value=None)
+    yield see.problem(
+        message,
+        at=parameters(see.model)[_CAP].place,
+        help=f"remove {_CAP}, and size the cache by {_FRACTION}",
+        fix=ConfigChange(model=see.model.name, settings=(setting,)),
+    )
+
+
+def _engine(**values: str) -> dict[str, str]:
+    lines = "".join(
+        f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in values.items()
+    )
+    return {"models/llm/config.pbtxt": f'name: "llm"\nbackend: "tensorrtllm"\n{lines}'}
+
+
+_BUILT = {"models/llm/1/config.json": '{"build_config": {"max_seq_len": 4096}}'}
+CASES = (
+    Case(
+        title="speaks when the fraction is a percentage",
+        files=_engine(kv_cache_free_gpu_mem_fraction="90"),
+        places=("models/llm/config.pbtxt:3:74",),
+    ),
+    Case(
+        title="speaks when both are set",
+        files=_engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache="2560"),
+        places=("models/llm/config.pbtxt:4:72",),
+    ),
+    Case(
+        title="speaks when the longest sequence does not fit",
+        files={**_engine(max_tokens_in_paged_kv_cache="2560"), **_BUILT},
+        places=("models/llm/config.pbtxt:3:72",),
+    ),
+    Case(
+        title="is silent when only the fraction is set",
+        files=_engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache=""),
+    ),
+    Case(
+        title="is silent about templates",
+        files=_engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache="${tokens}"),
+    ),
+)

@@ -1,0 +1,78 @@
+"""What Triton lets through and what the engine was built for differ.
+
+## Looks for
+`max_batch_size` of a TensorRT-LLM model against `build_config.max_batch_size` of the engine's `config.json`, and
+`max_beam_width` against the engine's, where that file can be read.
+
+## Means
+The engine never works on more requests at once than it was built for: a larger `max_batch_size` only promises more. A
+smaller one does not limit the engine, which fills its batch from its own queue: it limits what one request may bring. A
+beam width above the engine's is refused when the model loads.
+
+## Do
+Set both to what the engine was built for; to change the engine's limits, build it again.
+
+## Sources
+tensorrtllm_backend, `model_config.md` (`triton_max_batch_size`). TensorRT-LLM, `trtllm-build` (`build_config`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import Engine, engine_of, is_tensorrt_llm, number, parameters
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of limits above what the engine was built for."""
+    engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
+    if engine is not None:
+        yield from _batch(see, engine)
+        yield from _beams(see, engine)
+
+
+def _batch(see: ModelView, engine: Engine) -> Iterator[Problem]:
+    most, built = see.model.max_batch_size, engine.integer("build_config", "max_batch_size")
+    if most and built and most > built:
+        yield see.problem(
+            f"max_batch_size is {most}, but the engine works on {built} requests at most ({engine.path})",
+            at=see.config.at("max_batch_size"),
+            help=f"set {built}, or build the engine with --max_batch_size {most}",
+        )
+
+
+def _beams(see: ModelView, engine: Engine) -> Iterator[Problem]:
+    beams, built = number(see.model, "max_beam_width"), engine.integer("build_config", "max_beam_width")
+    if beams and built and beams > built:
+        yield see.problem(
+            f"max_beam_width is {int(beams)}, but the engine was built for {built} ({engine.path})",
+            at=parameters(see.model)["max_beam_width"].place,
+            severity=Severity.ERROR,
+        )
+
+
+def _files(most: str, beams: str) -> dict[str, str]:
+    beam = f'parameters {{ key: "max_beam_width" value {{ string_value: "{beams}" }} }}\n'
+    return {
+        "models/llm/config.pbtxt": f'name: "llm"\nbackend: "tensorrtllm"\nmax_batch_size: {most}\n{beam}',
+        "models/llm/1/config.json": '{"build_config": {"max_batch_size": 64, "max_beam_width": 1}}',
+    }
+
+
+CASES = (
+    Case(
+        title="speaks when both are above the engine's",
+        files=_files("128", "4"),
+        places=("models/llm/config.pbtxt:3:1", "models/llm/config.pbtxt:4:58"),
+    ),
+    Case(title="is silent when they are the engine's", files=_files("64", "1")),
+    Case(title="is silent about templates", files=_files("${most}", "${beams}")),
+    Case(
+        title="is silent when the engine cannot be read",
+        files={"models/llm/config.pbtxt": _files("128", "4")["models/llm/config.pbtxt"]},
+    ),
+)

@@ -1,0 +1,74 @@
+"""An engine batches statically, or is told a batching strategy that it does not know.
+
+## Looks for
+`gpt_model_type` of the TensorRT-LLM backend: `V1` is a warning; a value other than `V1`, `inflight_batching` and
+`inflight_fused_batching`, and none at all, is an error.
+
+## Means
+With `V1` a batch is formed once: requests that end early leave their place empty until the longest is done, and new
+ones wait for the whole batch. Without a value that it knows the backend does not load the model.
+
+## Do
+Set `inflight_fused_batching`; the engine must be built with a paged KV cache and packed inputs, which is the default.
+
+## Sources
+TensorRT-LLM, `triton_backend/inflight_batcher_llm/src/model_instance_state.cc` (`getBatchingTypeFromParams`).
+tensorrtllm_backend, `model_config.md` (`batching_strategy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import TENSORRT_LLM, parameters, unset
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.tuning.changes import ConfigChange, Setting
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+
+_KEY = "gpt_model_type"
+_IN_FLIGHT = ("inflight_fused_batching", "inflight_batching")
+_STATIC = ("V1", "v1")
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the strategy."""
+    if see.model.backend != TENSORRT_LLM:
+        return
+    text = parameters(see.model).get(_KEY)
+    if unset(see.model, _KEY):
+        message, severity = f"{_KEY} is not set: the model does not load", Severity.ERROR
+    elif text is None or text.value is None or text.value in _IN_FLIGHT:
+        return
+    elif text.value in _STATIC:
+        message, severity = f"{_KEY} {text.value}: requests wait for whole batches to end", Severity.WARNING
+    else:
+        message, severity = f"{_KEY} {text.value!r} is none that the backend knows", Severity.ERROR
+    setting = Setting(path=f"parameters.{_KEY}", value=_IN_FLIGHT[0])
+    yield see.problem(
+        message,
+        at=text.place if text and text.written else see.model.place,
+        help=f"set {_IN_FLIGHT[0]}",
+        fix=ConfigChange(model=see.model.name, settings=(setting,)),
+        severity=severity,
+    )
+
+
+def _engine(value: str) -> dict[str, str]:
+    parameter = f'parameters {{ key: "gpt_model_type" value {{ string_value: "{value}" }} }}\n'
+    return {"models/llm/config.pbtxt": f'name: "llm"\nbackend: "tensorrtllm"\n{parameter}'}
+
+
+_AT = "models/llm/config.pbtxt:3:58"
+CASES = (
+    Case(title="speaks when it is static", files=_engine("V1"), places=(_AT,)),
+    Case(title="speaks when it is unknown", files=_engine("inflight"), places=(_AT,)),
+    Case(
+        title="speaks when there is none",
+        files={"models/llm/config.pbtxt": 'name: "llm"\nbackend: "tensorrtllm"\n'},
+        places=("models/llm/config.pbtxt:1:1",),
+    ),
+    Case(title="is silent when it is in flight", files=_engine("inflight_fused_batching")),
+    Case(title="is silent when it is a template", files=_engine("${batching_strategy}")),
+)

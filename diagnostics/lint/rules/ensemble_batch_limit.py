@@ -1,0 +1,73 @@
+"""An ensemble takes larger batches than one of its members.
+
+## Looks for
+A member that batches, with a `max_batch_size` below the ensemble's.
+
+## Means
+The server refuses the ensemble at load: "ensemble … allows maximum batch size …, but it contains model …".
+
+## Do
+Lower the ensemble's `max_batch_size` to the smallest of its members', or raise the member's. Members that do not batch
+(`max_batch_size: 0`) have no say in it.
+
+## Sources
+Triton core, `ensemble_utils.cc` (`ValidateEnsembleConfig`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import steps
+from diagnostics.tuning.changes import ConfigChange, Setting
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the member that takes the smallest batches."""
+    most = see.model.max_batch_size
+    members = (see.repository.models.get(step.model or "") for step in steps(see.config))
+    sizes = [(member.max_batch_size, member.name) for member in members if member and member.max_batch_size]
+    if not most or not sizes:
+        return
+    least, member = min((size, name) for size, name in sizes if size)
+    if least < most:
+        setting = Setting(path="max_batch_size", value=least)
+        yield see.problem(
+            f"the ensemble takes batches of {most}, its member {member} only of {least}: it does not load",
+            at=see.config.at("max_batch_size"),
+            help=f"set max_batch_size: {least} here, or raise that of {member}",
+            fix=ConfigChange(model=see.model.name, settings=(setting,)),
+        )
+
+
+_ENSEMBLE = """name: "all"
+platform: "ensemble"
+max_batch_size: 8
+ensemble_scheduling { step { model_name: "safety" input_map { key: "X" value: "X" } } }
+"""
+_MEMBER = 'name: "safety"\nbackend: "python"\nmax_batch_size: 4\n'
+CASES = (
+    Case(
+        title="speaks when a member takes less",
+        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER},
+        places=("models/all/config.pbtxt:3:1",),
+    ),
+    Case(
+        title="is silent when a member does not batch",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/safety/config.pbtxt": _MEMBER.replace("4", "0"),
+        },
+    ),
+    Case(
+        title="is silent when the member's limit is a template",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/safety/config.pbtxt": _MEMBER.replace("4", "${size}"),
+        },
+    ),
+)

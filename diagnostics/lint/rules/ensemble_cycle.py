@@ -1,0 +1,66 @@
+"""Ensembles call one another in a circle.
+
+## Looks for
+An ensemble that is reached again from one of its own steps.
+
+## Means
+The server refuses all of them at load: "circular dependency between ensembles".
+
+## Do
+Take one step out, or move what both need to an ensemble or model of its own.
+
+## Sources
+Triton core, `model_repository_manager.cc` (`CircularDependencyCheck`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import steps
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the first step that leads back to the ensemble."""
+    for step in steps(see.config):
+        member = see.named(step.model) if step.model else None
+        if member is not None and _leads_to(see, member, see.model.name):
+            yield see.problem(
+                f"{member.name} leads back to {see.model.name}: neither loads",
+                at=step.block.at("model_name"),
+            )
+            return
+
+
+def _leads_to(see: ModelView, member: ModelFolder, name: str) -> bool:
+    seen, stack = set[str](), [member]
+    while stack:
+        model = stack.pop()
+        if model.name == name:
+            return True
+        if model.name not in seen and model.ensemble and model.config:
+            seen.add(model.name)
+            stack += filter(None, (see.named(step.model) for step in steps(model.config) if step.model))
+    return False
+
+
+def _ensemble(name: str, step: str) -> str:
+    return f'name: "{name}"\nplatform: "ensemble"\nensemble_scheduling {{ step {{ model_name: "{step}" }} }}\n'
+
+
+CASES = (
+    Case(
+        title="speaks of each ensemble of a circle",
+        files={"models/a/config.pbtxt": _ensemble("a", "b"), "models/b/config.pbtxt": _ensemble("b", "a")},
+        places=("models/a/config.pbtxt:3:30", "models/b/config.pbtxt:3:30"),
+    ),
+    Case(
+        title="is silent when an ensemble calls another",
+        files={"models/a/config.pbtxt": _ensemble("a", "b"), "models/b/config.pbtxt": _ensemble("b", "c")},
+    ),
+)

@@ -1,0 +1,117 @@
+"""A tensor of an ensemble is written by nobody, by two steps, or only after itself.
+
+## Looks for
+Steps that wait for a tensor which neither the ensemble's inputs nor other steps write, steps that wait for each other
+in a circle, a tensor that two steps write, and an output of the ensemble that no step writes.
+
+## Means
+The server refuses the ensemble at load: "output … is not written", "… can appear in an output map only once".
+
+## Do
+Follow the tensor by its name through the maps: the value of an `input_map` must be the ensemble's input or the value
+of exactly one `output_map`.
+
+## Sources
+Triton core, `model_config_utils.cc` (`BuildEnsembleGraph`, `ValidateEnsembleSchedulingConfig`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from diagnostics.lint.block import Text
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import Step, steps, tensors
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each tensor that does not flow, where the whole ensemble is known."""
+    every = steps(see.config)
+    inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
+    if inputs is None or outputs is None or not every or not all(step.complete for step in every):
+        return
+    yield from _written_twice(see, every)
+    written, waiting = _flow({tensor.name for tensor in inputs}, every)
+    produced = {text.value for step in every for text in step.outputs.values()}
+    yield from _stuck(see, waiting, written, produced)
+    for output in outputs:
+        if output.name not in produced:
+            yield see.problem(f"no step writes the output {output.name!r}", at=output.place)
+
+
+def _written_twice(see: ModelView, every: Collection[Step]) -> Iterator[Problem]:
+    seen = set[str | None]()
+    for step in every:
+        for text in step.outputs.values():
+            if text.value in seen:
+                yield see.problem(f"{text.value!r} is written a second time", at=text.place)
+            seen.add(text.value)
+
+
+def _flow(written: set[str | None], every: Collection[Step]) -> tuple[set[str | None], list[Step]]:
+    """Return the tensors that are written in the end, and the steps that never run."""
+    waiting, ran = list(every), True
+    while ran:
+        before, still = waiting, []
+        for step in before:
+            ready = all(text.value in written for text in step.inputs.values())
+            written |= {text.value for text in step.outputs.values()} if ready else set()
+            still += [] if ready else [step]
+        waiting, ran = still, len(still) < len(before)
+    return written, waiting
+
+
+def _stuck(
+    see: ModelView, waiting: list[Step], written: Collection[str | None], produced: Collection[str | None]
+) -> Iterator[Problem]:
+    missing = [(step, text) for step in waiting for text in step.inputs.values() if text.value not in written]
+    by_nobody = [(step, text) for step, text in missing if text.value not in produced]
+    for step, text in by_nobody:
+        yield see.problem(f"{step.model} waits for {text.value!r}, which nobody writes", at=text.place)
+    if missing and not by_nobody:
+        yield _circle(see, *missing[0], waiting)
+
+
+def _circle(see: ModelView, step: Step, text: Text, waiting: list[Step]) -> Problem:
+    names = ", ".join(one.model or "?" for one in waiting)
+    return see.problem(f"{step.model} waits for {text.value!r} in a circle of {names}", at=text.place)
+
+
+def _ensemble(*steps_: tuple[str, str, str]) -> str:
+    written = "\n".join(
+        f'  step {{ model_name: "{model}" input_map {{ key: "I" value: "{taken}" }} '
+        f'output_map {{ key: "O" value: "{given}" }} }}'
+        for model, taken, given in steps_
+    )
+    head = 'name: "all"\nplatform: "ensemble"\ninput { name: "X" }\noutput { name: "Y" }\n'
+    return f"{head}ensemble_scheduling {{\n{written}\n}}\n"
+
+
+CASES = (
+    Case(
+        title="speaks when nobody writes what a step waits for",
+        files={"models/all/config.pbtxt": _ensemble(("a", "X", "M"), ("b", "N", "Y"))},
+        places=("models/all/config.pbtxt:7:54",),
+    ),
+    Case(
+        title="speaks once when steps wait in a circle",
+        files={"models/all/config.pbtxt": _ensemble(("a", "Y", "M"), ("b", "M", "Y"))},
+        places=("models/all/config.pbtxt:6:54",),
+    ),
+    Case(
+        title="speaks when two steps write a tensor",
+        files={"models/all/config.pbtxt": _ensemble(("a", "X", "Y"), ("b", "X", "Y"))},
+        places=("models/all/config.pbtxt:7:89",),
+    ),
+    Case(
+        title="is silent when steps stand in another order than they run",
+        files={"models/all/config.pbtxt": _ensemble(("b", "M", "Y"), ("a", "X", "M"))},
+    ),
+    Case(
+        title="is silent when a template may connect them",
+        files={"models/all/config.pbtxt": _ensemble(("a", "X", "M"), ("b", "${tensor}", "Y"))},
+    ),
+)

@@ -1,0 +1,51 @@
+"""An ensemble sets what only models with instances have.
+
+## Looks for
+`instance_group`, `optimization`, `model_warmup`, `dynamic_batching` or `sequence_batching` beside
+`ensemble_scheduling`, and a `backend`.
+
+## Means
+The server refuses the ensemble at load. An ensemble has no instances and no scheduler of its own: its members have.
+
+## Do
+Move the setting to the member that it is meant for.
+
+## Sources
+Triton core, `model_config_utils.cc` (`ValidateEnsembleSchedulingConfig`, `ValidateModelConfig`); `model_config.proto`
+(`scheduling_choice` is one of three).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+_FIELDS = ("instance_group", "optimization", "model_warmup", "dynamic_batching", "sequence_batching", "backend")
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each field that an ensemble may not have."""
+    if not see.config.has("ensemble_scheduling"):
+        return
+    for field in _FIELDS:
+        written = see.config.text("backend") not in ("", None) if field == "backend" else see.config.has(field)
+        if written:
+            yield see.problem(f"an ensemble may not have {field}: it does not load", at=see.config.at(field))
+
+
+_ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "safety" } }\n'
+CASES = (
+    Case(
+        title="speaks when an ensemble has instances",
+        files={"models/all/config.pbtxt": _ENSEMBLE + "instance_group { count: 2 }\n"},
+        places=("models/all/config.pbtxt:4:1",),
+    ),
+    Case(
+        title="is silent about an ensemble with versions and a response cache",
+        files={"models/all/config.pbtxt": _ENSEMBLE + "version_policy { all { } }\nresponse_cache { enable: true }\n"},
+    ),
+)

@@ -1,0 +1,63 @@
+"""A step of an ensemble calls a model that the repository does not have.
+
+## Looks for
+A `model_name` of a step that is no folder of the same repository, where the whole repository was read.
+
+## Means
+The server refuses the ensemble at load: "ensemble … contains models that are not available". Where none of its members
+is there, the folder may be but a part of what is deployed: that is a warning.
+
+## Do
+Correct the name, or add the model. Where the member is served from another repository of the same server, name that
+to `diag lint`, too.
+
+## Sources
+Triton core, `model_repository_manager.cc` and `dependency_graph.cc`: members are looked up by name in all repositories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import steps
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each step whose model is missing."""
+    every = [step for step in steps(see.config) if step.model]
+    missing = [step for step in every if see.named(step.model or "") is None]
+    severity = Severity.WARNING if len(missing) == len(every) else Severity.ERROR
+    for step in missing:
+        yield see.problem(
+            f"the step calls {step.model!r}, which is no model of {see.repository.shown}",
+            at=step.block.at("model_name"),
+            help="correct the name or add the model",
+            severity=severity,
+        )
+
+
+_STEP = 'step { model_name: "safety" model_version: -1 }'
+_ENSEMBLE = f'name: "all"\nplatform: "ensemble"\nensemble_scheduling {{\n  {_STEP}\n}}\n'
+CASES = (
+    Case(
+        title="speaks when a step's model has no folder",
+        files={"models/all/config.pbtxt": _ENSEMBLE},
+        places=("models/all/config.pbtxt:4:10",),
+    ),
+    Case(
+        title="is silent when the folder is there, with or without a configuration",
+        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/1/model.py": ""},
+    ),
+    Case(
+        title="is silent when another repository has it",
+        files={"models/all/config.pbtxt": _ENSEMBLE, "more/safety/config.pbtxt": 'name: "safety"\n'},
+    ),
+    Case(
+        title="is silent when the name is a template",
+        files={"models/all/config.pbtxt": _ENSEMBLE.replace('"safety"', '"${safety}"')},
+    ),
+)

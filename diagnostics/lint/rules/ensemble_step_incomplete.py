@@ -1,0 +1,74 @@
+"""An ensemble has no steps, or a step lacks its model, its version or its maps.
+
+## Looks for
+`platform: "ensemble"` without `ensemble_scheduling` and a `step`; `ensemble_scheduling` without that platform; and
+steps without `model_name`, `model_version`, `input_map` or `output_map`.
+
+## Means
+The server refuses the ensemble at load: "must specify 'step'", "must specify 'input_map' in step …". A step without
+`model_version` asks for version 0, which no model has: "required version 0 is not loaded".
+
+## Do
+Write what is missing; `model_version: -1` is the latest.
+
+## Sources
+Triton core, `model_config_utils.cc` (`BuildEnsembleGraph`, `ValidateEnsembleSchedulingConfig`) and
+`model_repository_manager.cc` ("whose required version"). Seen on 24.10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import steps
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of what is missing."""
+    scheduling, platform = see.config.block("ensemble_scheduling"), see.config.text("platform")
+    if see.config.has("ensemble_scheduling") is False or (scheduling and scheduling.has("step") is False):
+        yield see.problem("the ensemble has no step: it does not load", at=see.model.place)
+    if scheduling is not None and platform not in ("ensemble", None):
+        message = "a model with ensemble_scheduling needs the platform ensemble: it does not load"
+        yield see.problem(message, at=see.config.at("ensemble_scheduling"))
+    for number, step in enumerate(steps(see.config), 1):
+        fields = ("model_name", "model_version", "input_map", "output_map")
+        missing = [field for field in fields if step.block.has(field) is False]
+        if missing:
+            yield see.problem(
+                f"step {number} lacks {' and '.join(missing)}: the ensemble does not load", at=step.block.place
+            )
+
+
+_STEP = (
+    'step { model_name: "a" model_version: -1 input_map { key: "X" value: "X" } output_map { key: "Y" value: "Y" } }'
+)
+_ALL = f'platform: "ensemble"\nensemble_scheduling {{ {_STEP} }}\n'
+CASES = (
+    Case(
+        title="speaks when there is no step",
+        files={"models/all/config.pbtxt": 'platform: "ensemble"\n'},
+        places=("models/all/config.pbtxt:1:1",),
+    ),
+    Case(
+        title="speaks when a step has no outputs, and when the platform is missing",
+        files={
+            "models/all/config.pbtxt": 'ensemble_scheduling { step { model_name: "a" model_version: 1 input_map { } } }'
+        },
+        places=("models/all/config.pbtxt:1:1", "models/all/config.pbtxt:1:28"),
+    ),
+    Case(
+        title="speaks when a step names no version",
+        files={"models/all/config.pbtxt": _ALL.replace("model_version: -1", "")},
+        places=("models/all/config.pbtxt:2:28",),
+    ),
+    Case(title="is silent when all is there", files={"models/all/config.pbtxt": _ALL}),
+    Case(
+        title="is silent when a template may be the rest",
+        files={"models/all/config.pbtxt": 'platform: "ensemble"\nensemble_scheduling { step { ${step} } }\n'},
+    ),
+)

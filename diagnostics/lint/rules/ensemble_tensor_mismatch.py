@@ -1,0 +1,131 @@
+"""A tensor of an ensemble has two data types or two shapes.
+
+## Looks for
+What the ensemble and its members declare of the same tensor: data types that differ, shapes that cannot be the same.
+A dimension of -1 fits any size, and a member that does not batch may spell the batch dimension out.
+
+## Means
+The server refuses the ensemble at load: "inconsistent data type", "inconsistent shape".
+
+## Do
+Make both declarations the same; where the members truly differ, put a step between them that converts.
+
+## Sources
+Triton core, `ensemble_utils.cc` (`ValidateTensorConsistency`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.problem import Place, Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import Step, fits, steps, tensors
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Declared:
+    """What `who` says of the ensemble's tensor `name`."""
+
+    name: str
+    who: str
+    data_type: str | None
+    dims: tuple[int, ...] | None
+    place: Place
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each declaration that differs from the first of its tensor."""
+    first: dict[str, _Declared] = {}
+    for one in _declarations(see):
+        known = first.setdefault(one.name, one)
+        if None not in (known.data_type, one.data_type) and known.data_type != one.data_type:
+            yield _problem(see, known, one, f"{known.data_type}", f"{one.data_type}")
+        elif not fits(known.dims, one.dims):
+            yield _problem(see, known, one, f"{list(known.dims or ())}", f"{list(one.dims or ())}")
+
+
+def _problem(see: ModelView, known: _Declared, one: _Declared, had: str, has: str) -> Problem:
+    return see.problem(
+        f"{one.name!r} is {had} of {known.who}, but {has} of {one.who}: the ensemble does not load",
+        at=one.place,
+        help="declare it the same, or convert it in a step between",
+    )
+
+
+def _declarations(see: ModelView) -> Iterator[_Declared]:
+    for field in ("input", "output"):
+        for block in see.config.blocks(field):
+            yield _of_ensemble(block, field)
+    for step in steps(see.config):
+        yield from _of_step(see, step)
+
+
+def _of_ensemble(block: Block, field: str) -> _Declared:
+    reshape = block.block("reshape")
+    dims = (reshape.integers("shape") if reshape else block.integers("dims")) or None
+    data_type = block.text("data_type") or None
+    name, who = block.text("name") or "", f"the ensemble's {field}"
+    return _Declared(name=name, who=who, data_type=data_type, dims=dims, place=block.at("name"))
+
+
+def _of_step(see: ModelView, step: Step) -> Iterator[_Declared]:
+    member = see.repository.models.get(step.model or "")
+    config = member.config if member else None
+    if member is None or config is None:
+        return
+    for field, mapped in (("input", step.inputs), ("output", step.outputs)):
+        for tensor in tensors(config, field) or ():
+            text = mapped.get(tensor.name)
+            if text is not None and text.value is not None:
+                yield _Declared(
+                    name=text.value,
+                    who=f"{member.name}'s {field} {tensor.name}",
+                    data_type=tensor.data_type,
+                    dims=tensor.dims,
+                    place=text.place,
+                )
+
+
+_ENSEMBLE = """name: "all"
+platform: "ensemble"
+input { name: "X" data_type: TYPE_FP32 dims: [ 4 ] }
+output { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] }
+ensemble_scheduling { step { model_name: "safety"
+  input_map { key: "EMBEDDING" value: "X" }
+  output_map { key: "SCORE" value: "Y" } } }
+"""
+_MEMBER = """name: "safety"
+backend: "python"
+max_batch_size: 0
+input { name: "EMBEDDING" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+output { name: "SCORE" data_type: TYPE_FP32 dims: [ -1 ] }
+"""
+_HALF = _MEMBER.replace("FP32", "FP16", 1)
+CASES = (
+    Case(
+        title="speaks when a data type differs",
+        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _HALF},
+        places=("models/all/config.pbtxt:6:39",),
+    ),
+    Case(
+        title="speaks when a size differs",
+        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER.replace(", 4", ", 5")},
+        places=("models/all/config.pbtxt:6:39",),
+    ),
+    Case(
+        title="is silent when sizes are variable, or the batch dimension is spelled out",
+        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER},
+    ),
+    Case(
+        title="is silent when the type is a template",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/safety/config.pbtxt": _MEMBER.replace("TYPE_FP32", "${type}"),
+        },
+    ),
+)

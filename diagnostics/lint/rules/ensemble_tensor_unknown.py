@@ -1,0 +1,109 @@
+"""A step maps a tensor that its model does not have, or leaves out one that it needs.
+
+## Looks for
+A key of `input_map` or `output_map` that is no input or output of the member, and inputs of the member that are not
+`optional` and not mapped. Members whose backend may tell the server more than the file are asked for the latter only.
+
+## Means
+The server refuses the ensemble at load: "… is mapping to non-existing input …", "… is not mapped to any ensemble
+tensors".
+
+## Do
+Write the member's own name of the tensor as the key, and the ensemble's as the value.
+
+## Sources
+Triton core, `ensemble_utils.cc` (`ValidateTensorMapping`). User guide, "Auto-Generated Model Configuration".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from diagnostics.lint.block import Text
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import Step, Tensor, declared, steps, tensors
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each key that names no tensor, and each input that is not mapped."""
+    for step in steps(see.config):
+        member = see.repository.models.get(step.model or "")
+        if member is None or member.config is None:
+            continue
+        yield from _without_tensor(see, step.inputs, declared(member, "input"), f"input of {member.name}")
+        yield from _without_tensor(see, step.outputs, declared(member, "output"), f"output of {member.name}")
+        yield from _not_mapped(see, step, member)
+
+
+def _without_tensor(
+    see: ModelView, keys: Mapping[str, Text], there: tuple[Tensor, ...] | None, what: str
+) -> Iterator[Problem]:
+    names = {tensor.name for tensor in there or ()}
+    for key, text in keys.items() if names else ():
+        if "${" not in key and key not in names:
+            yield see.problem(f"{key!r} is no {what}", at=text.place, help=f"it has {_listed(names)}")
+
+
+def _not_mapped(see: ModelView, step: Step, member: ModelFolder) -> Iterator[Problem]:
+    needed = tensors(member.config, "input") if member.config and step.complete else None
+    missing = [one.name for one in needed or () if one.optional is False and one.name not in step.inputs]
+    if missing:
+        yield see.problem(
+            f"the step does not map {_listed(missing)}, which {member.name} needs",
+            at=step.block.at("model_name"),
+            help="map it to a tensor of the ensemble, or mark the input `optional` where the model allows it",
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+_ENSEMBLE = """name: "all"
+platform: "ensemble"
+ensemble_scheduling { step { model_name: "safety"
+  input_map { key: "EMBEDDING" value: "X" }
+  output_map { key: "SCORE" value: "Y" } } }
+"""
+_MEMBER = """name: "safety"
+backend: "python"
+input { name: "EMBEDDING" data_type: TYPE_FP32 dims: 4 }
+output { name: "SCORE" data_type: TYPE_FP32 dims: 1 }
+"""
+_OTHER = _MEMBER.replace("EMBEDDING", "VECTOR")
+CASES = (
+    Case(
+        title="speaks of both when a key is misspelled",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/safety/config.pbtxt": _OTHER,
+            "models/safety/1/model.py": "class TritonPythonModel: ...",
+        },
+        places=("models/all/config.pbtxt:3:30", "models/all/config.pbtxt:4:39"),
+    ),
+    Case(
+        title="is silent when an input that is not mapped is optional",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/safety/config.pbtxt": _MEMBER + 'input { name: "B" optional: true }\n',
+        },
+    ),
+    Case(
+        title="is silent of unknown keys when the backend completes the configuration",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/safety/config.pbtxt": 'name: "safety"\nbackend: "onnxruntime"\n',
+        },
+    ),
+    Case(
+        title="is silent of inputs when a template may map them",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE.replace('"EMBEDDING"', '"${tensor}"'),
+            "models/safety/config.pbtxt": _MEMBER,
+        },
+    ),
+)

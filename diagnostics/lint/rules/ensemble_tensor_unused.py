@@ -1,0 +1,76 @@
+"""A tensor of an ensemble is written and read by nobody.
+
+## Looks for
+The value of an `output_map` that is no output of the ensemble and that no other step reads, and inputs of the ensemble
+that no step reads.
+
+## Means
+The server refuses the ensemble at load: "ensemble tensor … is unused", "ensemble input … is not used".
+
+## Do
+Take the entry out of the map: outputs of a member that nobody maps are allowed, and most backends do not even
+compute or copy them.
+
+## Sources
+Triton core, `model_config_utils.cc` (`ValidateEnsembleSchedulingConfig`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import steps, tensors
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each tensor that nobody reads, where the whole ensemble is known."""
+    every = steps(see.config)
+    inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
+    if inputs is None or outputs is None or not every or not all(step.complete for step in every):
+        return
+    read = {text.value for step in every for text in step.inputs.values()}
+    given = {tensor.name for tensor in outputs}
+    for tensor in inputs:
+        if tensor.name not in read:
+            yield see.problem(f"no step reads the input {tensor.name!r}: the ensemble does not load", at=tensor.place)
+    for step in every:
+        for text in step.outputs.values():
+            if text.value not in read | given:
+                yield see.problem(
+                    f"nobody reads {text.value!r} of {step.model}: the ensemble does not load",
+                    at=text.place,
+                    help="take it out of the output_map",
+                )
+
+
+_ENSEMBLE = """name: "all"
+platform: "ensemble"
+input [ { name: "X" }, { name: "Z" } ]
+output { name: "Y" }
+ensemble_scheduling { step { model_name: "safety" input_map { key: "I" value: "X" }
+  output_map { key: "SCORE" value: "Y" }
+  output_map { key: "WHY" value: "_WHY" } } }
+"""
+CASES = (
+    Case(
+        title="speaks of an output and of an input that nobody reads",
+        files={"models/all/config.pbtxt": _ENSEMBLE},
+        places=("models/all/config.pbtxt:3:26", "models/all/config.pbtxt:7:34"),
+    ),
+    Case(
+        title="is silent when all is read",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE.replace(', { name: "Z" }', "").replace(
+                'output { name: "Y" }', 'output [ { name: "Y" }, { name: "_WHY" } ]'
+            )
+        },
+    ),
+    Case(
+        title="is silent when a template may read it",
+        files={"models/all/config.pbtxt": _ENSEMBLE.replace("} } }", "} ${more} } }")},
+    ),
+)

@@ -1,0 +1,127 @@
+"""Steps of an ensemble may serve versions that do not belong together.
+
+## Looks for
+Steps that name a version beside steps that take the latest; a version that the member's `version_policy` leaves out,
+or whose folder is missing although others are there; and members whose latest versions differ while each step takes
+the latest.
+
+## Means
+A tokenizer, an engine and a detokenizer that were made for each other have to change together. A step that takes the
+latest changes alone, as soon as somebody adds a version; a version that is not served makes the ensemble fail to load.
+
+## Do
+Release the members in step, with the same version number, and let every step name it or every step take the latest.
+
+## Sources
+Triton user guide, "Model Repository" and "Ensemble Models"; `model_config.proto` (`ModelVersionPolicy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import Step, steps
+from diagnostics.lint.versions import served
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.WARNING, question=Question.FITS)
+
+_LATEST = -1
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of versions that are not served, and of steps that may drift apart."""
+    versions = [(step, step.block.integer("model_version")) for step in steps(see.config)]
+    named = [(step, version) for step, version in versions if version is not None and version > 0]
+    latest = [step for step, version in versions if version == _LATEST]
+    for step, version in named:
+        yield from _not_served(see, step, version)
+    if named and latest:
+        models = ", ".join(sorted({step.model or "?" for step in latest}))
+        yield see.problem(
+            f"{named[0][0].model} stays at version {named[0][1]} while {models} change to each latest version",
+            at=named[0][0].block.at("model_version"),
+            help="name a version in every step, or in none",
+            severity=Severity.INFO,
+        )
+    if latest and not named:
+        yield from _latest_differ(see, latest)
+
+
+def _not_served(see: ModelView, step: Step, version: int) -> Iterator[Problem]:
+    member = see.named(step.model) if step.model else None
+    if member is None or member.config is None or not member.versions:
+        return
+    place = step.block.at("model_version")
+    versions = served(member)
+    if version not in member.versions:
+        have = ", ".join(map(str, member.versions))
+        yield see.problem(f"version {version} of {member.name} is not there, but {have}", at=place)
+    elif versions is not None and version not in versions:
+        message = f"{member.name}'s version_policy does not serve version {version}: the ensemble does not load"
+        yield see.problem(message, at=place, severity=Severity.ERROR)
+
+
+def _latest_differ(see: ModelView, latest: Sequence[Step]) -> Iterator[Problem]:
+    members = [see.named(step.model) for step in latest if step.model]
+    newest = {member.name: _newest(member) for member in members if member}
+    known = {version for version in newest.values() if version is not None}
+    if len(known) > 1:
+        listed = ", ".join(f"{name} {version}" for name, version in sorted(newest.items()) if version)
+        yield see.problem(
+            f"the latest versions of the members differ: {listed}",
+            at=latest[0].block.at("model_name"),
+            help="release members that belong together with the same version",
+            severity=Severity.INFO,
+        )
+
+
+def _newest(member: ModelFolder) -> int | None:
+    return max(served(member) or (), default=None)
+
+
+def _ensemble(*versions: int) -> str:
+    written = "".join(
+        f'  step {{ model_name: "{name}" model_version: {version} }}\n'
+        for name, version in zip("ab", versions, strict=True)
+    )
+    return f'name: "all"\nplatform: "ensemble"\nensemble_scheduling {{\n{written}}}\n'
+
+
+def _members(first: int, second: int) -> dict[str, str]:
+    return {
+        "models/a/config.pbtxt": 'name: "a"\nbackend: "python"\n',
+        f"models/a/{first}/model.py": "",
+        "models/a/1/model.py": "",
+        "models/b/config.pbtxt": 'name: "b"\nbackend: "python"\n',
+        f"models/b/{second}/model.py": "",
+    }
+
+
+CASES = (
+    Case(
+        title="speaks when a version is not served, not there, or alone with a name",
+        files={"models/all/config.pbtxt": _ensemble(1, 3), **_members(2, 2)},
+        places=("models/all/config.pbtxt:4:26", "models/all/config.pbtxt:5:26"),
+    ),
+    Case(
+        title="speaks when one step names a version and another takes the latest",
+        files={"models/all/config.pbtxt": _ensemble(2, -1), **_members(2, 2)},
+        places=("models/all/config.pbtxt:4:26",),
+    ),
+    Case(
+        title="speaks when the latest versions differ",
+        files={"models/all/config.pbtxt": _ensemble(-1, -1), **_members(2, 1)},
+        places=("models/all/config.pbtxt:4:10",),
+    ),
+    Case(
+        title="is silent when the latest versions are the same",
+        files={"models/all/config.pbtxt": _ensemble(-1, -1), **_members(2, 2)},
+    ),
+    Case(
+        title="is silent when no version is there, as where weights come from elsewhere",
+        files={"models/all/config.pbtxt": _ensemble(2, 2), "models/a/config.pbtxt": 'name: "a"\n'},
+    ),
+)

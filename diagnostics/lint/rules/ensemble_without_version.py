@@ -1,0 +1,48 @@
+"""An ensemble has no version folder, so no version of it is there to load.
+
+## Looks for
+An ensemble whose folder holds no numbered folder.
+
+## Means
+The server refuses it: "failed to load …, no version is available". An ensemble's version folder is empty, and git
+does not keep empty folders: what works on one machine is missing from every checkout.
+
+## Do
+Add a folder `1` with a file such as `.gitkeep`; or make the folder when the repository is deployed, and waive this.
+
+## Sources
+Triton core, `model_repository_manager.cc` ("no version is available"). User guide, "Ensemble Models".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.WARNING, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of an ensemble without a version."""
+    if not see.model.versions:
+        yield see.problem(
+            f"{see.model.name} has no version folder: it does not load",
+            at=see.model.place,
+            help=f"add {see.model.shown}/1/.gitkeep, or make the folder when the repository is deployed",
+        )
+
+
+_ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "safety" } }\n'
+CASES = (
+    Case(
+        title="speaks when there is none",
+        files={"models/all/config.pbtxt": _ENSEMBLE},
+        places=("models/all/config.pbtxt:1:1",),
+    ),
+    Case(
+        title="is silent when there is one, kept by a file",
+        files={"models/all/config.pbtxt": _ENSEMBLE, "models/all/1/.gitkeep": ""},
+    ),
+)

@@ -1,0 +1,75 @@
+"""More instances than overlap needs take the requests that a batch would be made of.
+
+## Looks for
+More than two instances of a model on each GPU, with a dynamic batcher that does not wait
+(`max_queue_delay_microseconds` of 0).
+
+## Means
+Without a window the batcher gives each request to an idle instance at once; batches form only while every instance is
+busy. Small executions then share the GPU, each slower than alone.
+
+## Do
+Go down to two instances, of which one copies while the other computes, and let requests wait for a batch; measure
+both with `diag explain`. Models that leave most of a GPU idle may gain from more.
+
+## Sources
+Triton user guide, "Optimization" (two instances overlap copies and computing). server#2399, server#3066 (a third
+instance added nothing), server#7075 (four were slower than one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import is_engine
+from diagnostics.lint.instances import groups, may_run_on_gpu
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.units import Limit, Unit
+
+FOR_OVERLAP = Limit(
+    value=2,
+    unit=Unit.COUNT,
+    because="two let one copy while the other computes: user guide, Optimization; more need a reason",
+)
+RULE = Rule(
+    scope=Scope.MODEL,
+    severity=Severity.WARNING,
+    question=Question.OVERLAP,
+    limits={"instances_per_gpu": FOR_OVERLAP},
+)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the group that keeps batches small."""
+    batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
+    waits = batching.integer("max_queue_delay_microseconds") if batching else None
+    if waits != 0 or not most or most < 2 or is_engine(see.model) is not False or not may_run_on_gpu(see.model):
+        return
+    for group in groups(see.model) or ():
+        if group.kind != "KIND_CPU" and group.count and group.count > FOR_OVERLAP.value:
+            yield see.problem(
+                f"batches form only while all {group.count} instances of a GPU are busy",
+                at=group.block.place,
+                help="go down to 2, or let the batcher wait a little, and compare with diag explain",
+            )
+
+
+def _model(group: str, delay: str = "") -> dict[str, str]:
+    text = (
+        f'backend: "onnxruntime"\nmax_batch_size: 8\ndynamic_batching {{ {delay} }}\ninstance_group [ {{ {group} }} ]\n'
+    )
+    return {"models/a/config.pbtxt": text}
+
+
+CASES = (
+    Case(
+        title="speaks when there are more than two on a GPU",
+        files=_model("count: 4 kind: KIND_GPU"),
+        places=("models/a/config.pbtxt:4:18",),
+    ),
+    Case(title="is silent when the batcher waits", files=_model("count: 4", "max_queue_delay_microseconds: 500")),
+    Case(title="is silent when they run on processors", files=_model("count: 4 kind: KIND_CPU")),
+    Case(title="is silent when there are two", files=_model("count: 2 kind: KIND_GPU")),
+    Case(title="is silent when the count is a template", files=_model("count: ${count}")),
+)

@@ -1,0 +1,79 @@
+"""A model that batches on a GPU has no warm-up: the first requests of each instance pay for its initialisation.
+
+## Looks for
+A model with `max_batch_size` of 1 or more and instances on GPUs, without `model_warmup`. Engines of language models
+and Python models are left out: what their first execution costs, the file does not tell.
+
+## Means
+The first execution of each instance at each new shape pays for lazy initialisation: CUDA modules, autotuning,
+just-in-time compilation, caches. Users wait for it after each start, reload and scale-up.
+
+## Do
+Add `model_warmup` with a sample for each batch size and shape that is served. It runs on each instance before the
+version is READY.
+
+## Sources
+Triton user guide, "Model warmup". server#3012 (the second request at a new batch size took 2.85 s).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.tuning.changes import ConfigChange, Setting, Warmup
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.WARM)
+
+# Frameworks that initialise at the first execution; the sources name each.
+_LAZY = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow"})
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of a model without a warm-up."""
+    if see.model.backend not in _LAZY or see.config.has("model_warmup") is not False or not _on_gpu(see.model):
+        return
+    most = see.model.max_batch_size
+    if not most:
+        return
+    sizes = tuple(sorted({1, most}))
+    setting = Setting(path="model_warmup", value=Warmup(batch_sizes=sizes))
+    yield see.problem(
+        f"{see.model.name} has no model_warmup: the first requests of each instance wait for its initialisation",
+        at=see.model.place,
+        help=f"warm it up at batch sizes {' and '.join(map(str, sizes))}, with the shapes that are served",
+        fix=ConfigChange(model=see.model.name, settings=(setting,)),
+    )
+
+
+def _on_gpu(model: ModelFolder) -> bool:
+    groups = model.config.blocks("instance_group") if model.config else ()
+    return not groups or any(group.text("kind", "KIND_AUTO") in ("KIND_AUTO", "KIND_GPU") for group in groups)
+
+
+_COLD = """name: "safety"
+backend: "onnxruntime"
+max_batch_size: 8
+input [ { name: "X" data_type: TYPE_FP32 dims: [ 4 ] } ]
+output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
+"""
+_TENSOR = "value { data_type: TYPE_FP32 dims: [ 4 ] zero_data: true }"
+_SAMPLE = f'model_warmup {{ name: "one" batch_size: 1 inputs {{ key: "X" {_TENSOR} }} }}\n'
+CASES = (
+    Case(
+        title="speaks when a model that batches has none",
+        files={"models/safety/config.pbtxt": _COLD},
+        places=("models/safety/config.pbtxt:1:1",),
+    ),
+    Case(title="is silent when there is one", files={"models/safety/config.pbtxt": _COLD + _SAMPLE}),
+    Case(
+        title="is silent when the model runs on processors",
+        files={"models/safety/config.pbtxt": _COLD + "instance_group { kind: KIND_CPU }\n"},
+    ),
+    Case(
+        title="is silent when a template may become one",
+        files={"models/safety/config.pbtxt": _COLD + "${warm_up}\n"},
+    ),
+)

@@ -1,0 +1,118 @@
+"""The stages of a pipeline are there, but nothing joins them on the server.
+
+## Looks for
+An engine of a language model at least two of whose inputs another model writes, by name and data type (for
+TensorRT-LLM, `INPUT_ID` for `input_ids`), where no ensemble and no model of the repository calls either. Names that
+models of any kind share, such as `INPUT0`, do not count.
+
+## Means
+The client calls each stage by itself: every tensor between them crosses the network twice, and every stage waits for
+the client. Traces and metrics of the server show stages, not requests.
+
+## Do
+Join them by an ensemble, or by a model that calls them where the path depends on what they answer.
+
+## Sources
+Triton user guide, "Ensemble Models". tensorrtllm_backend, `all_models` (`ensemble`, `tensorrt_llm_bls`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from diagnostics.lint.engines import calls_others, is_engine, parameters
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.tensors import Tensor, steps, tensors
+
+RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.ENSEMBLE)
+
+_ALIASES = {"input_id": "input_ids", "request_input_len": "input_lengths", "tokens_batch": "output_ids"}
+_Output = tuple[str, str | None]
+_COMMON = re.compile(r"_*(input|output|in|out|data|x|y|result|logits|image|images|text|prob|scores?)(_?\d*)_*")
+# One name in common may be chance.
+_LEAST = 2
+
+
+def lint(see: RepositoryView) -> Iterator[Problem]:
+    """Tell of each engine whose inputs another model writes and that nobody calls."""
+    models = see.repository.models.values()
+    engines = [model for model in models if is_engine(model) and not model.ensemble]
+    called = _called(models) if engines else None
+    if called is None:
+        return
+    writers = _writers(models)
+    for engine in engines:
+        feeding = _feeding(engine, writers)
+        if feeding and not called & {engine.name, *feeding}:
+            yield see.problem(
+                f"{', '.join(feeding)} writes what {engine.name} reads, but nothing on the server joins them",
+                at=engine.place,
+                help="join them by an ensemble",
+            )
+
+
+def _called(models: Iterable[ModelFolder]) -> frozenset[str] | None:
+    """Return the names of models that others call; None when the code of one may call any."""
+    callers = [model for model in models if model.ensemble or calls_others(model)]
+    if any(not model.ensemble and not parameters(model) for model in callers):
+        return None
+    members = {step.model for model in callers if model.config for step in steps(model.config)}
+    return frozenset(filter(None, members | {text.value for one in callers for text in parameters(one).values()}))
+
+
+def _writers(models: Iterable[ModelFolder]) -> Mapping[tuple[str, str | None], list[str]]:
+    found: dict[tuple[str, str | None], list[str]] = {}
+    for model in models:
+        for tensor in (tensors(model.config, "output") or ()) if model.config and not model.ensemble else ():
+            found.setdefault((_name(tensor), tensor.data_type), []).append(model.name)
+    return found
+
+
+def _feeding(engine: ModelFolder, writers: Mapping[tuple[str, str | None], list[str]]) -> list[str]:
+    """Return the models that write at least two inputs that an engine needs, of names that tell something."""
+    inputs = tensors(engine.config, "input") or () if engine.config else ()
+    needed = [one for one in inputs if one.optional is False and _telling(one)]
+    counts = Counter(name for one in needed for name in writers.get((_name(one), one.data_type), ()))
+    return sorted(name for name, count in counts.items() if count >= _LEAST and name != engine.name)
+
+
+def _telling(tensor: Tensor) -> bool:
+    return _COMMON.fullmatch(tensor.name.lower()) is None
+
+
+def _name(tensor: Tensor) -> str:
+    plain = tensor.name.lower().strip("_")
+    return _ALIASES.get(plain, plain)
+
+
+_PRE = """name: "preprocessing"
+backend: "python"
+output [ { name: "INPUT_ID" data_type: TYPE_INT32 }, { name: "REQUEST_INPUT_LEN" data_type: TYPE_INT32 } ]
+"""
+_LLM = """name: "tensorrt_llm"
+backend: "tensorrtllm"
+input [ { name: "input_ids" data_type: TYPE_INT32 }, { name: "input_lengths" data_type: TYPE_INT32 } ]
+"""
+_STAGES = {"models/preprocessing/config.pbtxt": _PRE, "models/tensorrt_llm/config.pbtxt": _LLM}
+_ENSEMBLE = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "tensorrt_llm" } }\n'
+_CALLER = 'backend: "python"\nparameters { key: "tensorrt_llm_model_name" value { string_value: "tensorrt_llm" } }\n'
+CASES = (
+    Case(
+        title="speaks when nothing joins a tokenizer and an engine",
+        files=_STAGES,
+        places=("models/tensorrt_llm/config.pbtxt:1:1",),
+    ),
+    Case(title="is silent when an ensemble does", files={**_STAGES, "models/all/config.pbtxt": _ENSEMBLE}),
+    Case(title="is silent when a model does", files={**_STAGES, "models/bls/config.pbtxt": _CALLER}),
+    Case(
+        title="is silent about models that only share common names",
+        files={
+            "models/a/config.pbtxt": _PRE.replace("INPUT_ID", "INPUT0").replace("REQUEST_INPUT_LEN", "INPUT1"),
+            "models/b/config.pbtxt": _LLM.replace("input_ids", "INPUT0").replace("input_lengths", "INPUT1"),
+        },
+    ),
+)

@@ -1,0 +1,78 @@
+"""Preferred batch sizes keep batches smaller than they could be.
+
+## Looks for
+A largest `preferred_batch_size` below `max_batch_size`, and a preferred size of 1 beside a window. Engines are left
+out.
+
+## Means
+The batcher sends a batch as soon as it has a preferred size, and adds no request that would exceed the largest of
+them; without a window, never. A preferred size of 1 sends the first request alone, so a window beside it does nothing.
+
+## Do
+Remove `preferred_batch_size`, unless the backend is much faster at these sizes than between them, as a TensorRT engine
+with one optimization profile per size; then let the largest be `max_batch_size`.
+
+## Sources
+Triton core, `dynamic_batch_scheduler.cc` (`GetDynamicBatch`). User guide, "Preferred Batch Sizes": most models should
+not set it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import is_engine
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.tuning.changes import ConfigChange, Setting
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.BATCHING)
+
+_FIELD = "preferred_batch_size"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of preferred sizes that end batches early."""
+    batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
+    sizes = batching.integers(_FIELD) if batching else None
+    if batching is None or not sizes or not most or is_engine(see.model) is not False:
+        return
+    if 1 in sizes and most > 1 and batching.integer("max_queue_delay_microseconds"):
+        message = f"{_FIELD} 1 sends every first request alone: the window beside it does nothing"
+    elif 0 < max(sizes) < most:
+        message = f"batches end at the largest {_FIELD}, {max(sizes)}, although {most} are possible"
+    else:
+        return
+    setting = Setting(path=f"dynamic_batching.{_FIELD}", value=None)
+    yield see.problem(
+        message,
+        at=batching.at(_FIELD),
+        help="remove it: the batcher then prefers the largest batch",
+        fix=ConfigChange(model=see.model.name, settings=(setting,)),
+    )
+
+
+def _model(batching: str) -> str:
+    return f'name: "a"\nbackend: "pytorch"\nmax_batch_size: 64\ndynamic_batching {{ {batching} }}\n'
+
+
+CASES = (
+    Case(
+        title="speaks when the largest is below what is possible",
+        files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 4, 8 ]")},
+        places=("models/a/config.pbtxt:4:20",),
+    ),
+    Case(
+        title="speaks when 1 is preferred beside a window",
+        files={"models/a/config.pbtxt": _model("preferred_batch_size: [1, 64] max_queue_delay_microseconds: 100")},
+        places=("models/a/config.pbtxt:4:20",),
+    ),
+    Case(
+        title="is silent when the largest is preferred, too",
+        files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 32, 64 ]")},
+    ),
+    Case(
+        title="is silent when a size is a template",
+        files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 4, ${size} ]")},
+    ),
+)

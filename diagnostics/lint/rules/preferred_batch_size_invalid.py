@@ -1,0 +1,64 @@
+"""A preferred batch size is larger than the largest batch, or not positive.
+
+## Looks for
+A `preferred_batch_size` below 1 or above `max_batch_size`, which is 0 where neither file nor backend says more.
+
+## Means
+The server refuses the model at load: "dynamic batching preferred size must be <= max batch size".
+
+## Do
+Remove the size, or `preferred_batch_size` as a whole: without it, the batcher prefers the largest batch.
+
+## Sources
+Triton core, `model_config_utils.cc` (`ValidateModelConfig`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.tuning.changes import ConfigChange, Setting
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.BATCHING)
+
+_FIELD = "preferred_batch_size"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of sizes that the server refuses."""
+    batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
+    sizes = batching.integers(_FIELD) if batching else None
+    if batching is None or sizes is None or most is None:
+        return
+    wrong = [size for size in sizes if not 0 < size <= most]
+    if wrong:
+        kept = tuple(size for size in sizes if 0 < size <= most) or None
+        yield see.problem(
+            f"{_FIELD} {', '.join(map(str, wrong))} is not from 1 to max_batch_size, {most}: the model does not load",
+            at=batching.at(_FIELD),
+            help=f"remove it, or raise max_batch_size to {max(wrong)}" if max(wrong) > 0 else "remove it",
+            fix=ConfigChange(model=see.model.name, settings=(Setting(path=f"dynamic_batching.{_FIELD}", value=kept),)),
+        )
+
+
+_MODEL = 'name: "a"\nbackend: "pytorch"\nmax_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 4, 16 ] }\n'
+CASES = (
+    Case(
+        title="speaks when a size is above the largest",
+        files={"models/a/config.pbtxt": _MODEL},
+        places=("models/a/config.pbtxt:4:20",),
+    ),
+    Case(
+        title="is silent when all fit",
+        files={"models/a/config.pbtxt": _MODEL.replace("16", "8")},
+    ),
+    Case(
+        title="is silent when the largest is left to the backend, or a template",
+        files={
+            "models/a/config.pbtxt": _MODEL.replace("8", "${most}"),
+            "models/b/config.pbtxt": 'backend: "onnxruntime"\ndynamic_batching { preferred_batch_size: 16 }\n',
+        },
+    ),
+)

@@ -1,0 +1,69 @@
+"""Quotients are averaged, as if each model or server had the same traffic.
+
+## Looks for
+`avg`, `sum` or `quantile` over a quotient of rates.
+
+## Means
+A model with one request weighs as much as one with a million, and an idle one pulls the mean down or makes it NaN: two
+models, one idle, show half of the queue time.
+
+## Do
+Sum, then divide: `sum(rate(a)) / sum(rate(b))`.
+
+## Sources
+server#8979, server#8980 (a shipped autoscaling rule under-reports by the number of models). Prometheus, "Recording
+rules" ("do not take an average of averages").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics import names
+from diagnostics.lint.metrics import is_counter
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.promql import Kind, Node, parsed
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+
+_MIXING = ("avg", "sum", "quantile")
+
+
+def lint(see: QueryView) -> Iterator[Problem]:
+    """Tell of the first quotient that is averaged."""
+    tree = parsed(see.query.expr)
+    for node, _ in tree.walk() if tree else ():
+        if node.kind is Kind.AGGREGATE and node.name in _MIXING and _quotient(node.children[-1]):
+            yield see.problem(
+                f"{node.name} over a quotient weighs a model without traffic like one with",
+                at=see.query.place,
+                help="sum both sides first, then divide",
+            )
+            return
+
+
+def _quotient(node: Node) -> bool:
+    """Return whether a node is a quotient of rates of our counters, perhaps times a number."""
+    if node.kind is not Kind.BINARY or node.name not in ("/", "*"):
+        return False
+    if any(side.kind is Kind.NUMBER for side in node.children):
+        return any(_quotient(side) for side in node.children)
+    ours = all(any(is_counter(one.name) for one in side.selectors()) for side in node.children)
+    return node.name == "/" and ours and all(side.over_time for side in node.children)
+
+
+def _rules(expr: str) -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
+
+
+_QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
+CASES = (
+    Case(
+        title="speaks when a quotient is averaged",
+        files=_rules(f"avg({_QUEUE} / {_DONE} / 1000)"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(title="is silent when sums are divided", files=_rules(f"sum({_QUEUE}) / sum({_DONE})")),
+    Case(title="is silent about the largest quotient", files=_rules(f"max({_QUEUE} / {_DONE})")),
+)

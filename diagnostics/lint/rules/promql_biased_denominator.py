@@ -1,0 +1,91 @@
+"""A mean is divided by more than was counted, so it shrinks as traffic falls.
+
+## Looks for
+A divisor `clamp_min(rate(…), n)` with an `n` that a rate of one event in its range does not reach, and a divisor to
+which a number is added (`1 + rate(…)`).
+
+## Means
+The floor is there against a division by zero, but takes the place of the true rate whenever that is lower: with
+`clamp_min(rate(…), 1)`, a server with one request in ten seconds shows a tenth of its latency. Autoscalers that read it
+see no load.
+
+## Do
+Divide by the rate itself. Without traffic the quotient is NaN, which no comparison fires on: filter it with `> 0` on
+the divisor where it disturbs.
+
+## Sources
+IEEE 754 (0 divided by 0). server#8979 (a shipped rule under-reports), tutorials repository,
+`triton-metrics_prometheus-rule.yaml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics import names
+from diagnostics.lint.metrics import DURATIONS
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+
+
+def lint(see: QueryView) -> Iterator[Problem]:
+    """Tell of the first divisor that is raised."""
+    tree = parsed(see.query.expr)
+    for node, _ in tree.walk() if tree else ():
+        raised = _raised(node.children[1]) if node.kind is Kind.BINARY and node.name == "/" else ""
+        if raised:
+            yield see.problem(
+                f"the divisor is at least {raised}, also when less was counted: the quotient is too small then",
+                at=see.query.place,
+                help="divide by the rate itself",
+            )
+            return
+
+
+def _raised(divisor: Node) -> str:
+    """Return by what a divisor is raised above what was counted; empty when it is not.
+
+    A duration is counted in microseconds, of which one event adds thousands.
+    """
+    if any(selector.name in DURATIONS for selector in divisor.selectors()):
+        return ""
+    if divisor.kind is Kind.CALL and divisor.name == "clamp_min" and len(divisor.children) == 2:
+        counted, floor = divisor.children
+        return f"{floor.value:g}" if counted.over_time and floor.value > _one_event(counted) else ""
+    if divisor.kind is Kind.BINARY and divisor.name == "+":
+        numbers = [side.value for side in divisor.children if side.kind is Kind.NUMBER]
+        return f"{numbers[0]:g}" if divisor.over_time and numbers and numbers[0] > _one_event(divisor) else ""
+    return ""
+
+
+def _one_event(counted: Node) -> float:
+    """Return what a rate or increase is when one event is counted in its range: the least that is not 0."""
+    found = []
+    for node, _ in counted.walk():
+        if node.kind is Kind.CALL and node.name in OVER_TIME:
+            seconds = max((one.range_seconds for one in node.selectors()), default=0.0)
+            found.append(1.0 if node.name == "increase" else 1.0 / seconds if seconds else 0.0)
+    return max(found, default=0.0)
+
+
+def _rules(expr: str) -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
+
+
+_QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
+CASES = (
+    Case(
+        title="speaks when a rate is clamped to 1",
+        files=_rules(f"sum({_QUEUE}) / clamp_min(sum({_DONE}), 1)"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(title="speaks when 1 is added", files=_rules(f"{_QUEUE} / (1 + {_DONE})"), places=("rules.yaml:5:15",)),
+    Case(
+        title="is silent when the floor is below one event of the range",
+        files=_rules(f"{_QUEUE} / clamp_min({_DONE}, 0.001)"),
+    ),
+    Case(title="is silent when the rate itself divides", files=_rules(f"{_QUEUE} / ({_DONE} > 0)")),
+)

@@ -1,0 +1,88 @@
+"""A compute duration is taken for the time that instances were busy.
+
+## Looks for
+A rate of `nv_inference_compute_*_duration_us` that is not divided by, or multiplied with, another rate, in a panel or
+an alert. What a rule records others may divide: there, only names that speak of `busy` or `util` count.
+
+## Means
+Each request of a batch adds the time of the whole batch: a batch of 8 that takes 10 ms adds 80 ms. What looks like a
+busy share is too high by the batch size, and passes 100 % on one instance.
+
+## Do
+For the time of a request, divide by `rate(nv_inference_request_success)`. For an upper bound of the busy time multiply
+that by `rate(nv_inference_exec_count)`; the statistics endpoint (`batch_stats`) has the true one.
+
+## Sources
+onnxruntime_backend#164 (each request of a batch books the whole batch's time). Triton, statistics extension.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from diagnostics import names
+from diagnostics.lint.metrics import COMPUTE_DURATIONS
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
+from diagnostics.lint.queries import Use
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+
+_BUSY = re.compile("busy|util", re.IGNORECASE)
+
+
+def lint(see: QueryView) -> Iterator[Problem]:
+    """Tell of each duration that stands alone, once."""
+    tree = parsed(see.query.expr)
+    if tree is None or (see.query.use is Use.RECORDING and not _BUSY.search(see.query.name)):
+        return
+    alone = {node.name for node, above in tree.walk() if _alone(node, above)}
+    for name in sorted(alone):
+        yield see.problem(
+            f"the rate of {name} counts each batch once for each of its requests: it is no busy time",
+            at=see.query.place,
+            help=f"divide it by rate({names.REQUEST_SUCCESS}) for the time of a request",
+        )
+
+
+def _alone(node: Node, above: Sequence[Node]) -> bool:
+    if node.name not in COMPUTE_DURATIONS:
+        return False
+    rated = any(one.kind is Kind.CALL and one.name in OVER_TIME for one in above)
+    return rated and not any(_related(one) or one.name in ("absent", "count") for one in above)
+
+
+def _related(node: Node) -> bool:
+    """Return whether a node relates a rate to another, by a quotient or a product."""
+    sides = node.children if node.kind is Kind.BINARY and node.name in ("/", "*") else ()
+    return bool(sides) and all(side.kind is not Kind.NUMBER for side in sides)
+
+
+def _rules(expr: str, name: str = "busy") -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: {name}\n        expr: {expr}\n"}
+
+
+_INFER = f"rate({names.INFER_DURATION}[5m])"
+CASES = (
+    Case(
+        title="speaks when it is shown as a share",
+        files=_rules(f"sum by (model) ({_INFER}) / 1e6"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(
+        title="is silent when it is the time of a request, or of executions",
+        files=_rules(
+            f"{_INFER} / rate(nv_inference_request_success[5m]) * rate(nv_inference_exec_count[5m])",
+        ),
+    ),
+    Case(
+        title="is silent when a rule records it for others",
+        files=_rules(f"sum by (model) ({_INFER}) / 1e6", name="compute_seconds"),
+    ),
+    Case(
+        title="is silent about the queue, whose rate is the number that wait (Little)",
+        files=_rules("rate(nv_inference_queue_duration_us[5m]) / 1e6"),
+    ),
+)

@@ -1,0 +1,78 @@
+"""Series of different meaning are added up, or drawn on one axis.
+
+## Looks for
+The TensorRT-LLM backend's families, whose label says what each series is (`kv_cache_block_type`, `request_type`, …):
+aggregated without a matcher on that label and without keeping it; and panels that show all values of a family whose
+values have different units (blocks, tokens, shares, ids).
+
+## Means
+Free blocks, used blocks, tokens per block and a share between 0 and 1 make a sum that means nothing. On one axis the
+large ones hide the small: a cache that is full is a line at the bottom.
+
+## Do
+Choose the value: `nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="fraction"}`.
+
+## Sources
+TensorRT-LLM, `custom_metrics_reporter.cc`. tutorials repository, dashboard of the autoscaling example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from diagnostics import names
+from diagnostics.lint.metrics import ENGINE_LABELS, OF_ONE_UNIT
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.promql import Kind, Node, parsed
+from diagnostics.lint.queries import Use
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+
+_COUNTING = ("count", "group", "count_values")
+
+
+def lint(see: QueryView) -> Iterator[Problem]:
+    """Tell of each family that is mixed, once."""
+    tree = parsed(see.query.expr)
+    told = set[str]()
+    for node, above in tree.walk() if tree else ():
+        label = ENGINE_LABELS.get(node.name) if node.kind is Kind.SELECTOR else None
+        message = _mixed(see, node, above, label) if label and label not in node.matchers else ""
+        if message and node.name not in told:
+            told.add(node.name)
+            yield see.problem(message, at=see.query.place, help=f"choose one value of {label}")
+
+
+def _mixed(see: QueryView, node: Node, above: Sequence[Node], label: str) -> str:
+    around = [one for one in above if one.kind is Kind.AGGREGATE and one.name not in _COUNTING]
+    if around and all(one.by is not None and label not in one.by for one in around):
+        return f"{around[-1].name} mixes the values of {label}, which mean different things"
+    asked = any(one.kind is Kind.CALL and one.name.startswith("absent") for one in above)
+    if see.query.use is Use.PANEL and not asked and not around and node.name not in OF_ONE_UNIT:
+        return f"the panel draws values of {label} that have different units on one axis"
+    return ""
+
+
+def _rules(expr: str) -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
+
+
+def _panel(expr: str) -> dict[str, str]:
+    return {"board.json": f'{{"panels": [{{"title": "KV", "targets": [{{"expr": "{expr}"}}]}}]}}\n'}
+
+
+_KV = names.ENGINE_KV
+CASES = (
+    Case(
+        title="speaks when values are added up",
+        files=_rules(f"sum by (model) ({names.ENGINE_KV})"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(title="speaks when a panel draws all", files=_panel(names.ENGINE_KV), places=("board.json:1:51",)),
+    Case(
+        title="is silent when a value is chosen, or kept apart",
+        files=_rules(f"sum({_KV}{{kv_cache_block_type='used'}}) > 0 and sum by (kv_cache_block_type) ({_KV})"),
+    ),
+    Case(title="is silent about requests on one axis", files=_panel(names.ENGINE_REQUESTS)),
+)

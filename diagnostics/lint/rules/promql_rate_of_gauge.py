@@ -1,0 +1,70 @@
+"""A rate is taken of a value that rises and falls.
+
+## Looks for
+`rate`, `irate` or `increase` of a gauge of Triton or of the TensorRT-LLM backend, but for the few that only grow
+(`iteration_counter`, `reused`).
+
+## Means
+These functions take every fall for a restart and add what follows: the more a gauge moves up and down, the higher its
+"rate".
+
+## Do
+Show the gauge itself, `avg_over_time`, or `deriv` and `delta` for its slope.
+
+## Sources
+Prometheus, "Query functions" (`rate` "should only be used with counters"). tutorials repository, dashboard of the
+autoscaling example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from diagnostics.lint.metrics import ENGINE_LABELS, GAUGES, GROWING_GAUGES, PREFIX
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+
+
+def lint(see: QueryView) -> Iterator[Problem]:
+    """Tell of each gauge that a rate is taken of, once."""
+    tree = parsed(see.query.expr)
+    found = {node.name for node, above in tree.walk() if _falls(node) and _rated(above)} if tree else set()
+    for name in sorted(found):
+        yield see.problem(
+            f"{name} rises and falls: its rate means nothing",
+            at=see.query.place,
+            help="show the gauge, or avg_over_time of it",
+        )
+
+
+def _falls(node: Node) -> bool:
+    if node.kind is not Kind.SELECTOR or node.name not in GAUGES or node.name.startswith(f"{PREFIX}cache_"):
+        return False
+    value = node.matchers.get(ENGINE_LABELS.get(node.name, ""), "")
+    return not any(growing in value for growing in GROWING_GAUGES.get(node.name, ()))
+
+
+def _rated(above: Sequence[Node]) -> bool:
+    return bool(above) and above[-1].kind is Kind.CALL and above[-1].name in OVER_TIME
+
+
+def _rules(expr: str) -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
+
+
+CASES = (
+    Case(
+        title="speaks when a rate is taken of what waits",
+        files=_rules("rate(nv_inference_pending_request_count[5m])"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(
+        title="is silent about a gauge that only grows, and about counters",
+        files=_rules(
+            "rate(nv_trt_llm_general_metrics{general_type='iteration_counter'}[5m]) + rate(nv_inference_count[5m])"
+        ),
+    ),
+)

@@ -1,0 +1,104 @@
+"""A counter is used as if it were a value.
+
+## Looks for
+Counters of Triton, vLLM and trtllm-serve outside of `rate`, `increase` and the like. Whether a series is there at all
+(`absent`, `count`, the right side of `and` and `unless`) may be asked of a counter, and what it was before (`offset`).
+
+## Means
+A counter holds all since the server started: it only grows, falls to 0 at a restart, and a quotient of two is the mean
+of the whole life of the server, which hides what happens now.
+
+## Do
+Take `rate(…[5m])` of each counter first, then sum, then divide.
+
+## Sources
+Prometheus, "Metric types" and "Query functions" (`rate`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from diagnostics.lint.metrics import is_counter
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+
+_ASKING = OVER_TIME | {
+    "delta",
+    "idelta",
+    "deriv",
+    "resets",
+    "changes",
+    "absent",
+    "absent_over_time",
+    "present_over_time",
+    "count_over_time",
+    "timestamp",
+    "count",
+    "group",
+}
+_SETS = ("and", "unless")
+
+
+def lint(see: QueryView) -> Iterator[Problem]:
+    """Tell of each counter that is used raw, once."""
+    tree = parsed(see.query.expr)
+    raw = {node.name for node, above in tree.walk() if _raw(node, above)} if tree else set()
+    for name in sorted(raw):
+        yield see.problem(
+            f"{name} counts since the server started: its value tells nothing of now",
+            at=see.query.place,
+            help=f"take rate({name}[5m])",
+        )
+
+
+def _raw(node: Node, above: Sequence[Node]) -> bool:
+    if node.kind is not Kind.SELECTOR or not is_counter(node.name):
+        return False
+    if any(one.name in _ASKING for one in above if one.kind in (Kind.CALL, Kind.AGGREGATE)):
+        return False
+    inside = (*above, node)
+    for around, within in pairwise(inside):
+        if around.kind is Kind.BINARY and (_only_asked(around, within) or _difference(around)):
+            return False
+    return True
+
+
+def _only_asked(around: Node, within: Node) -> bool:
+    return around.name in _SETS and around.children[1] is within
+
+
+def _difference(around: Node) -> bool:
+    """Return whether one counter is taken from itself, as it was before."""
+    named = [[selector.name for selector in side.selectors()] for side in around.children]
+    return around.name == "-" and named[0] == named[1]
+
+
+def _rules(expr: str) -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - alert: X\n        expr: {expr}\n"}
+
+
+CASES = (
+    Case(
+        title="speaks when an alert compares a counter",
+        files=_rules("nv_inference_request_failure > 0"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(
+        title="speaks of both counters of a quotient",
+        files=_rules("sum(nv_inference_queue_duration_us) / sum(nv_inference_request_success)"),
+        places=("rules.yaml:5:15", "rules.yaml:5:15"),
+    ),
+    Case(
+        title="is silent about rates, and whether a counter is there",
+        files=_rules("absent(nv_inference_count) or rate(nv_inference_count[5m]) == 0 and nv_inference_count"),
+    ),
+    Case(
+        title="is silent about what is added since before, and about gauges",
+        files=_rules("nv_inference_count - nv_inference_count offset 5m > nv_inference_pending_request_count"),
+    ),
+)

@@ -1,0 +1,77 @@
+"""An expression names a metric that no release of Triton exports.
+
+## Looks for
+Metrics that begin with `nv_`, are recorded by no rule of the same file, and are exported by no release, or by none
+since long: `nv_inference_compute_duration_us`, `nv_inference_load_ratio`.
+
+## Means
+The panel is empty, the alert never fires, and an autoscaler does not scale: nothing tells that a name is wrong.
+
+## Do
+Use today's name. `curl HOST:8002/metrics` shows what your server exports; some metrics need a flag.
+
+## Sources
+Triton core, `metrics.cc` and `metric_model_reporter.cc`; user guide, "Metrics". server repository, `deploy/*`
+(dashboards with metrics of 20.03).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics import names
+from diagnostics.lint.documents import inner
+from diagnostics.lint.metrics import PREFIX, RETIRED, RETIRED_DURATION, RETIRED_LOAD_RATIO, exported
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.promql import parsed
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+
+_TODAY = {
+    RETIRED_DURATION: names.INFER_DURATION,
+    RETIRED_LOAD_RATIO: f"{names.PENDING_REQUESTS} or {names.QUEUE_DURATION}",
+    names.FIRST_RESPONSE.replace("inference_", ""): names.FIRST_RESPONSE,
+}
+
+
+def lint(see: QueryView) -> Iterator[Problem]:
+    """Tell of each name that nobody exports, once."""
+    tree = parsed(see.query.expr)
+    named = {selector.name for selector in tree.selectors()} if tree else set()
+    ours = {name for name in named if name.startswith(PREFIX) and ":" not in name}
+    for name in sorted(ours - _recorded(see)):
+        if not exported(name) and "variable" not in name:
+            until = f"no release since {RETIRED[name]} exports" if name in RETIRED else "no release exports"
+            today = next((_TODAY[old] for old in _TODAY if name.startswith(old)), "")
+            yield see.problem(
+                f"{until} {name}", at=see.query.place, help=f"today: {today}" if today else "compare it with /metrics"
+            )
+
+
+def _recorded(see: QueryView) -> set[str]:
+    found = (value.get("record") for value in inner(see.documents) if isinstance(value, dict))
+    return {name for name in found if isinstance(name, str)}
+
+
+def _rules(expr: str, name: str = "x") -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: {name}\n        expr: {expr}\n"}
+
+
+CASES = (
+    Case(
+        title="speaks when a metric is gone",
+        files=_rules("avg(nv_inference_load_ratio)"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(
+        title="speaks when a metric never was",
+        files=_rules("rate(nv_inference_requests_total[5m])"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(
+        title="is silent about today's, and those of histograms and summaries",
+        files=_rules("nv_inference_first_response_histogram_ms_bucket + nv_inference_queue_summary_us_sum"),
+    ),
+    Case(title="is silent when a rule records it", files=_rules("nv_busy + 1", name="nv_busy")),
+)

@@ -1,0 +1,59 @@
+"""An expression over Triton's metrics is not PromQL.
+
+## Looks for
+Expressions of rules and panels that name metrics of Triton and cannot be parsed. A dashboard's variables are given a
+value first.
+
+## Means
+Prometheus refuses the whole file of rules; a panel shows an error, and nothing else.
+
+## Do
+Try the expression with `promtool promql format`, or in Prometheus.
+
+## Sources
+Prometheus, "Querying basics". Expressions are read by `promql-parser`, which follows Prometheus' grammar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.metrics import PREFIX
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.promql import available, parsed
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+
+
+def lint(see: QueryView) -> Iterator[Problem]:
+    """Tell of an expression that cannot be parsed."""
+    if PREFIX not in see.query.expr:
+        return
+    if not available():
+        message = "the expression is not linted: promql-parser is not installed"
+        yield see.problem(
+            message, at=see.query.place, help="pip install 'triton-diagnostics[lint]'", severity=Severity.INFO
+        )
+    elif parsed(see.query.expr) is None:
+        yield see.problem("the expression is not PromQL", at=see.query.place, help="try it in Prometheus")
+
+
+def _rules(expr: str) -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
+
+
+CASES = (
+    Case(
+        title="speaks when a bracket is missing",
+        files=_rules("sum(rate(nv_inference_count[5m])"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(
+        title="is silent about variables of dashboards",
+        files=_rules("topk($most, sum by ($by) (rate(nv_inference_count{model=~'${m:regex}'}[$__rate_interval])))"),
+    ),
+    Case(
+        title="is silent about queries of other things", files=_rules("{app=`x`} |= `error`".replace("{", '"{') + '"')
+    ),
+)

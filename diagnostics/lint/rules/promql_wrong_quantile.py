@@ -1,0 +1,79 @@
+"""A quantile is taken of something else than latencies.
+
+## Looks for
+`quantile(…)` over a rate of duration counters or over a quotient of them, and `histogram_quantile` over buckets that
+were aggregated without `le`.
+
+## Means
+A quantile over series is one of models and servers, not of requests: "P50 latency" is then the mean of the middle
+model. Without `le` there are no buckets left, and the result is empty.
+
+## Do
+Take percentiles from a histogram: `histogram_quantile(0.9, sum by (le) (rate(…_bucket[5m])))`, with
+`--metrics-config histogram_latencies=true` for the first response, or from the client.
+
+## Sources
+Prometheus, "Histograms and summaries". monitoring-dashboard-samples#881 ("P50 latency" as a quantile over models).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics import names
+from diagnostics.lint.metrics import DURATIONS
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.promql import Kind, Node, parsed
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+
+
+def lint(see: QueryView) -> Iterator[Problem]:
+    """Tell of the first quantile that is none of requests."""
+    tree = parsed(see.query.expr)
+    for node, _ in tree.walk() if tree else ():
+        message = _over_series(node) or _without_buckets(node)
+        if message:
+            yield see.problem(message, at=see.query.place, help="take it from a histogram's buckets, kept by le")
+            return
+
+
+def _over_series(node: Node) -> str:
+    ours = node.kind is Kind.AGGREGATE and node.name == "quantile"
+    if ours and any(one.name in DURATIONS for one in node.children[-1].selectors()):
+        return "quantile over duration counters compares models and servers, not requests"
+    return ""
+
+
+def _without_buckets(node: Node) -> str:
+    if node.kind is not Kind.CALL or node.name != "histogram_quantile" or len(node.children) < 2:
+        return ""
+    inner = node.children[1]
+    buckets = any(one.name.endswith("_bucket") for one in inner.selectors())
+    if buckets and inner.kind is Kind.AGGREGATE and inner.by is not None and "le" not in inner.by:
+        return "histogram_quantile needs le, which the aggregation drops: the result is empty"
+    return ""
+
+
+def _rules(expr: str) -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
+
+
+_BUCKETS = f"rate({names.FIRST_RESPONSE}_bucket[5m])"
+CASES = (
+    Case(
+        title="speaks when it is taken over models",
+        files=_rules("quantile(0.5, rate(nv_inference_request_duration_us[5m]))"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(
+        title="speaks when le is dropped",
+        files=_rules(f"histogram_quantile(0.9, sum by (model) ({_BUCKETS}))"),
+        places=("rules.yaml:5:15",),
+    ),
+    Case(
+        title="is silent when le is kept",
+        files=_rules(f"histogram_quantile(0.9, sum by (le, model) ({_BUCKETS}))"),
+    ),
+)

@@ -1,0 +1,76 @@
+"""An engine is quantized, and nothing beside it says that its answers were checked.
+
+## Looks for
+`quant_algo` or `kv_cache_quant_algo` in the engine's `config.json`, where it can be read, and no file whose name begins
+with `accuracy` or `eval` beside the engine, in the model's folder or in its versions.
+
+## Means
+FP8, INT8, INT4 and FP4 change the numbers that an engine computes. How much of its answers that costs depends on the
+model, the calibration data and the questions; no metric of the server shows it.
+
+## Do
+Evaluate the quantized engine against the original on your own task, and keep the result beside the engine, as
+`accuracy.json` or `accuracy.md`. Waive this where the record is kept elsewhere, and say where.
+
+## Sources
+TensorRT-LLM, "Numerical Precision" and `config.json` (`pretrained_config.quantization`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from diagnostics.lint.engines import Engine, engine_of, is_tensorrt_llm
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+
+_RECORDS = ("accuracy", "eval")
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of a quantized engine without a record."""
+    engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
+    algorithms = _algorithms(engine) if engine else []
+    if engine is not None and algorithms and not _recorded(see, engine):
+        yield see.problem(
+            f"the engine computes in {' and '.join(algorithms)}, and no accuracy check is recorded beside it",
+            at=see.model.place,
+            help="keep the evaluation of this engine beside it, as accuracy.json",
+        )
+
+
+def _algorithms(engine: Engine) -> list[str]:
+    keys = ("quant_algo", "kv_cache_quant_algo")
+    found = [engine.value("pretrained_config", "quantization", key) for key in keys]
+    return sorted(
+        {value for value in found if isinstance(value, str) and value.upper() not in ("", "NONE", "NO_QUANT")}
+    )
+
+
+def _recorded(see: ModelView, engine: Engine) -> bool:
+    names = [*see.model.entries, *(name for version in see.model.versions for name in see.model.version_files(version))]
+    folder = see.model.path / Path(engine.path).parent
+    names += [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return any(name.lower().startswith(_RECORDS) for name in names)
+
+
+def _files(algorithm: str) -> dict[str, str]:
+    quantization = f'"quantization": {{"quant_algo": {algorithm}}}'
+    return {
+        "models/llm/config.pbtxt": 'backend: "tensorrtllm"\n',
+        "models/llm/1/config.json": f'{{"build_config": {{}}, "pretrained_config": {{{quantization}}}}}',
+    }
+
+
+CASES = (
+    Case(
+        title="speaks when an FP8 engine has no record",
+        files=_files('"FP8"'),
+        places=("models/llm/config.pbtxt:1:1",),
+    ),
+    Case(title="is silent when there is one", files={**_files('"FP8"'), "models/llm/1/accuracy.json": "{}"}),
+    Case(title="is silent when nothing is quantized", files=_files("null")),
+)

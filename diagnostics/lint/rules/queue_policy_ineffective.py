@@ -1,0 +1,133 @@
+"""A queue policy does not do what it says.
+
+## Looks for
+`allow_timeout_override` without a default timeout; a timeout that is not longer than the batching window; a timeout
+that only delays, without `max_queue_size`; a `max_queue_size` below `max_batch_size`; a timeout beyond the latency
+budget of the settings; and for engines, a timeout at all.
+
+## Means
+A client's timeout may only shorten the default, so without a default nothing ever expires. A request that expires
+within the window is refused although instances are free. Requests that are delayed still execute, and still count for
+the queue, while their clients have gone. A queue that is shorter than a batch refuses what a batch could hold. The
+TensorRT-LLM and vLLM backends take requests at once, so Triton's queue is empty and nothing in it expires.
+
+## Do
+Set `default_timeout_microseconds` to what a client still waits for, with `timeout_action: REJECT`, and
+`max_queue_size` to what is executed within that time. For engines limit the load in front of Triton.
+
+## Sources
+Triton core, `scheduler_utils.cc` (`PolicyQueue`). User guide, "Queue Policy". tensorrtllm_backend#412, #255.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.engines import batches_in_flight
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.settings import Settings
+from diagnostics.units import Unit
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.QUEUE)
+
+_TIMEOUT = "default_timeout_microseconds"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of what each policy does not do."""
+    batching = see.config.block("dynamic_batching")
+    policies = batching.blocks("default_queue_policy") if batching else ()
+    for entry in batching.blocks("priority_queue_policy") if batching else ():
+        policies += entry.blocks("value")
+    for policy in policies:
+        if batches_in_flight(see.model):
+            yield from _of_engine(see, policy)
+        elif batching is not None:
+            yield from _timeout(see, policy, batching)
+            yield from _size(see, policy)
+
+
+def _of_engine(see: ModelView, policy: Block) -> Iterator[Problem]:
+    if policy.integer(_TIMEOUT):
+        yield see.problem(
+            "the engine takes requests out of Triton's queue at once: none of them expires there",
+            at=policy.at(_TIMEOUT),
+            help="limit the load in front of Triton, and watch the engine's waiting requests",
+        )
+
+
+def _timeout(see: ModelView, policy: Block, batching: Block) -> Iterator[Problem]:
+    timeout, window = policy.integer(_TIMEOUT), batching.integer("max_queue_delay_microseconds")
+    budget = see.settings.latency_budget_seconds
+    if timeout == 0 and policy.flag("allow_timeout_override"):
+        message = "clients may only shorten the default timeout, and there is none: nothing ever expires"
+        yield see.problem(message, at=policy.at("allow_timeout_override"), help=f"set {_TIMEOUT}")
+    if not timeout:
+        return
+    if window and timeout <= window:
+        message = f"requests expire after {_shown(timeout)}, within the batching window of {_shown(window)}"
+        yield see.problem(message, at=policy.at(_TIMEOUT), help="make the window shorter than the timeout")
+    elif budget and timeout / 1e6 > budget:
+        message = f"requests expire after {_shown(timeout)}, beyond the latency budget of {Unit.SECONDS.show(budget)}"
+        yield see.problem(message, at=policy.at(_TIMEOUT), help="refuse what nobody waits for any more")
+    if policy.text("timeout_action") in ("DELAY", "1") and policy.integer("max_queue_size") == 0:
+        message = "requests that expire are only put back, and the queue has no limit: under overload it grows"
+        yield see.problem(message, at=policy.at("timeout_action"), help="REJECT them, or set max_queue_size")
+
+
+def _size(see: ModelView, policy: Block) -> Iterator[Problem]:
+    size, most = policy.integer("max_queue_size"), see.model.max_batch_size
+    if size and most and size < most:
+        yield see.problem(
+            f"a queue of {size} never holds a batch of {most}, and refuses requests that fit into one",
+            at=policy.at("max_queue_size"),
+            help=f"set it to {most} or more",
+        )
+
+
+def _shown(microseconds: int) -> str:
+    return Unit.SECONDS.show(microseconds / 1e6)
+
+
+def _model(policy: str, backend: str = "pytorch", window: str = "1000") -> dict[str, str]:
+    text = f"""name: "a"
+backend: "{backend}"
+max_batch_size: 8
+dynamic_batching {{ max_queue_delay_microseconds: {window}
+  default_queue_policy {{ {policy} }} }}
+"""
+    return {"models/a/config.pbtxt": text}
+
+
+_AT = "models/a/config.pbtxt:5:26"
+CASES = (
+    Case(title="speaks when an override has no default", files=_model("allow_timeout_override: true"), places=(_AT,)),
+    Case(
+        title="speaks when requests expire within the window",
+        files=_model(f"{_TIMEOUT}: 1000"),
+        places=(_AT,),
+    ),
+    Case(title="speaks when the queue is shorter than a batch", files=_model("max_queue_size: 4"), places=(_AT,)),
+    Case(
+        title="speaks when a timeout only delays, beyond the budget",
+        files=_model(f"timeout_action: DELAY {_TIMEOUT}: 500000"),
+        places=(_AT, "models/a/config.pbtxt:5:48"),
+        settings=Settings(latency_budget_seconds=0.2),
+    ),
+    Case(
+        title="speaks when an engine's requests shall expire",
+        files=_model(f"{_TIMEOUT}: 500000", backend="tensorrtllm"),
+        places=(_AT,),
+    ),
+    Case(
+        title="is silent when the policy refuses in time",
+        files=_model(f"{_TIMEOUT}: 100000 allow_timeout_override: true max_queue_size: 64"),
+        settings=Settings(latency_budget_seconds=0.2),
+    ),
+    Case(
+        title="is silent when the values are templates",
+        files=_model(f"{_TIMEOUT}: ${{timeout}} max_queue_size: ${{size}}", window="${window}"),
+    ),
+)

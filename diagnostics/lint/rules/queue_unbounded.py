@@ -1,0 +1,62 @@
+"""A queue takes requests that nobody will wait for.
+
+## Looks for
+A latency budget in the settings, and a dynamic batcher whose queue has neither a `max_queue_size` nor a timeout.
+Engines are left out: their queue is their own.
+
+## Means
+Under overload the queue grows without end: each request waits longer than the one before, and every answer is late.
+
+## Do
+Set `default_queue_policy { default_timeout_microseconds: … }` to the budget, or limit the load in front of Triton and
+waive this; `queue-policy-stall` says what a policy costs.
+
+## Sources
+Triton user guide, "Queue Policy" (0 is no limit, and no timeout). Beyer et al., "Site Reliability Engineering",
+"Handling Overload".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.engines import is_engine
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.settings import Settings
+from diagnostics.units import Unit
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.INFO, question=Question.QUEUE)
+
+_LIMITS = ("max_queue_size", "default_timeout_microseconds")
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of a queue without limit where a latency budget is known."""
+    batching, budget = see.config.block("dynamic_batching"), see.settings.latency_budget_seconds
+    if batching is None or not budget or is_engine(see.model) is not False:
+        return
+    policies = [*batching.blocks("default_queue_policy")]
+    for entry in batching.blocks("priority_queue_policy"):
+        policies += entry.blocks("value")
+    if batching.complete and all(policy.integer(field) == 0 for policy in policies for field in _LIMITS):
+        yield see.problem(
+            f"under overload the queue has no end, but requests may take {Unit.SECONDS.show(budget)}",
+            at=see.config.at("dynamic_batching"),
+            help=f"set default_queue_policy {{ default_timeout_microseconds: {round(budget * 1e6)} }}",
+        )
+
+
+_MODEL = 'name: "a"\nbackend: "pytorch"\ndynamic_batching { }\n'
+_LIMITED = _MODEL.replace("{ }", "{ default_queue_policy { max_queue_size: 64 } }")
+_BUDGET = Settings(latency_budget_seconds=0.2)
+CASES = (
+    Case(
+        title="speaks when there is no limit",
+        files={"models/a/config.pbtxt": _MODEL},
+        places=("models/a/config.pbtxt:3:1",),
+        settings=_BUDGET,
+    ),
+    Case(title="is silent when there is one", files={"models/a/config.pbtxt": _LIMITED}, settings=_BUDGET),
+    Case(title="is silent when nobody has said a budget", files={"models/a/config.pbtxt": _MODEL}),
+)

@@ -1,0 +1,123 @@
+"""Settings of a scheduler exclude one another.
+
+## Looks for
+`dynamic_batching` beside `sequence_batching`; `preserve_ordering` with several priority levels or a timeout that
+delays; `priority_levels` without a `default_priority_level` among them; a response cache for a decoupled model or one
+with a sequence batcher.
+
+## Means
+The server refuses the model at load.
+
+## Do
+Keep the one that is needed. A `default_priority_level` has to be set as soon as there are levels.
+
+## Sources
+Triton core, `model_config_utils.cc` (`ValidateModelConfig`); `model_config.proto` (`scheduling_choice`, one of three).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each pair of settings that the server refuses."""
+    config, batching = see.config, see.config.block("dynamic_batching")
+    if config.has("dynamic_batching") and config.has("sequence_batching"):
+        yield see.problem(
+            "a model has either a dynamic or a sequence batcher: it does not load", at=config.at("sequence_batching")
+        )
+    if batching is not None:
+        yield from _priorities(see, batching)
+        yield from _ordering(see, batching)
+    yield from _cache(see)
+
+
+def _priorities(see: ModelView, batching: Block) -> Iterator[Problem]:
+    levels, default = batching.integer("priority_levels"), batching.integer("default_priority_level")
+    if levels and default is not None and not 1 <= default <= levels:
+        yield see.problem(
+            f"default_priority_level has to be from 1 to {levels}, but is {default}: the model does not load",
+            at=batching.at("priority_levels"),
+        )
+
+
+def _ordering(see: ModelView, batching: Block) -> Iterator[Problem]:
+    if not batching.flag("preserve_ordering"):
+        return
+    policies = (*batching.blocks("default_queue_policy"), *_of_levels(batching))
+    delays = any(
+        policy.text("timeout_action") in ("DELAY", "1") and policy.integer("default_timeout_microseconds")
+        for policy in policies
+    )
+    if delays or (batching.integer("priority_levels") or 0) > 1:
+        what = "a timeout that delays" if delays else "priorities"
+        yield see.problem(
+            f"preserve_ordering and {what} exclude each other: the model does not load",
+            at=batching.at("preserve_ordering"),
+        )
+
+
+def _of_levels(batching: Block) -> Iterator[Block]:
+    for entry in batching.blocks("priority_queue_policy"):
+        yield from entry.blocks("value")
+
+
+def _cache(see: ModelView) -> Iterator[Problem]:
+    cache, policy = see.config.block("response_cache"), see.config.block("model_transaction_policy")
+    if cache is None or not cache.flag("enable"):
+        return
+    decoupled = policy is not None and policy.flag("decoupled")
+    if decoupled or see.config.has("sequence_batching"):
+        what = "decoupled models" if decoupled else "sequences"
+        yield see.problem(f"the response cache serves no {what}: the model does not load", at=cache.at("enable"))
+
+
+def _model(more: str) -> str:
+    return f'name: "a"\nbackend: "python"\nmax_batch_size: 8\n{more}\n'
+
+
+CASES = (
+    Case(
+        title="speaks when priorities have no default",
+        files={"models/a/config.pbtxt": _model("dynamic_batching { priority_levels: 2 }")},
+        places=("models/a/config.pbtxt:4:20",),
+    ),
+    Case(
+        title="speaks when the order is kept among priorities",
+        files={
+            "models/a/config.pbtxt": _model(
+                "dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }"
+            )
+        },
+        places=("models/a/config.pbtxt:4:20",),
+    ),
+    Case(
+        title="speaks when a decoupled model is cached",
+        files={
+            "models/a/config.pbtxt": _model(
+                "model_transaction_policy { decoupled: true }\nresponse_cache { enable: true }"
+            )
+        },
+        places=("models/a/config.pbtxt:5:18",),
+    ),
+    Case(
+        title="speaks when there are two batchers",
+        files={"models/a/config.pbtxt": _model("dynamic_batching { }\nsequence_batching { }")},
+        places=("models/a/config.pbtxt:5:1",),
+    ),
+    Case(
+        title="is silent when they fit",
+        files={
+            "models/a/config.pbtxt": _model(
+                "dynamic_batching { priority_levels: 2 default_priority_level: 2 }\nresponse_cache { enable: true }"
+            )
+        },
+    ),
+)

@@ -1,0 +1,88 @@
+"""Small models each hold a GPU of their own.
+
+## Looks for
+`gpu_memory` of the settings, and models that list GPUs (`instance_group.gpus`), no two the same, although the files of
+all of them together fill less than half of one GPU.
+
+## Means
+Each GPU runs one small model and idles otherwise, while requests of the busiest wait.
+
+## Do
+Pack them: list all GPUs for each, or none, which means all. Watch `gpu-contended-by-colocated-model` after the change.
+
+## Sources
+Triton user guide, "Instance Groups" and "Concurrent Model Execution".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.instances import gpus_of
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.settings import Settings
+from diagnostics.lint.weights import weight_bytes
+from diagnostics.units import Limit, Unit
+
+FILLS_LITTLE = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="what loads from a file about doubles with activations and libraries; the other half is for them",
+)
+RULE = Rule(
+    scope=Scope.REPOSITORY,
+    severity=Severity.INFO,
+    question=Question.PACKING,
+    limits={"share_of_one_gpu": FILLS_LITTLE},
+)
+
+
+def lint(see: RepositoryView) -> Iterator[Problem]:
+    """Tell of the first of the models that are apart without need."""
+    memory = see.settings.gpu_memory_bytes
+    listed = {name: gpus for name, model in see.repository.models.items() if (gpus := gpus_of(model))}
+    models = [see.repository.models[name] for name in listed]
+    if not memory or len(models) < 2 or not _apart(list(listed.values())):
+        return
+    sizes = [weight_bytes(model) for model in models]
+    if all(sizes) and sum(sizes) < memory * FILLS_LITTLE.value:
+        yield see.problem(
+            f"{_names(models)} hold {len(set().union(*listed.values()))} GPUs; together their files have"
+            f" {Unit.BYTES.show(sum(sizes))}",
+            at=models[0].place,
+            help="pack them on the same GPUs, and compare",
+        )
+
+
+def _apart(gpus: list[frozenset[int]]) -> bool:
+    return sum(map(len, gpus)) == len(frozenset().union(*gpus))
+
+
+def _names(models: list[ModelFolder]) -> str:
+    return ", ".join(model.name for model in models)
+
+
+def _model(name: str, gpu: int) -> dict[str, str | bytes]:
+    return {
+        f"models/{name}/config.pbtxt": f'backend: "onnxruntime"\ninstance_group {{ gpus: [ {gpu} ] }}\n',
+        f"models/{name}/1/model.onnx": b"x" * 100,
+    }
+
+
+_MEMORY = Settings(gpu_memory_bytes=1000)
+CASES = (
+    Case(
+        title="speaks when two small models hold a GPU each",
+        files={**_model("a", 0), **_model("b", 1)},
+        places=("models/a/config.pbtxt:1:1",),
+        settings=_MEMORY,
+    ),
+    Case(title="is silent when they share one", files={**_model("a", 0), **_model("b", 0)}, settings=_MEMORY),
+    Case(
+        title="is silent when they would fill it",
+        files={**_model("a", 0), **_model("b", 1)},
+        settings=Settings(gpu_memory_bytes=300),
+    ),
+)

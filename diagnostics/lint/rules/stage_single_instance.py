@@ -1,0 +1,107 @@
+"""A Python stage of a pipeline has one instance, through which all requests pass one after another.
+
+## Looks for
+A member of an ensemble on the Python backend with one instance on a processor. Engines, decoupled models, models that
+call others, and those whose code uses CUDA are left out: they are not cheap.
+
+## Means
+A Python instance runs one execution at a time, and shares no interpreter with others: while it tokenizes for one
+request, all others wait, and the GPU behind it, too.
+
+## Do
+Raise `instance_group.count`, and measure with `diag explain` whether the stage still is the bottleneck. NVIDIA found
+5 instances of the stages around TensorRT-LLM engines enough for most uses. Each holds its own copy of what it loads.
+
+## Sources
+tensorrtllm_backend, `model_config.md` ("Setting the instance_count"). server#5317 (a single pre-step starves a model).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics import names
+from diagnostics.lint.engines import calls_others, code_of, is_engine
+from diagnostics.lint.instances import groups
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Place, Problem, Severity
+from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.tensors import steps
+from diagnostics.tuning.changes import ConfigChange, Setting
+
+RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.OVERLAP)
+
+_FOR_OVERLAP = 2
+
+
+def lint(see: RepositoryView) -> Iterator[Problem]:
+    """Tell of each member with one instance, once."""
+    models = see.repository.models
+    members = {step.model for model in models.values() if model.config for step in steps(model.config)}
+    for name in sorted(filter(None, members)):
+        model = models.get(name)
+        place = _single(model) if model else None
+        if model is not None and place is not None:
+            setting = Setting(path="instance_group.count", value=_FOR_OVERLAP)
+            yield see.problem(
+                f"{name} has one instance: requests pass it one after another",
+                at=place,
+                help="raise its count, and see with diag explain whether requests still wait for it",
+                fix=ConfigChange(model=name, settings=(setting,)),
+            )
+
+
+def _single(model: ModelFolder) -> Place | None:
+    """Return where a Python model says that it has one instance on a processor; None when it does not."""
+    found = groups(model)
+    python = model.backend == names.PYTHON_BACKEND and is_engine(model) is False
+    if not python or not found or len(found) > 1 or model.config is None or _dear(model):
+        return None
+    (group,) = found
+    return group.block.place if group.kind == names.KIND_CPU and group.count == 1 else None
+
+
+def _dear(model: ModelFolder) -> bool:
+    """Return whether another instance would cost more than processor time, or would not overlap."""
+    return calls_others(model) or _decoupled(model) or any("cuda" in file.text for file in code_of(model))
+
+
+def _decoupled(model: ModelFolder) -> bool:
+    policy = model.config.block("model_transaction_policy") if model.config else None
+    return policy is not None and policy.flag("decoupled") is not False
+
+
+_ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "tokenize" } }\n'
+_STAGE = 'name: "tokenize"\nbackend: "python"\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n'
+CASES = (
+    Case(
+        title="speaks when a member has one",
+        files={"models/all/config.pbtxt": _ENSEMBLE, "models/tokenize/config.pbtxt": _STAGE},
+        places=("models/tokenize/config.pbtxt:3:18",),
+    ),
+    Case(
+        title="is silent when it has more, or a template may say so",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE.replace("}\n", 'step { model_name: "detokenize" } }\n'),
+            "models/tokenize/config.pbtxt": _STAGE.replace("count: 1", "count: 5"),
+            "models/detokenize/config.pbtxt": _STAGE.replace("count: 1", "count: ${count}"),
+        },
+    ),
+    Case(title="is silent when no ensemble calls it", files={"models/tokenize/config.pbtxt": _STAGE}),
+    Case(
+        title="is silent when it calls other models",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/tokenize/config.pbtxt": _STAGE,
+            "models/tokenize/1/model.py": "pb_utils.InferenceRequest(model_name='x').exec()",
+        },
+    ),
+    Case(
+        title="is silent when it computes on a GPU",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/tokenize/config.pbtxt": _STAGE,
+            "models/tokenize/1/model.py": "self.model.to('cuda')",
+        },
+    ),
+)

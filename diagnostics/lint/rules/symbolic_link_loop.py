@@ -1,0 +1,50 @@
+"""A symbolic link leads back to itself, or to a folder around it.
+
+## Looks for
+Links among the folders that are linted which never end.
+
+## Means
+What lies behind the link is what is linted already, or nothing. A server that polls the repository, and whatever copies
+or counts it, may follow the link without end.
+
+## Do
+Remove the link, or let it point at the folder that was meant.
+
+## Sources
+POSIX, `ELOOP`: "Too many levels of symbolic links".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, Link, Question, Rule, Scope, TroubleView
+from diagnostics.lint.walk import Difficulty
+
+RULE = Rule(scope=Scope.READING, severity=Severity.WARNING, question=Question.READABLE)
+
+
+def lint(see: TroubleView) -> Iterator[Problem]:
+    """Tell of a link without an end."""
+    if see.trouble.difficulty is Difficulty.LOOP:
+        yield see.problem(see.trouble.message, at=see.trouble.place, help=see.trouble.help)
+
+
+_READ = 'name: "a"\n'
+CASES = (
+    Case(
+        title="speaks when a link leads to a folder around it",
+        files={"models/a/config.pbtxt": _READ, "models/again": Link(to="../models")},
+        places=("models/again:1:1",),
+    ),
+    Case(
+        title="speaks when a link leads to itself",
+        files={"models/a/config.pbtxt": _READ, "models/self": Link(to="self")},
+        places=("models/self:1:1",),
+    ),
+    Case(
+        title="is silent about a link to another model",
+        files={"models/a/config.pbtxt": _READ, "models/b": Link(to="a")},
+    ),
+)

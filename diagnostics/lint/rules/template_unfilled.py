@@ -1,0 +1,64 @@
+"""A template field was not filled in.
+
+## Looks for
+`${…}` in a configuration, once per file. In place of a number, a flag or a field it is an error of the format; within a
+string, as in the TensorRT-LLM backend's parameters, it is worth knowing.
+
+## Means
+A number or flag that is no such thing makes the server refuse the file. A parameter of the TensorRT-LLM backend that
+still is a template counts as unset, so the backend's default applies, and only a line of the log tells.
+
+## Do
+Run `fill_template.py`, or whatever fills the file when it is deployed. Lint the filled files; waive this for templates.
+
+## Sources
+tensorrtllm_backend, `tools/fill_template.py` and `model_config.md`. protobuf, "Text Format Language Specification".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Text, templates
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.WARNING, question=Question.READABLE)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the first template of a file, and how many there are."""
+    found = templates(see.config) if "${" in see.config.file.text else ()
+    bare = [text for text in found if not text.written.startswith(('"', "'"))]
+    if not found:
+        return
+    first = bare[0] if bare else found[0]
+    more = f" ({len(found)} in the file)" if len(found) > 1 else ""
+    what = "the file does not load before it is" if bare else "the backend takes it as unset"
+    yield see.problem(
+        f"{_shown(first)} is not filled in{more}: {what}",
+        at=first.place,
+        help="lint the filled file, or waive this for templates",
+        severity=None if bare else Severity.INFO,
+    )
+
+
+def _shown(text: Text) -> str:
+    start = text.written.find("${")
+    return text.written[start : text.written.find("}", start) + 1]
+
+
+_STRING = 'name: "a"\nparameters { key: "p" value { string_value: "${p}" } }\n'
+CASES = (
+    Case(
+        title="speaks once, of the number that is not filled in",
+        files={"models/a/config.pbtxt": _STRING + "max_batch_size: ${size}\n"},
+        places=("models/a/config.pbtxt:3:17",),
+    ),
+    Case(
+        title="speaks when a parameter is not filled in",
+        files={"models/a/config.pbtxt": _STRING},
+        places=("models/a/config.pbtxt:2:45",),
+    ),
+    Case(title="is silent when all is filled in", files={"models/a/config.pbtxt": _STRING.replace("${p}", "$5 {x}")}),
+)

@@ -1,0 +1,87 @@
+"""A tensor has a shape that no model can have.
+
+## Looks for
+Dimensions that are neither at least 1 nor -1; a `reshape` with another number of elements than `dims`, or with another
+number of variable dimensions; and an empty `reshape` of a model that does not batch.
+
+## Means
+The server refuses the model at load: "dimension must be integer >= 1, or -1", "has different size for dims and
+reshape".
+
+## Do
+Write -1 for a size that varies; a scalar of a model that batches is `dims: [ 1 ]` with `reshape { shape: [ ] }`.
+
+## Sources
+Triton core, `model_config_utils.cc` (`ValidateIOShape`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import ANY_SIZE
+
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each shape that the server refuses."""
+    for tensor in (*see.config.blocks("input"), *see.config.blocks("output")):
+        dims, reshape = tensor.integers("dims"), tensor.block("reshape")
+        shape = reshape.integers("shape") if reshape else None
+        if dims is None:
+            continue
+        if _impossible(dims):
+            yield _problem(see, tensor, f"has the shape {list(dims)}", at_dims=True)
+        elif reshape is not None and shape is not None:
+            yield from _reshaped(see, tensor, dims, shape)
+
+
+def _reshaped(see: ModelView, tensor: Block, dims: Sequence[int], shape: Sequence[int]) -> Iterator[Problem]:
+    variable = [sum(size == ANY_SIZE for size in sizes) for sizes in (dims, shape)]
+    if _impossible(shape):
+        yield _problem(see, tensor, f"is reshaped to {list(shape)}")
+    elif not shape and see.model.max_batch_size == 0:
+        yield _problem(see, tensor, "is reshaped to a scalar, which a model that does not batch may not have")
+    elif dims and (variable[0] != variable[1] or (not variable[0] and prod(dims) != prod(shape))):
+        yield _problem(see, tensor, f"is reshaped from {list(dims)} to {list(shape)}, of another size")
+
+
+def _problem(see: ModelView, tensor: Block, what: str, *, at_dims: bool = False) -> Problem:
+    place = tensor.at("dims") if at_dims else tensor.at("reshape")
+    return see.problem(f"{tensor.text('name') or 'a tensor'} {what}: the model does not load", at=place)
+
+
+def _impossible(sizes: Sequence[int]) -> bool:
+    return any(size < 1 and size != ANY_SIZE for size in sizes)
+
+
+def _model(tensor: str, most: str = "8") -> dict[str, str]:
+    text = f'backend: "python"\nmax_batch_size: {most}\ninput [ {{ name: "X" {tensor} }} ]\n'
+    return {"models/a/config.pbtxt": text}
+
+
+CASES = (
+    Case(title="speaks when a size is 0", files=_model("dims: [ 4, 0 ]"), places=("models/a/config.pbtxt:3:21",)),
+    Case(
+        title="speaks when a reshape loses elements",
+        files=_model("dims: [ 4 ] reshape { shape: [ 2 ] }"),
+        places=("models/a/config.pbtxt:3:33",),
+    ),
+    Case(
+        title="speaks when a model that does not batch has a scalar",
+        files=_model("dims: [ 1 ] reshape { shape: [ ] }", most="0"),
+        places=("models/a/config.pbtxt:3:33",),
+    ),
+    Case(
+        title="is silent about scalars of models that batch, and variable sizes",
+        files=_model(
+            'dims: [ 1 ] reshape { shape: [ ] } }, { name: "Y" dims: [ -1, 4 ] reshape { shape: [ 2, -1, 2 ] }'
+        ),
+    ),
+    Case(title="is silent about templates", files=_model("dims: [ ${size}, 0 ]")),
+)

@@ -1,0 +1,117 @@
+"""The tokenizer, the engine and the detokenizer were not made for each other.
+
+## Looks for
+Models of the steps of one ensemble whose `tokenizer_dir` differ; and, where the files can be read, a tokenizer's
+`vocab_size` above the engine's, and an end id of the tokenizer's folder (`config.json`, `generation_config.json`) that
+the engine's vocabulary does not have.
+
+## Means
+Token ids mean nothing without their vocabulary: what one tokenizer wrote another reads as other words. An end id that
+the engine never emits lets every answer run to its longest.
+
+## Do
+Let all steps read one folder that is released with the engine, and build the engine from the same checkpoint.
+
+## Sources
+tensorrtllm_backend, `model_config.md` (`tokenizer_dir` of `preprocessing` and `postprocessing`). TensorRT-LLM,
+`config.json` (`pretrained_config.vocab_size`). Transformers, `config.json` (`vocab_size`, `eos_token_id`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from diagnostics.lint.block import Text
+from diagnostics.lint.engines import engine_of, is_tensorrt_llm, parameters
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import steps
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.WARNING, question=Question.FITS)
+
+_KEY = "tokenizer_dir"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of tokenizers that differ from each other, or from the engine."""
+    members = [see.repository.models.get(step.model or "") for step in steps(see.config)]
+    known = [member for member in members if member is not None and member.config is not None]
+    folders = [(member, text) for member in known if (text := parameters(member).get(_KEY)) and text.value]
+    for member, text in folders[1:]:
+        first, other = folders[0]
+        if _plain(text) != _plain(other):
+            message = (
+                f"{member.name} reads {text.value}, but {first.name} {other.value}: one writes ids, one reads them"
+            )
+            yield see.problem(message, at=text.place, help="let both read one folder")
+    engine = next((member for member in known if is_tensorrt_llm(member)), None)
+    if engine is not None and folders:
+        yield from _against_engine(see, *folders[0], engine)
+
+
+def _against_engine(see: ModelView, member: ModelFolder, text: Text, engine: ModelFolder) -> Iterator[Problem]:
+    built = engine_of(engine)
+    vocabulary = built.integer("pretrained_config", "vocab_size") if built else None
+    if vocabulary is None:
+        return
+    model = member.json(f"{text.value}/config.json") or {}
+    size = model.get("vocab_size")
+    if isinstance(size, int) and size > vocabulary:
+        message = f"the tokenizer knows {size} ids, the engine {vocabulary} ({built.path if built else ''})"
+        yield see.problem(message, at=text.place, help="build the engine from the checkpoint of this tokenizer")
+    ends = (*_ids(model), *_ids(member.json(f"{text.value}/generation_config.json") or {}))
+    beyond = sorted({end for end in ends if end >= vocabulary})
+    if beyond:
+        message = f"end id {beyond[0]} is none of the engine's {vocabulary}: answers never end by it"
+        yield see.problem(message, at=text.place)
+
+
+def _ids(tree: Any) -> tuple[int, ...]:
+    ids = tree.get("eos_token_id")
+    listed = ids if isinstance(ids, list) else [ids]
+    return tuple(one for one in listed if isinstance(one, int))
+
+
+def _plain(text: Text) -> str:
+    return (text.value or "").rstrip("/")
+
+
+_STEPS = 'step { model_name: "pre" } step { model_name: "llm" } step { model_name: "post" }'
+_ALL = {"models/all/config.pbtxt": f'platform: "ensemble"\nensemble_scheduling {{ {_STEPS} }}\n'}
+
+
+def _stage(name: str, folder: str) -> dict[str, str]:
+    parameter = f'parameters {{ key: "{_KEY}" value {{ string_value: "{folder}" }} }}\n'
+    return {f"models/{name}/config.pbtxt": f'backend: "python"\n{parameter}'}
+
+
+def _engine(vocabulary: int) -> dict[str, str]:
+    return {
+        "models/llm/config.pbtxt": 'backend: "tensorrtllm"\n',
+        "models/llm/1/config.json": f'{{"build_config": {{}}, "pretrained_config": {{"vocab_size": {vocabulary}}}}}',
+        "models/pre/tokenizer/config.json": '{"vocab_size": 32000, "eos_token_id": 31999}',
+    }
+
+
+CASES = (
+    Case(
+        title="speaks when the stages read two folders",
+        files={**_ALL, **_stage("pre", "/models/v1/tokenizer"), **_stage("post", "/models/v2/tokenizer")},
+        places=("models/post/config.pbtxt:2:57",),
+    ),
+    Case(
+        title="speaks when the engine knows fewer ids, and not the end",
+        files={**_ALL, **_stage("pre", "tokenizer"), **_engine(1000)},
+        places=("models/pre/config.pbtxt:2:57", "models/pre/config.pbtxt:2:57"),
+    ),
+    Case(
+        title="is silent when the engine's vocabulary is padded",
+        files={**_ALL, **_stage("pre", "tokenizer"), **_stage("post", "tokenizer/"), **_engine(32064)},
+    ),
+    Case(
+        title="is silent when folders are templates",
+        files={**_ALL, **_stage("pre", "${tokenizer_dir}"), **_stage("post", "/models/tokenizer")},
+    ),
+)

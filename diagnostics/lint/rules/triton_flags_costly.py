@@ -1,0 +1,70 @@
+"""Triton is started with what is meant for looking, not for serving.
+
+## Looks for
+`--log-verbose` of 1 or more, `--trace-config rate=1` (every request), `summary_latencies=true` and
+`--model-control-mode=poll` in commands of compose files and Kubernetes manifests.
+
+## Means
+Verbose logs and a trace of every request cost each request; summaries cost the more the busier a small model is. In
+poll mode the server loads what is half copied, and a change of a file reloads a model under load.
+
+## Do
+Keep `rate` at 100 or more outside of a search for a cause, leave verbose logs and summaries out (histograms are
+cheaper), and use explicit mode with loads that your deployment asks for.
+
+## Sources
+Triton user guide, "Model Management" (poll mode is not recommended for production) and "Trace". server#8561 (summaries
+took a third of the throughput).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from diagnostics.lint.containers import containers_of
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Question.DEPLOYMENT)
+
+_COSTLY = (
+    (re.compile(r"--log-verbose[= ]([1-9]\d*|true)\b"), "each request writes lines of log"),
+    (re.compile(r"--trace-config[= ]rate=1(?!\d)"), "every request is traced"),
+    (re.compile(r"--trace-rate[= ]1(?!\d)"), "every request is traced"),
+    (re.compile(r"summary_latencies=true"), "summaries cost each request"),
+    (re.compile(r"--model-control-mode[= ]poll\b"), "half copied models are loaded, and loads happen under load"),
+)
+
+
+def lint(see: FileView) -> Iterator[Problem]:
+    """Tell of each such flag."""
+    for container in containers_of(see.documents):
+        command = " ".join(container.words) if container.runs_triton else ""
+        for pattern, why in _COSTLY:
+            match = pattern.search(command)
+            if match:
+                flag = match[0].split(" ")[0] if " " in match[0] else match[0]
+                yield see.problem(f"{match[0]}: {why}", at=see.find(flag), help="leave it out where users are served")
+
+
+_COMPOSE = """services:
+  triton:
+    image: nvcr.io/nvidia/tritonserver:24.10-py3
+    command: tritonserver --model-repository=/models --log-verbose 1 --model-control-mode=poll
+"""
+CASES = (
+    Case(
+        title="speaks of verbose logs and of polling",
+        files={"compose.yaml": _COMPOSE},
+        places=("compose.yaml:4:54", "compose.yaml:4:70"),
+    ),
+    Case(
+        title="is silent when it is started for serving",
+        files={
+            "compose.yaml": _COMPOSE.replace("verbose 1", "verbose 0").replace(
+                "poll", "explicit --trace-config rate=100"
+            )
+        },
+    ),
+)

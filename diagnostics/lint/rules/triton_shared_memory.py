@@ -1,0 +1,72 @@
+"""Python models exchange tensors through shared memory, of which a container has 64 MB by default.
+
+## Looks for
+A compose service that runs Triton without `shm_size` or `ipc: host`, and a Kubernetes container without a volume at
+`/dev/shm`, beside a repository with Python models.
+
+## Means
+Each instance of a Python model takes shared memory when it starts and more as tensors grow. When it is full, models
+fail to load or requests fail with an error of the backend.
+
+## Do
+Give `shm_size: 1gb` or more (Kubernetes: an `emptyDir` with `medium: Memory` at `/dev/shm`).
+
+## Sources
+python_backend, README ("Important Notes": `--shm-size`). Docker, `--shm-size` (64 MB by default).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics import names
+from diagnostics.lint.containers import Container, containers_of
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Question.DEPLOYMENT)
+
+
+def lint(see: FileView) -> Iterator[Problem]:
+    """Tell of containers that leave it at the default."""
+    found = [one for one in containers_of(see.documents) if one.runs_triton and not _has_memory(one)]
+    if not found or not _has_python_models(see):
+        return
+    for container in found:
+        yield see.problem(
+            f"{container.name or 'Triton'} has 64 MB of shared memory, which its Python models share",
+            at=see.find(container.image) if container.image else see.find(container.name),
+            help="mount an emptyDir of medium Memory at /dev/shm" if container.kubernetes else "set shm_size: 1gb",
+        )
+
+
+def _has_memory(container: Container) -> bool:
+    tree = container.tree
+    if not container.kubernetes:
+        return "shm_size" in tree or tree.get("ipc") is not None or _mounts(tree.get("tmpfs"))
+    return _mounts(tree.get("volumeMounts"))
+
+
+def _mounts(written: object) -> bool:
+    return "/dev/shm" in str(written)  # noqa: S108 -- a mount that is looked for, not a file that is written
+
+
+def _has_python_models(see: FileView) -> bool:
+    models = (model for repository in see.project.repositories for model in repository.models.values())
+    return any(model.backend == names.PYTHON_BACKEND for model in models)
+
+
+_COMPOSE = "services:\n  triton:\n    image: nvcr.io/nvidia/tritonserver:24.10-py3\n"
+_PYTHON = {"models/a/config.pbtxt": 'backend: "python"\n'}
+CASES = (
+    Case(
+        title="speaks when it is left at the default",
+        files={**_PYTHON, "compose.yaml": _COMPOSE},
+        places=("compose.yaml:3:12",),
+    ),
+    Case(title="is silent when it is set", files={**_PYTHON, "compose.yaml": _COMPOSE + "    shm_size: 2gb\n"}),
+    Case(
+        title="is silent when no model needs it",
+        files={"models/a/config.pbtxt": 'backend: "onnxruntime"\n', "compose.yaml": _COMPOSE},
+    ),
+)

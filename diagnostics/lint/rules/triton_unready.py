@@ -1,0 +1,75 @@
+"""A Kubernetes container of Triton serves or restarts before its models are loaded.
+
+## Looks for
+Containers that run `tritonserver` without a `readinessProbe`, and with a `livenessProbe` but no `startupProbe`, unless
+the liveness probe waits for `initialDelaySeconds`.
+
+## Means
+Without a readiness probe traffic arrives before the models are there. Triton opens its ports only after all startup
+models are loaded: a liveness probe without a startup probe restarts a server that is still loading, again and again.
+
+## Do
+Probe `/v2/health/ready` for readiness and `/v2/health/live` for liveness, and give a `startupProbe` as long as the
+slowest load takes.
+
+## Sources
+Triton core, `server.cc` (startup models load before the endpoints start). Kubernetes, "Configure Liveness, Readiness
+and Startup Probes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.containers import Container, containers_of
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Question.DEPLOYMENT)
+
+
+def lint(see: FileView) -> Iterator[Problem]:
+    """Tell of probes that are missing."""
+    for container in containers_of(see.documents):
+        if container.kubernetes and container.runs_triton:
+            yield from _probes(see, container)
+
+
+def _probes(see: FileView, container: Container) -> Iterator[Problem]:
+    place = see.find(container.image)
+    liveness = container.tree.get("livenessProbe")
+    if "readinessProbe" not in container.tree:
+        yield see.problem(
+            f"{container.name or 'Triton'} gets requests before its models are loaded: it has no readinessProbe",
+            at=place,
+            help="probe /v2/health/ready",
+        )
+    waits = isinstance(liveness, dict) and liveness.get("initialDelaySeconds")
+    if liveness is not None and "startupProbe" not in container.tree and not waits:
+        message = f"{container.name or 'Triton'} may be restarted while it loads: it has no startupProbe"
+        yield see.problem(message, at=place, help="give it one that lasts as long as the slowest load")
+
+
+_MANIFEST = """apiVersion: apps/v1
+kind: Deployment
+spec: { template: { spec: { containers: [
+  { name: triton, image: "nvcr.io/nvidia/tritonserver:24.10-py3", args: [ tritonserver, --model-repository=/m ],
+    livenessProbe: { httpGet: { path: /v2/health/live, port: 8000 } } } ] } } }
+"""
+CASES = (
+    Case(
+        title="speaks when neither readiness nor startup is probed",
+        files={"triton.yaml": _MANIFEST},
+        places=("triton.yaml:4:27", "triton.yaml:4:27"),
+    ),
+    Case(
+        title="is silent when both are",
+        files={
+            "triton.yaml": _MANIFEST.replace("livenessProbe:", "startupProbe: { }, readinessProbe: { }, livenessProbe:")
+        },
+    ),
+    Case(
+        title="is silent about a container that is not Triton",
+        files={"triton.yaml": _MANIFEST.replace("tritonserver", "client")},
+    ),
+)

@@ -1,0 +1,68 @@
+"""A file or folder could not be read, so nothing is known of it.
+
+## Looks for
+A `config.pbtxt` that is no text (binary, or not UTF-8), larger than 4 MiB, a link to nothing, or a folder or file that
+the user who lints may not read. Of deployment files, YAML or JSON that does not parse,
+as `info`: it may be about something else.
+
+## Means
+A configuration that is not UTF-8 text does not load. What may not be read may be right or wrong: it was not linted.
+
+## Do
+Give the right to read it, or correct the file. `pip install 'triton-diagnostics[lint]'` reads YAML.
+
+## Sources
+Triton core, `filesystem.cc` (`ReadTextProto`). protobuf, "Text Format Language Specification": text is UTF-8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.model_folder import CONFIG
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, Link, Question, Rule, Scope, TroubleView
+from diagnostics.lint.walk import DEPLOYMENT_FILES, Difficulty
+
+RULE = Rule(scope=Scope.READING, severity=Severity.WARNING, question=Question.READABLE)
+
+
+def lint(see: TroubleView) -> Iterator[Problem]:
+    """Tell of what could not be read."""
+    trouble = see.trouble
+    if trouble.difficulty is Difficulty.UNREADABLE:
+        yield see.problem(trouble.message, at=trouble.place, help=trouble.help, severity=_severity(trouble.place.path))
+
+
+def _severity(path: str) -> Severity:
+    """Return `error` for a model's configuration: unread, it must not pass for one that is well."""
+    if path.rpartition("/")[2] == CONFIG:
+        return Severity.ERROR
+    return Severity.INFO if path.endswith(DEPLOYMENT_FILES) else Severity.WARNING
+
+
+_READ = 'name: "a"\n'
+CASES = (
+    Case(
+        title="speaks when a configuration is binary",
+        files={"models/a/config.pbtxt": b"\x08\x01\x00\xff", "models/b/config.pbtxt": _READ},
+        places=("models/a/config.pbtxt:1:1",),
+    ),
+    Case(
+        title="speaks when a configuration is a link to nothing",
+        files={"models/a/config.pbtxt": Link(to="nowhere")},
+        places=("models/a/config.pbtxt:1:1",),
+    ),
+    Case(
+        title="speaks when a compose file is no YAML",
+        files={"models/a/config.pbtxt": _READ, "compose.yaml": "services: [\n"},
+        places=("compose.yaml:1:1",),
+    ),
+    Case(
+        title="is silent when all can be read, and about YAML that a chart still has to fill",
+        files={
+            "models/a/config.pbtxt": _READ,
+            "chart/service.yaml": "{{- if .Values.on }}\nkind: Service\n{{- end }}\n",
+        },
+    ),
+)

@@ -1,0 +1,77 @@
+"""A value is out of the range that the server takes.
+
+## Looks for
+A negative `max_batch_size`, a negative GPU number, a `count` of 0 or less that is written, and a
+`priority_queue_policy` for a level that there is not.
+
+## Means
+The server refuses the model at load; a `count` of 0 stands for the default, one instance.
+
+## Do
+Write a number from the range.
+
+## Sources
+Triton core, `model_config_utils.cc` (`ValidateModelConfig`, `ValidateInstanceGroup`, `NormalizeInstanceGroup`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each value."""
+    most = see.config.integer("max_batch_size")
+    if most is not None and most < 0:
+        yield see.problem(f"max_batch_size may not be {most}", at=see.config.at("max_batch_size"))
+    for group in see.config.blocks("instance_group"):
+        if any(gpu < 0 for gpu in group.integers("gpus") or ()):
+            yield see.problem("a GPU's number may not be negative", at=group.at("gpus"))
+        count = group.integer("count", default=1)
+        if count is not None and count < 1:
+            message = f"a count of {count} stands for the default, one instance"
+            yield see.problem(message, at=group.at("count"), severity=Severity.WARNING)
+    batching = see.config.block("dynamic_batching")
+    if batching is not None:
+        yield from _levels(see, batching)
+
+
+def _levels(see: ModelView, batching: Block) -> Iterator[Problem]:
+    levels = batching.integer("priority_levels")
+    for entry in batching.blocks("priority_queue_policy") if levels else ():
+        level = entry.integer("key")
+        if levels and level is not None and not 1 <= level <= levels:
+            yield see.problem(f"there is no priority {level}, but 1 to {levels}", at=entry.place)
+
+
+def _model(more: str) -> dict[str, str]:
+    return {"models/a/config.pbtxt": f'backend: "python"\n{more}\n'}
+
+
+CASES = (
+    Case(
+        title="speaks when a batch is negative",
+        files=_model("max_batch_size: -1"),
+        places=("models/a/config.pbtxt:2:1",),
+    ),
+    Case(
+        title="speaks when a GPU is negative, and a count is 0",
+        files=_model("instance_group { gpus: [ -1 ] count: 0 }"),
+        places=("models/a/config.pbtxt:2:18", "models/a/config.pbtxt:2:31"),
+    ),
+    Case(
+        title="speaks when a level is not there",
+        files=_model("dynamic_batching { priority_levels: 2 priority_queue_policy { key: 3 } }"),
+        places=("models/a/config.pbtxt:2:61",),
+    ),
+    Case(
+        title="is silent when all are in range",
+        files=_model("max_batch_size: 0\ninstance_group { gpus: [ 0 ] count: 1 }"),
+    ),
+)

@@ -1,0 +1,51 @@
+"""A waiver waives nothing: the problem is gone, or the rule's id is not one.
+
+## Looks for
+`# diag: ignore[rule-id] reason` where the rule tells no problem on that line, or where there is no such rule.
+
+## Means
+It would hide a problem that comes back, for a reason that may no longer hold.
+
+## Do
+Remove it. Where the problem is told on another line, move it there; it belongs on that line, or alone before it.
+
+## Sources
+`diag lint` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, Question, Rule, Scope, WaiverView
+
+RULE = Rule(scope=Scope.WAIVER, severity=Severity.WARNING, question=Question.READABLE)
+
+
+def lint(see: WaiverView) -> Iterator[Problem]:
+    """Tell of a waiver that is of no use."""
+    if see.used:
+        return
+    rule = see.waiver.rule
+    message = f"nothing is told of {rule} here, so nothing is waived" if see.known else f"there is no rule {rule!r}"
+    hint = "remove the waiver, or move it to the line that is told" if see.known else "`diag lint --rules` lists them"
+    yield see.problem(message, at=see.waiver.place, help=hint)
+
+
+CASES = (
+    Case(
+        title="speaks when the rule tells nothing on that line",
+        files={"models/a/config.pbtxt": 'name: "a"  # diag: ignore[waiver-unused] why not\n'},
+        places=("models/a/config.pbtxt:1:12",),
+    ),
+    Case(
+        title="speaks when there is no such rule",
+        files={"models/a/config.pbtxt": '# diag: ignore[no-such-rule] a slip of the pen\nname: "a"\n'},
+        places=("models/a/config.pbtxt:1:1",),
+    ),
+    Case(
+        title="is silent about the same words in a string",
+        files={"models/a/config.pbtxt": 'name: "# diag: ignore[no-warm-up] x"\n'},
+    ),
+)

@@ -1,0 +1,43 @@
+"""A waiver gives no reason, so it waives nothing.
+
+## Looks for
+`# diag: ignore[rule-id]` with nothing behind it.
+
+## Means
+Nobody can tell later whether the problem may still be accepted.
+
+## Do
+Write the reason behind the bracket: `# diag: ignore[no-warm-up] loaded once a week, before traffic`.
+
+## Sources
+`diag lint` itself: a waiver is a decision that somebody else will have to review.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, Question, Rule, Scope, WaiverView
+
+RULE = Rule(scope=Scope.WAIVER, severity=Severity.WARNING, question=Question.READABLE)
+
+
+def lint(see: WaiverView) -> Iterator[Problem]:
+    """Tell of a waiver without a reason."""
+    if not see.waiver.reason:
+        message = f"the waiver of {see.waiver.rule} gives no reason, so it waives nothing"
+        yield see.problem(message, at=see.waiver.place, help="write the reason behind the bracket")
+
+
+CASES = (
+    Case(
+        title="speaks when nothing stands behind the bracket",
+        files={"models/a/config.pbtxt": 'name: "a"  # diag: ignore[no-warm-up]\n'},
+        places=("models/a/config.pbtxt:1:12",),
+    ),
+    Case(
+        title="is silent when there is a reason, and about other comments",
+        files={"models/a/config.pbtxt": '# diag\nname: "a"  # diag: ignore[no-warm-up] loaded before traffic\n'},
+    ),
+)

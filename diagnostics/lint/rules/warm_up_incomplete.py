@@ -1,0 +1,91 @@
+"""A warm-up does not cover what is served.
+
+## Looks for
+Samples of a model with a dynamic batcher none of which has `max_batch_size`, or a `preferred_batch_size` that no
+sample has. For a model with inputs of variable size, samples that all have the same.
+
+## Means
+Frameworks prepare themselves for each shape when it first occurs: kernels are chosen, memory is planned, graphs are
+captured or compiled. A request of a size that was not warmed up pays for it after the model counts as ready.
+
+## Do
+Add a sample for each preferred size and for the largest batch, and for the shortest and the longest input that is
+served. TorchScript optimizes in its second run of a shape: give those samples `count: 3`.
+
+## Sources
+Triton user guide, "Model Warmup". server#3012 (warm-up at batch 1; the second request at batch 2 took 2.85 s),
+server#3473 (engines are built for each shape).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.engines import is_engine
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.tensors import ANY_SIZE, tensors
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.WARM)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of batch sizes and shapes that no sample has."""
+    samples = see.config.blocks("model_warmup")
+    sizes = [sample.integer("batch_size") for sample in samples]
+    if not samples or None in sizes or not any(sizes) or is_engine(see.model):
+        return
+    yield from _batches(see, {size for size in sizes if size})
+    variable = {one.name for one in tensors(see.config, "input") or () if ANY_SIZE in (one.dims or ())}
+    shapes = {_shapes(sample, variable) for sample in samples}
+    if variable and len(shapes) == 1 and None not in shapes:
+        yield see.problem(
+            f"every warm-up has the same size of {', '.join(sorted(variable))}, which is variable",
+            at=see.config.at("model_warmup"),
+            help="add the shortest and the longest that are served",
+            severity=Severity.INFO,
+        )
+
+
+def _batches(see: ModelView, warm: set[int]) -> Iterator[Problem]:
+    batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
+    if batching is None or not most:
+        return
+    served = {most, *(batching.integers("preferred_batch_size") or ())}
+    cold = sorted(size for size in served - warm if 0 < size <= most)
+    if cold:
+        yield see.problem(
+            f"no warm-up has batch size {', '.join(map(str, cold))}, which the batcher forms",
+            at=see.config.at("model_warmup"),
+            help="add a sample for each",
+        )
+
+
+def _shapes(sample: Block, variable: set[str]) -> tuple[object, ...] | None:
+    """Return the sizes that a sample gives the variable inputs; None when one is unknown."""
+    found = []
+    for entry in sample.blocks("inputs"):
+        value, key = entry.block("value"), entry.text("key")
+        dims = value.integers("dims") if value else None
+        if key is None or dims is None:
+            return None
+        found += [(key, dims)] if key in variable else []
+    return tuple(sorted(found))
+
+
+def _model(*sizes: tuple[int | str, int]) -> dict[str, str]:
+    samples = ", ".join(
+        f'{{ batch_size: {batch} inputs {{ key: "X" value {{ dims: {length} }} }} }}' for batch, length in sizes
+    )
+    head = 'backend: "pytorch"\nmax_batch_size: 8\ninput { name: "X" dims: -1 }\ndynamic_batching { }\n'
+    return {"models/a/config.pbtxt": f"{head}model_warmup [ {samples} ]\n"}
+
+
+_AT = "models/a/config.pbtxt:5:1"
+CASES = (
+    Case(title="speaks when the largest batch is cold", files=_model((1, 16), (4, 512)), places=(_AT,)),
+    Case(title="speaks when all inputs have one length", files=_model((1, 16), (8, 16)), places=(_AT,)),
+    Case(title="is silent when both are covered", files=_model((1, 16), (8, 512))),
+    Case(title="is silent when a size is a template", files=_model((1, 16), ("${size}", 16))),
+)

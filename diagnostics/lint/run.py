@@ -1,0 +1,205 @@
+"""Asks every rule about everything in its scope, and takes out what is waived."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.lint.catalogue import Registered, catalogue
+from diagnostics.lint.documents import concerns, documents_of
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Place, Problem
+from diagnostics.lint.queries import Query, queries_of
+from diagnostics.lint.repository import Project, Repository, read_project, troubles_of
+from diagnostics.lint.rule import FileView, ModelView, QueryView, RepositoryView, Scope, TroubleView, WaiverView
+from diagnostics.lint.settings import Settings
+from diagnostics.lint.text_file import TextFile, read_text
+from diagnostics.lint.waivers import Waived, Waiver, applied, waivers_of
+from diagnostics.lint.walk import Difficulty, Trouble
+
+Rules = Mapping[str, Registered]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        problems: by path, line, column and rule.
+        waived: problems that are accepted, in the same order.
+        models: number of models that were looked at; `unread` of them have a configuration that could not be read.
+        files: number of deployment files that were looked at.
+        failures: what a rule could not judge because of a mistake in the rule itself, one sentence each.
+
+    """
+
+    problems: tuple[Problem, ...]
+    waived: tuple[Waived, ...]
+    models: int
+    unread: int
+    files: int
+    failures: tuple[str, ...]
+    rules: Rules
+    project: Project
+
+
+def lint(paths: Sequence[Path], settings: Settings | None = None, rules: Rules | None = None) -> Report:
+    """Return what the rules say of the repositories at and below `paths`.
+
+    Args:
+        paths: repositories, folders around them, folders or `config.pbtxt` of single models, deployment files.
+        settings: by default none.
+        rules: by default all.
+
+    Raises:
+        CollectError: a path cannot be read, or there is nothing to lint at any of them.
+        UsageError: the settings name a rule that there is not.
+
+    """
+    run = _Run(settings or Settings(), catalogue() if rules is None else rules)
+    run.look_at(read_project(paths))
+    return run.report(paths)
+
+
+class _Run:
+    def __init__(self, settings: Settings, rules: Rules) -> None:
+        self.settings, self.rules = settings, rules
+        self.by_scope = {scope: [one for one in rules.values() if one.rule.scope is scope] for scope in Scope}
+        self.problems: list[Problem] = []
+        self.waivers: list[Waiver] = []
+        self.failures: dict[str, None] = {}
+        self.models = self.unread = self.files = 0
+        unknown = sorted(settings.named() - set(catalogue()))
+        if unknown:
+            raise UsageError(
+                f"there is no rule {unknown[0]!r}", where="settings", hint="`diag lint --rules` lists them"
+            )
+
+    def look_at(self, project: Project) -> None:
+        self.project = project
+        for trouble in project.troubles:
+            self._trouble(trouble)
+        for repository in project.repositories:
+            for name in sorted(repository.asked):
+                self._model(repository.models[name], repository)
+            self._repository(repository)
+        for shown, path in project.files.items():
+            self._file(shown, path)
+
+    def _model(self, model: ModelFolder, repository: Repository) -> None:
+        self.models += 1
+        for trouble in troubles_of(model):
+            self.unread += 1
+            self._trouble(trouble)
+        config = model.config
+        if config is not None:
+            self.waivers += waivers_of(config.file)
+            scope = Scope.ENSEMBLE if model.ensemble else Scope.MODEL
+            for each in (scope, Scope.ANY_MODEL):
+                self._ask(each, lambda shared: ModelView(**shared, model=model, repository=repository, config=config))
+
+    def _file(self, shown: str, path: Path) -> None:
+        try:
+            file = read_text(path, shown)
+            documents = documents_of(file) if concerns(file) else ()
+        except CollectError as error:
+            self._trouble(Trouble(difficulty=Difficulty.UNREADABLE, place=_whole(shown), message=error.what))
+            return
+        if not documents:
+            return
+        self.files += 1
+        self.waivers += () if shown.endswith(".json") else waivers_of(file)
+        self._ask(Scope.DEPLOYMENT_FILE, lambda shared: FileView(**shared, file=file, documents=documents))
+        for query in queries_of(file, documents):
+            self._query(query, file, documents)
+
+    def _query(self, query: Query, file: TextFile, documents: tuple[Any, ...]) -> None:
+        about = partial(QueryView, file=file, documents=documents, query=query)
+        self._ask(Scope.QUERY, lambda shared: about(**shared))
+
+    def _waiver(self, waiver: Waiver, used: bool) -> None:
+        of_use = used or (waiver.rule in catalogue() and waiver.rule not in self.rules)
+        known = waiver.rule in catalogue()
+        self._ask(Scope.WAIVER, lambda shared: WaiverView(**shared, waiver=waiver, used=of_use, known=known))
+
+    def _trouble(self, trouble: Trouble) -> None:
+        self._ask(Scope.READING, lambda shared: TroubleView(**shared, trouble=trouble))
+
+    def _repository(self, repository: Repository) -> None:
+        so_far, self.problems = self.problems, []
+        self._ask(Scope.REPOSITORY, lambda shared: RepositoryView(**shared, repository=repository))
+        self.problems = [*so_far, *_of_asked(self.problems, repository)]
+
+    def _ask(self, scope: Scope, view: Callable[[dict[str, Any]], object]) -> None:
+        for found in self.by_scope[scope]:
+            told = {"rule": found.id, "severity": found.rule.severity}
+            self._judge(found, view({**told, "settings": self.settings, "project": self.project}))
+
+    def _judge(self, found: Registered, view: object) -> None:
+        try:
+            self.problems += list(found.lint(view))
+        except Exception as error:
+            if os.environ.get("DIAG_DEBUG") == "1":
+                raise
+            what = f"the rule {found.id} failed: {type(error).__name__}: {error}; please report it"
+            self.failures[" ".join(what.split())] = None
+
+    def report(self, paths: Sequence[Path]) -> Report:
+        if not self.models and not self.files:
+            where = ", ".join(map(str, paths))
+            raise CollectError("holds no model and no deployment file", where=where, hint="name a model repository")
+        left, waived, used = applied(self.problems, self.waivers)
+        self.problems = []
+        for waiver in self.waivers:
+            self._waiver(waiver, waiver in used)
+        problems, disabled = _decided([*left, *self.problems], self.settings)
+        return Report(
+            problems=tuple(sorted(problems, key=_order)),
+            waived=tuple(sorted([*waived, *disabled], key=lambda one: _order(one.problem))),
+            models=self.models,
+            unread=self.unread,
+            files=self.files,
+            failures=tuple(self.failures),
+            rules=self.rules,
+            project=self.project,
+        )
+
+
+def _decided(problems: Sequence[Problem], settings: Settings) -> tuple[list[Problem], list[Waived]]:
+    """Return the problems with the severities that the settings give them, and those that the settings disable."""
+    left: list[Problem] = []
+    disabled: list[Waived] = []
+    for problem in problems:
+        decided = settings.decided(problem)
+        if decided.disable:
+            disabled.append(Waived(problem=problem, reason=decided.disable, in_source=False))
+        else:
+            left.append(replace(problem, severity=decided.severity) if decided.severity else problem)
+    return left, disabled
+
+
+def _of_asked(problems: Iterable[Problem], repository: Repository) -> Iterator[Problem]:
+    """Yield what concerns the models that were asked for; all of it where the whole repository was."""
+    if repository.asked == set(repository.models):
+        yield from problems
+        return
+    asked = [repository.models[name].shown for name in repository.asked]
+    yield from (problem for problem in problems if any(_within(problem.place.path, shown) for shown in asked))
+
+
+def _within(path: str, folder: str) -> bool:
+    return path == folder or (not path.startswith("..") if folder == "." else path.startswith(f"{folder}/"))
+
+
+def _whole(shown: str) -> Place:
+    return Place(path=shown)
+
+
+def _order(problem: Problem) -> tuple[str, int, int, str, str]:
+    place = problem.place
+    return place.path, place.line, place.column, problem.rule, problem.message

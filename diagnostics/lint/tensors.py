@@ -1,0 +1,98 @@
+"""Tensors and steps of a configuration, as far as they are written; what a template may become is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from diagnostics.lint.block import Block, Text
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Place
+
+ANY_SIZE = -1
+"""A dimension that may have any size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """An input or output; `data_type`, `dims` (without the batch dimension) and `optional` are None when unknown."""
+
+    name: str
+    data_type: str | None
+    dims: tuple[int, ...] | None
+    optional: bool | None
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A step of an ensemble; the maps go from the member's tensor to the ensemble's."""
+
+    block: Block
+    model: str | None
+    inputs: Mapping[str, Text]
+    outputs: Mapping[str, Text]
+
+    @property
+    def complete(self) -> bool:
+        """Return whether no template hides a tensor of the maps."""
+        maps = (*self.block.blocks("input_map"), *self.block.blocks("output_map"))
+        written = (*self.inputs.values(), *self.outputs.values())
+        return (
+            self.block.complete
+            and all(one.complete and one.text("key") for one in maps)
+            and all(text.value is not None for text in written)
+        )
+
+
+def tensors(config: Block, field: str) -> tuple[Tensor, ...] | None:
+    """Return the tensors of the field `input` or `output`; None when a template may stand for some or for a name."""
+    found = tuple(_tensor(block) for block in config.blocks(field))
+    known = config.has(field) is not None and config.complete and all(tensor.name for tensor in found)
+    return found if known else None
+
+
+def declared(model: ModelFolder, field: str) -> tuple[Tensor, ...] | None:
+    """Return all tensors of a model; None when its backend may have more than the file tells."""
+    found = tensors(model.config, field) if model.config and not model.completed else None
+    return found or None
+
+
+def steps(config: Block) -> tuple[Step, ...]:
+    """Return the steps of an ensemble, in order; none where it has none."""
+    scheduling = config.block("ensemble_scheduling")
+    return tuple(_step(block) for block in scheduling.blocks("step")) if scheduling else ()
+
+
+def fits(one: Sequence[int] | None, other: Sequence[int] | None) -> bool:
+    """Return whether two shapes may be the same; an unknown one fits all.
+
+    Source: Triton core, `ensemble_utils.cc` (`ValidateTensorConsistency`): a shape also fits when only one of the
+    models batches, and the other spells the batch dimension out.
+    """
+    if one is None or other is None:
+        return True
+    longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+    spelled = (ANY_SIZE, *shorter)
+    return _same(one, other) or (len(longer) == len(spelled) and _same(longer, spelled))
+
+
+def _same(one: Sequence[int], other: Sequence[int]) -> bool:
+    pairs = zip(one, other, strict=False)
+    return len(one) == len(other) and all(a == b or ANY_SIZE in (a, b) for a, b in pairs)
+
+
+def _tensor(block: Block) -> Tensor:
+    data_type, dims = block.text("data_type"), block.integers("dims")
+    return Tensor(
+        name=block.text("name") or "",
+        data_type=data_type if data_type and data_type.startswith("TYPE_") else None,
+        dims=dims or None,
+        optional=block.flag("optional"),
+        place=block.at("name"),
+    )
+
+
+def _step(block: Block) -> Step:
+    inputs, outputs = block.map("input_map"), block.map("output_map")
+    return Step(block=block, model=block.text("model_name") or None, inputs=inputs, outputs=outputs)

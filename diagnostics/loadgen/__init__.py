@@ -1,0 +1,1 @@
+"""Controlled load on a server with `tritonclient`: needs the extra `bench`."""

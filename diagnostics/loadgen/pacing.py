@@ -1,0 +1,133 @@
+"""Sends requests when they are due, all from one thread, and notes what came of each.
+
+asyncio's usual selectors round timeouts up to milliseconds; select() takes microseconds, so that a schedule is kept
+to a fraction of one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import selectors
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from diagnostics.bench.answer import Answer
+from diagnostics.loadgen.transport import Reply, Transport
+
+# So many failures in a row without any answer mean that nobody is there: a flood of connections tells no more.
+UNANSWERED_IN_A_ROW = 10
+_PAUSE = 0.05
+Count = Callable[[Reply], int | None]
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop whose timers are exact to microseconds."""
+    return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """All answers of a run, warm-up included, and when it began on the steady clock; `gone` if nobody answered."""
+
+    start: float
+    answers: tuple[Answer, ...]
+    gone: bool
+    client_busy: float
+
+
+@dataclass(slots=True)
+class Pacer:
+    """One run of a load.
+
+    Attributes:
+        transport: what sends.
+        variants: how many prepared requests there are.
+        seconds: during which requests become due, warm-up included.
+        clients: of a closed loop; in an open loop, requests that are out at once at most.
+        count: returns the tokens of a reply; None where they cannot be told.
+        offset: which prepared request is sent first, so that blocks differ.
+
+    """
+
+    transport: Transport
+    variants: int
+    seconds: float
+    clients: int
+    count: Count
+    offset: int = 0
+    _answers: list[Answer] = field(default_factory=list)
+    _unanswered: int = 0
+    _start: float = 0.0
+
+    async def run(self, arrivals: Sequence[float] | None) -> Sent:
+        """Send the load and return what came of it, once all is answered.
+
+        Args:
+            arrivals: seconds after the start at which requests are due; None for a closed loop.
+
+        """
+        with _undisturbed():
+            busy, self._start = time.process_time(), time.perf_counter()
+            if arrivals is None:
+                await asyncio.gather(*(self._client(number) for number in range(self.clients)))
+            else:
+                await self._schedule(arrivals)
+            took, used = time.perf_counter() - self._start, time.process_time() - busy
+        return Sent(
+            start=self._start, answers=tuple(self._answers), gone=self._gone, client_busy=used / max(took, 1e-9)
+        )
+
+    @property
+    def _gone(self) -> bool:
+        return self._unanswered >= UNANSWERED_IN_A_ROW
+
+    async def _client(self, number: int) -> None:
+        while (due := time.perf_counter()) - self._start < self.seconds and not self._gone:
+            await self._ask(number, due)
+            number += self.clients
+            if self._unanswered:
+                await asyncio.sleep(_PAUSE)
+
+    async def _schedule(self, arrivals: Sequence[float]) -> None:
+        free = asyncio.Semaphore(self.clients)
+        async with asyncio.TaskGroup() as group:
+            for number, offset in enumerate(arrivals):
+                due = self._start + offset
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
+                # Once all connections are taken a request waits here, and its latency counts from when it was due.
+                await free.acquire()
+                if self._gone:
+                    return
+                group.create_task(self._ask(number, due)).add_done_callback(lambda _: free.release())
+
+    async def _ask(self, number: int, due: float) -> None:
+        sent = time.perf_counter()
+        reply = await self.transport.ask((number + self.offset) % self.variants)
+        end = time.perf_counter()
+        self._unanswered = 0 if reply.code else self._unanswered + 1
+        self._answers.append(
+            Answer(
+                due=due,
+                sent=sent,
+                first=reply.first,
+                end=end,
+                ok=reply.ok,
+                code=reply.code,
+                tokens=self.count(reply) if reply.ok else None,
+                error=reply.error,
+            )
+        )
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Keep the collector of garbage from stopping the clock in the middle of a run."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

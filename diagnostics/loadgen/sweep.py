@@ -1,0 +1,139 @@
+"""Runs a plan on one or two targets and gathers the report; what was measured before an end stays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from diagnostics.bench.answer import Answer
+from diagnostics.bench.block import Block, block_of
+from diagnostics.bench.limits import RequestLimits
+from diagnostics.bench.notes import notes_of
+from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.loadgen.pacing import Pacer, Sent
+from diagnostics.loadgen.plan import MOST_CLIENTS, Plan
+from diagnostics.loadgen.target import Target
+from diagnostics.loadgen.watching import Watcher
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """A target, and what watches it; None where its metrics cannot be read."""
+
+    target: Target
+    watcher: Watcher | None = None
+
+
+@dataclass(slots=True)
+class Sweep:
+    """A plan under way.
+
+    Attributes:
+        plan: what to run.
+        contenders: one or two targets.
+        limits: what goodput counts.
+        tell: told each run.
+
+    """
+
+    plan: Plan
+    contenders: Sequence[Contender]
+    limits: RequestLimits
+    tell: Tell
+    _blocks: dict[tuple[int, float], list[Block]] = field(default_factory=dict)
+    _ended: str = ""
+    _started: float = 0.0
+
+    async def run(self) -> None:
+        """Run the plan; it ends early once a target does not answer any more."""
+        self._started = time.time()
+        self._ended = "interrupted"
+        runs = list(self.plan.order(len(self.contenders)))
+        for number, (load, block, who) in enumerate(runs, 1):
+            contender = self.contenders[who]
+            self.tell(f"run {number} of {len(runs)}: {self._load(load)} on {contender.target.endpoint.name}")
+            measured = await self._measure(contender, load, block)
+            if measured is None:
+                self._ended = f"{contender.target.endpoint.name} did not answer any more at {self._load(load)}"
+                return
+            self._blocks.setdefault((who, load), []).append(measured)
+        self._ended = ""
+
+    async def _measure(self, contender: Contender, load: float, block: int) -> Block | None:
+        plan, target = self.plan, contender.target
+        watch = contender.watcher.watch(plan.warm_up, plan.seconds) if contender.watcher else None
+        try:
+            sent = await self._pacer(target, load, block).run(None if plan.closed else plan.arrivals(load, block))
+        except BaseException:
+            if watch:
+                watch.cancel()
+            raise
+        if sent.gone or (not any(one.ok for one in sent.answers) and not await target.transport.ready()):
+            if watch:
+                watch.cancel()
+            return None
+        measured = block_of(
+            sent.answers,
+            sent.start + plan.warm_up,
+            plan.seconds,
+            limits=self.limits,
+            client_busy=sent.client_busy,
+        )
+        if contender.watcher is None or watch is None:
+            return measured
+        answers = _measured(sent, plan)
+        return replace(measured, diagnosis=contender.watcher.diagnose(watch, target.model, answers))
+
+    def _pacer(self, target: Target, load: float, block: int) -> Pacer:
+        variants = len(target.requests.values)
+        return Pacer(
+            transport=target.transport,
+            variants=variants,
+            seconds=self.plan.warm_up + self.plan.seconds,
+            clients=int(load) if self.plan.closed else MOST_CLIENTS,
+            count=target.count,
+            offset=block * variants // self.plan.blocks,
+        )
+
+    def _load(self, load: float) -> str:
+        if not self.plan.closed:
+            return f"{load:g} requests/s"
+        return f"{load:g} client{'' if load == 1 else 's'}"
+
+    def report(self) -> Report:
+        """Return what was measured until now."""
+        plan = self.plan
+        return Report(
+            started=self._started,
+            loop="closed" if plan.closed else "open",
+            seconds=plan.seconds,
+            warm_up=plan.warm_up,
+            blocks=plan.blocks,
+            seed=plan.seed,
+            limits=self.limits,
+            targets=tuple(self._result(who, one.target) for who, one in enumerate(self.contenders)),
+            ended=self._ended,
+        )
+
+    def _result(self, who: int, target: Target) -> TargetResult:
+        points = tuple(
+            Point(load=load, blocks=tuple(self._blocks[who, load]))
+            for load in self.plan.loads
+            if (who, load) in self._blocks
+        )
+        return TargetResult(
+            name=target.endpoint.name,
+            model=target.model,
+            protocol=target.endpoint.protocol,
+            workload=target.workload,
+            points=points,
+            notes=tuple(notes_of(target.workload, points)),
+        )
+
+
+def _measured(sent: Sent, plan: Plan) -> list[Answer]:
+    start = sent.start + plan.warm_up
+    return [one for one in sent.answers if start <= one.due < start + plan.seconds]

@@ -1,0 +1,220 @@
+"""What text, Markdown, HTML and pictures say of a load test, in the same words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from diagnostics.bench.block import Block
+from diagnostics.bench.crossover import Comparison, Outcome, compare
+from diagnostics.bench.estimate import Estimate
+from diagnostics.bench.knee import FEWEST_POINTS, Knee, knee
+from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.units import Unit
+
+_PROTOCOLS = {"http": "KServe HTTP", "grpc": "KServe gRPC", "generate": "generate"}
+MEASURE_WORDS: Mapping[str, str] = {
+    "mean": "mean latency",
+    "p50": "median latency",
+    "p95": "p95 latency",
+    "ttft_p50": "median time to first token",
+    "ttft_p95": "p95 time to first token",
+    "tpot": "time per output token",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of the table of points: a measure, its heading and its unit."""
+
+    measure: str
+    head: str
+    unit: Unit
+
+
+_MAIN = (
+    Column(measure="throughput", head="requests/s", unit=Unit.COUNT),
+    Column(measure="mean", head="mean", unit=Unit.SECONDS),
+    Column(measure="p95", head="p95", unit=Unit.SECONDS),
+    Column(measure="p99", head="p99", unit=Unit.SECONDS),
+)
+_FURTHER = (
+    Column(measure="ttft_p50", head="TTFT p50", unit=Unit.SECONDS),
+    Column(measure="ttft_p95", head="TTFT p95", unit=Unit.SECONDS),
+    Column(measure="tpot", head="per token", unit=Unit.SECONDS),
+    Column(measure="token_throughput", head="tokens/s", unit=Unit.COUNT),
+    Column(measure="goodput", head="goodput/s", unit=Unit.COUNT),
+)
+
+
+def columns(target: TargetResult) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """Return the columns that every target has, and those further ones that this one has values for."""
+    seen = tuple(one for one in _FURTHER if any(point.estimate(one.measure) for point in target.points))
+    return _MAIN, seen
+
+
+def cell(point: Point, column: Column) -> str:
+    """Return a measure with half its confidence interval as a share, as `179 ms ±3 %`; `—` where there is none."""
+    found = point.estimate(column.measure)
+    if found is None:
+        return "—"
+    return f"{column.unit.show(found.value)}{margin(found)}"
+
+
+def margin(found: Estimate) -> str:
+    """Return ` ±3 %`, rounded up to whole percents; empty of a single block or of zero."""
+    if found.margin is None or found.value <= 0:
+        return ""
+    return f" ±{max(1, min(math.ceil(100 * found.margin / found.value), 999))} %"
+
+
+def failed(point: Point) -> str:
+    """Return how many requests failed, and of how many."""
+    requests = sum(block.requests for block in point.blocks)
+    return f"{sum(block.failed for block in point.blocks)}/{requests}"
+
+
+def title(report: Report, target: TargetResult) -> str:
+    """Return what was asked, where and how."""
+    streaming = ", streaming" if target.workload.streaming else ""
+    loop = "closed loop" if report.loop == "closed" else "open loop (Poisson)"
+    return f"{target.model} at {target.name}, {_PROTOCOLS.get(target.protocol, target.protocol)}{streaming}, {loop}"
+
+
+def method(report: Report) -> str:
+    """Return how it was measured."""
+    show = Unit.SECONDS.show
+    count = f"{report.blocks} block{'' if report.blocks == 1 else 's'} of {show(report.seconds)}"
+    interval = "± is 95 % confidence" if report.blocks > 1 else "one block tells no uncertainty"
+    return f"{count} a load, {show(report.warm_up)} of warm-up, seed {report.seed}; {interval}"
+
+
+def workload(target: TargetResult) -> str:
+    """Return what each request was."""
+    sent = target.workload
+    kind = "prompts" if sent.text else "tensors"
+    size = "" if sent.length is None else f" of {sent.length} words" if sent.text else f", variable sizes {sent.length}"
+    answer = ""
+    if sent.generates:
+        answer = f"; {sent.max_tokens} tokens an answer ({', '.join(sent.asked)} asked for)"
+    return f"{sent.variants} different {kind}{size}{answer}"
+
+
+def diagnoses(target: TargetResult) -> Iterator[tuple[float, str, str]]:
+    """Yield load, what it was diagnosed as and in how many blocks, and the same in a sentence."""
+    for point in target.points:
+        found, count = point.diagnosed()
+        if found is None:
+            yield point.load, "not diagnosed, as its counters were not read", ""
+            continue
+        of = f" ({count} of {len(point.blocks)} blocks)" if len(point.blocks) > 1 else ""
+        if found.cause:
+            yield point.load, f"{found.cause}{of}", found.text
+        elif found.verdict == "idle":
+            yield point.load, f"not judged{of}: {found.text}; give a longer --duration", ""
+        else:
+            why = f": {found.text}" if found.text and found.verdict != "healthy" else ""
+            yield point.load, f"{found.verdict}{of}{why}", ""
+
+
+def knee_text(report: Report, target: TargetResult) -> str:
+    """Return where the knee is, how sure that is and what to measure next."""
+    found = knee(target.points, report.seed)
+    if found is None:
+        return f"knee: unknown; it takes {FEWEST_POINTS} loads"
+    return f"knee: {_knee(found, report)}"
+
+
+def _knee(found: Knee, report: Report) -> str:
+    axis = report.axis
+    if found.low is None or found.high is None:
+        sure = "one block a load does not tell how sure that is"
+    elif found.low == found.high:
+        sure = "in 90 % of resamples"
+    else:
+        sure = f"{found.low:g} to {found.high:g} in 90 % of resamples"
+    if found.above:
+        return f"not below {found.low or found.load:g} {axis}; measure higher loads ({sure})"
+    if found.below:
+        return f"at {found.high or found.load:g} {axis} or below; measure lower loads ({sure})"
+    return f"{found.load:g} {axis} ({sure}): more load costs more latency than it brings throughput"
+
+
+def goodput_text(report: Report, target: TargetResult) -> str:
+    """Return the load with the most goodput; empty without limits."""
+    if not report.limits:
+        return ""
+    known = [(one.value, point.load) for point in target.points if (one := point.estimate("goodput"))]
+    if not known:
+        return f"goodput under {report.limits}: unknown, as it cannot be told of each request whether it kept them"
+    value, load = max(known)
+    kept = next(point for point in target.points if point.load == load)
+    good, all_of = (sum(_count(block, what) for block in kept.blocks) for what in ("good", "requests"))
+    share = f"{Unit.RATIO.show(good / all_of)} of requests kept it" if all_of else "no request"
+    return f"goodput under {report.limits}: at most {Unit.PER_SECOND.show(value)}, at {load:g} {report.axis} ({share})"
+
+
+def _count(block: Block, what: str) -> int:
+    return getattr(block, what) or 0
+
+
+def compared(report: Report, measure: str) -> Comparison | None:
+    """Return how the report's two targets compare; None of one, or where they share no load."""
+    if len(report.targets) != 2:
+        return None
+    return compare(*report.targets, measure=measure, seed=report.seed)
+
+
+def sides(report: Report) -> tuple[str, ...]:
+    """Return a name of each target that tells them apart."""
+    names = [target.name for target in report.targets]
+    if len(set(names)) < len(names):
+        names = [f"{target.name} ({target.protocol})" for target in report.targets]
+    if len(set(names)) < len(names):
+        names = [f"{name} {mark}" for name, mark in zip(names, ("A", "B"), strict=False)]
+    return tuple(names)
+
+
+def verdict(report: Report, found: Comparison) -> str:
+    """Return what two targets' curves do, with how sure that is."""
+    what, names = MEASURE_WORDS[found.measure], sides(report)
+    sure = "" if found.confidence is None else f" ({Unit.RATIO.show(found.confidence)} of resamples)"
+    span = f"{found.loads[0]:g} to {found.loads[-1]:g} {report.axis}"
+    match found.outcome:
+        case Outcome.CROSSOVER:
+            low, high = found.between or (found.loads[0], found.loads[-1])
+            between = f"{found.low:.3g} to {found.high:.3g} in 90 % of resamples"
+            interpolated = f"interpolated between {low:g} and {high:g}"
+            return f"{_plural(what)} cross at {found.load:.3g} {report.axis}, {interpolated} ({between})"
+        case Outcome.FIRST_BETTER | Outcome.SECOND_BETTER:
+            better = names[found.outcome is Outcome.SECOND_BETTER]
+            return f"no crossover: {better} has the lower {what} throughout {span}{sure}"
+        case _:
+            return f"undecided: {_plural(what)} do not differ the same way in 95 % of resamples, over {span}"
+
+
+def _plural(what: str) -> str:
+    return what.replace("latency", "latencies").replace("time ", "times ")
+
+
+def routing(report: Report, found: Comparison) -> str:
+    """Return how to route traffic after a comparison, or what to measure first."""
+    names = sides(report)
+    match found.outcome:
+        case Outcome.CROSSOVER:
+            low, high = names[found.low_load_better], names[1 - found.low_load_better]
+            return (
+                f"route: to {low} while load stays under {found.low:.3g} {report.axis} (latency regime), to {high} "
+                f"above {found.high:.3g} (throughput regime); measure loads in between to narrow it"
+            )
+        case Outcome.FIRST_BETTER | Outcome.SECOND_BETTER:
+            return f"route: everything to {names[found.outcome is Outcome.SECOND_BETTER]}, at the loads measured"
+        case _:
+            return f"route: no recommendation; measure more blocks (--blocks {max(2 * report.blocks, 6)})"
+
+
+def ratio_rows(found: Comparison) -> Iterator[tuple[float, str]]:
+    """Yield load and how much higher or lower the second target is there."""
+    for load, ratio in zip(found.loads, found.ratios, strict=True):
+        yield load, f"{ratio:.2f}"

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+from trees import BATCHES, RULE, RULES, model, rule_that, write
+
+from diagnostics.cli import lint as verb
+from diagnostics.cli.main import main
+from diagnostics.lint.catalogue import catalogue
+from diagnostics.lint.problem import Severity
+from diagnostics.lint.rule import Question
+from diagnostics.lint.run import Report, lint
+from diagnostics.render.lint_json import lint_report, lint_schema
+from diagnostics.render.lint_sarif import lint_sarif
+from diagnostics.render.lint_text import lint_text
+
+WAIVED = model("b", "# diag: ignore[no-warm-up] as agreed\nmax_batch_size: 2\n")
+Printed = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write(tmp_path, {**model("a"), **WAIVED}))
+    monkeypatch.setattr(verb, "chosen", lambda _: RULES)
+
+
+def _report() -> Report:
+    return lint([Path("models")], rules=RULES)
+
+
+def test_text_is_a_line_a_problem_and_a_line_of_sums() -> None:
+    told = "models/a/config.pbtxt:3:1: warning: a batches [no-warm-up]\n    do not\n1 warning in 2 models; 1 waived\n"
+    assert lint_text(_report()) == told
+
+
+def test_text_cannot_be_made_to_move_the_cursor() -> None:
+    write(Path(), {"models/\x1b[2J/config.pbtxt": "max_batch_size: 4"})
+
+    assert "\x1b" not in lint_text(_report())
+
+
+def test_json_meets_its_schema_and_holds_place_fix_and_reason() -> None:
+    told = lint_report(_report())
+
+    jsonschema.validate(told, json.loads(lint_schema()))
+    (problem,) = told["problems"]
+    assert (problem["path"], problem["line"], problem["column"]) == ("models/a/config.pbtxt", 3, 1)
+    assert problem["fix"] == {"model": "a", "settings": [{"path": "max_batch_size", "value": 0}]}
+    assert [(one["path"], one["reason"], one["by"]) for one in told["waived"]] == [
+        ("models/b/config.pbtxt", "as agreed", "comment")
+    ]
+
+
+def test_sarif_names_rule_level_and_place_and_suppresses_what_is_waived() -> None:
+    log = lint_sarif(_report())
+
+    (run,) = log["runs"]
+    told, waived = run["results"]
+    assert log["version"] == "2.1.0"
+    assert run["columnKind"] == "unicodeCodePoints"
+    assert run["tool"]["driver"]["rules"][told["ruleIndex"]]["id"] == told["ruleId"] == RULE
+    assert told["level"] == "warning"
+    assert told["locations"][0]["physicalLocation"] == {
+        "artifactLocation": {"uri": "models/a/config.pbtxt"},
+        "region": {"startLine": 3, "startColumn": 1},
+    }
+    assert "suppressions" not in told
+    assert waived["suppressions"] == [{"kind": "inSource", "justification": "as agreed"}]
+
+
+def test_a_sarif_fix_replaces_the_line_that_is_wrong() -> None:
+    (change,) = lint_sarif(_report())["runs"][0]["results"][0]["fixes"][0]["artifactChanges"]
+
+    region = {"startLine": 3, "startColumn": 1, "endLine": 4, "endColumn": 1}
+    assert change["replacements"] == [{"deletedRegion": region, "insertedContent": {"text": "max_batch_size: 0\n"}}]
+
+
+@pytest.mark.parametrize("severity", Severity)
+def test_every_severity_has_a_level_of_sarif(severity: Severity) -> None:
+    rule = rule_that(BATCHES.lint, severity=severity)
+
+    (result, *_) = lint_sarif(lint([Path("models")], rules={RULE: rule}))["runs"][0]["results"]
+
+    assert result["level"] == {"error": "error", "warning": "warning", "info": "note"}[severity]
+
+
+def test_a_path_is_a_uri_in_sarif() -> None:
+    write(Path(), {"models/a b#/config.pbtxt": "max_batch_size: 4"})
+
+    results = lint_sarif(lint([Path("models/a b#").absolute()], rules=RULES))["runs"][0]["results"]
+
+    assert results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].startswith("file:///")
+    assert results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("/a%20b%23/config.pbtxt")
+
+
+def test_fix_prints_a_patch_that_applies_and_mends(capsys: Printed) -> None:
+    assert main(["lint", "models", "--fix"]) == 0
+    printed = capsys.readouterr()
+    subprocess.run(["patch", "-p1", "--silent"], input=printed.out, text=True, check=True)
+
+    assert "the patch mends 1 problem" in printed.err
+    assert _report().problems == ()
+
+
+def test_fixes_that_contradict_each_other_are_not_all_in_the_patch(
+    capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = {"max_batch_size: 0": 0, "max_batch_size: 2": 2}
+    rules = {name: rule_that(_setting(value)) for name, value in others.items()}
+    monkeypatch.setattr(verb, "chosen", lambda _: rules)
+
+    main(["lint", "models/a", "--fix"])
+
+    printed = capsys.readouterr()
+    assert "+max_batch_size: 0\n" in printed.out
+    assert "is not in the patch: another fix sets max_batch_size to 0" in printed.err
+
+
+def _setting(value: int) -> object:
+    from diagnostics.tuning.changes import ConfigChange, Setting
+
+    def told(see):  # type: ignore[no-untyped-def]
+        fix = ConfigChange(model=see.model.name, settings=(Setting(path="max_batch_size", value=value),))
+        yield see.problem("x", at=see.config.at("max_batch_size"), fix=fix)
+
+    return told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["models"], 0),
+        (["models", "--fail-on", "warning"], 1),
+        (["models", "--fail-on", "info"], 1),
+        (["models", "--fail-on", "never"], 0),
+        (["models", "--output", "json", "--fail-on", "warning"], 1),
+        (["models", "--output", "sarif"], 0),
+        ([], 2),
+        (["models", "--fix", "--output", "json"], 2),
+        (["models", "--config", "nowhere.toml"], 2),
+        (["--explain", "no-warmup"], 2),
+        (["nowhere"], 3),
+    ],
+)
+def test_the_exit_code_says_what_happened(arguments: list[str], code: int, capsys: Printed) -> None:
+    assert main(["lint", *arguments]) == code
+    captured = capsys.readouterr()
+    assert bool(captured.out) is (code < 2)
+    assert len(captured.err.splitlines()) == (code >= 2)
+
+
+def test_nothing_readable_and_a_rule_that_fails_are_no_success(
+    capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(Path(), {"broken/x/config.pbtxt": "name"})
+    assert main(["lint", "broken", "--fail-on", "never"]) == 3
+    monkeypatch.setattr(verb, "chosen", lambda _: {RULE: rule_that(lambda _: 1 / 0)})
+
+    assert main(["lint", "models"]) == 3
+    assert "diag: the rule no-warm-up failed: ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_the_nearest_settings_are_read(capsys: Printed) -> None:
+    Path(".diag-lint.toml").write_text('[rules.no-warm-up]\nseverity = "error"\n')
+
+    assert main(["lint", "models"]) == 1
+    assert "1 error in 2 models" in capsys.readouterr().out
+
+
+def test_the_rules_are_listed_by_question_within_80_columns_and_each_has_a_page(capsys: Printed) -> None:
+    main(["lint", "--rules"])
+    listed = capsys.readouterr().out
+
+    assert all(f"  {identifier} " in listed for identifier in catalogue())
+    assert Question.READABLE in listed
+    assert max(map(len, listed.splitlines())) <= 80
+    main(["lint", "--explain", RULE])
+    assert "## Sources" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("output", ["text", "json", "sarif"])
+def test_names_that_are_no_text_can_be_told(output: str, capsys: Printed) -> None:
+    folder = Path(os.fsdecode(b"odd/\xff\n"))
+    folder.mkdir(parents=True)
+    (folder / "config.pbtxt").write_text("max_batch_size: 4")
+
+    assert main(["lint", "odd", "--output", output, "--fail-on", "warning"]) == 1
+    told = capsys.readouterr().out
+    assert json.loads(told) if output != "text" else len(told.splitlines()) == 3
+    assert main(["lint", "odd", "--fix"]) == 0
+    assert "its path cannot stand in a patch" in capsys.readouterr().err
+
+
+def test_a_patch_of_a_file_with_a_byte_order_mark_and_carriage_returns_applies(capsys: Printed) -> None:
+    path = Path("models/a/config.pbtxt")
+    path.write_bytes("\ufeffmax_batch_size: 4\r\nname: 'a'\r\n".encode())
+
+    main(["lint", "models/a", "--fix"])
+    patch = capsys.readouterr().out
+    subprocess.run(["patch", "-p1", "--silent", "--binary"], input=patch.encode(), check=True)
+
+    assert path.read_bytes() == "\ufeffmax_batch_size: 0\r\nname: 'a'\r\n".encode()

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trees import BATCHES, RULE, model, rule_that, write
+from tritonclient.grpc import model_config_pb2
+
+from diagnostics.errors import CollectError, MalformedBody
+from diagnostics.lint.block import Block, templates
+from diagnostics.lint.catalogue import catalogue
+from diagnostics.lint.config_fields import fields_of
+from diagnostics.lint.documents import documents_of, inner
+from diagnostics.lint.problem import Place
+from diagnostics.lint.queries import Use, queries_of
+from diagnostics.lint.repository import read_project
+from diagnostics.lint.rule import Link
+from diagnostics.lint.run import lint
+from diagnostics.lint.text_file import TextFile
+from diagnostics.tuning.pbtxt import parse
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def _block(text: str) -> Block:
+    return Block(file=TextFile(path="config.pbtxt", text=text), message=parse(text))
+
+
+def _asked(*paths: str) -> dict[str, list[str]]:
+    return {one.shown: sorted(one.asked) for one in read_project(map(Path, paths)).repositories}
+
+
+def test_repositories_are_found_at_any_depth_and_not_inside_models(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {**model("a"), "deep/er/b/config.pbtxt": "", "models/a/1/x/config.pbtxt": "", ".git/c/config.pbtxt": ""},
+    )
+
+    assert _asked(".") == {"deep/er": ["b"], "models": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("inside", "path", "shown"),
+    [
+        (".", "models/a", "models/a/config.pbtxt:3:1"),
+        (".", "models/a/config.pbtxt", "models/a/config.pbtxt:3:1"),
+        ("models", "a", "a/config.pbtxt:3:1"),
+        ("models/a", ".", "config.pbtxt:3:1"),
+        ("models/a", "config.pbtxt", "config.pbtxt:3:1"),
+        ("models/b", "../a", "../a/config.pbtxt:3:1"),
+    ],
+)
+def test_a_model_named_alone_is_told_of_alone_and_knows_its_neighbours(
+    inside: str, path: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, model("a") | model("b"))
+    monkeypatch.chdir(tmp_path / inside)
+
+    report = lint([Path(path)], rules={RULE: BATCHES})
+
+    assert [str(problem.place) for problem in report.problems] == [shown]
+    assert set(report.project.repositories[0].models) == {"a", "b"}
+
+
+def test_a_model_without_a_configuration_is_known_by_what_its_version_holds(tmp_path: Path) -> None:
+    write(tmp_path, {"models/a/3/model.onnx": b"", "models/a/1/note.txt": b"", "models/note/1/note.txt": b""})
+
+    (repository,) = read_project([Path("models")]).repositories
+
+    (found,) = repository.models.values()
+    assert (found.versions, found.backend, found.max_batch_size, found.config) == ((1, 3), "onnxruntime", None, None)
+
+
+def test_links_in_a_circle_end_and_a_link_to_a_model_is_a_model(tmp_path: Path) -> None:
+    circle = {"models/b": Link(to="a"), "models/up": Link(to=".."), "x/y": Link(to="../z"), "z/x": Link(to="../x")}
+    write(tmp_path, {**model("a"), **circle})
+
+    project = read_project([Path()])
+
+    assert [(one.shown, sorted(one.asked)) for one in project.repositories] == [("models", ["a", "b"])]
+    assert [trouble.place.path for trouble in project.troubles] == ["models/up", "x/y/x"]
+
+
+def test_what_cannot_be_read_is_one_line_each_and_the_rest_is_linted(tmp_path: Path) -> None:
+    broken: dict[str, str | bytes] = {
+        "models/b/config.pbtxt": "x: [",
+        "models/c/config.pbtxt": b"\0",
+        "models/d/config.pbtxt": b"\xff",
+    }
+    write(
+        tmp_path,
+        {**model("a"), **broken, "models/e/config.pbtxt": Link(to="nowhere"), "f.json": "{", "g.yaml": "services: ["},
+    )
+    rules = {name: catalogue()[name] for name in ("broken-text-format", "unreadable-file")} | {RULE: BATCHES}
+
+    report = lint([Path()], rules=rules)
+
+    told = {problem.place.path: problem.severity.value for problem in report.problems}
+    configurations = {f"models/{name}/config.pbtxt": "error" for name in "bcde"}
+    assert told == {"models/a/config.pbtxt": "warning", **configurations, "g.yaml": "info"}
+    assert (report.models, report.unread, len(report.problems)) == (5, 4, 6)
+
+
+@pytest.mark.parametrize("path", ["nowhere", "empty", "note.txt"])
+def test_nothing_to_lint_is_an_error(path: str, tmp_path: Path) -> None:
+    write(tmp_path, {"empty/note.txt": "", "note.txt": ""})
+
+    with pytest.raises(CollectError, match=path):
+        lint([Path(path)])
+
+
+def test_a_rule_that_fails_hides_nothing_of_the_others(tmp_path: Path) -> None:
+    write(tmp_path, model("a"))
+
+    report = lint([Path()], rules={"broken": rule_that(lambda _: 1 / 0), RULE: BATCHES})
+
+    assert [problem.message for problem in report.problems] == ["a batches"]
+    assert "ZeroDivisionError" in report.failures[0]
+
+
+def test_places_count_lines_and_characters_from_one() -> None:
+    block = _block('# é\nname: "é" max_batch_size: 4\r\ninput { dims: [ 1 ] }')
+
+    assert block.at("max_batch_size") == Place(path="config.pbtxt", line=2, column=11)
+    assert block.blocks("input")[0].at("dims") == Place(path="config.pbtxt", line=3, column=9)
+    assert block.at("missing") == block.place == Place(path="config.pbtxt", line=2, column=1)
+
+
+def test_what_is_left_out_has_its_default_and_what_is_a_template_is_unknown() -> None:
+    block = _block(
+        "max_batch_size: ${size}\ninput { dims: [ 1, ${n} ] }\nparameters { key: 'k' value { string_value: '${v}' } }"
+    )
+
+    assert block.integer("max_batch_size", default=7) is None
+    assert block.blocks("input")[0].integers("dims") is None
+    assert block.map("parameters")["k"].value is None
+    assert (block.integer("missing", default=7), block.text("missing"), block.has("missing")) == (7, "", False)
+    assert [text.written for text in templates(block)] == ["${size}", "${n}", "'${v}'"]
+
+
+def test_a_template_in_the_place_of_a_field_makes_unknown_what_is_not_written() -> None:
+    block = _block('name: "a"\n${more}\n')
+
+    assert (block.text("name"), block.has("missing"), block.text("missing"), block.integers("missing")) == (
+        "a",
+        None,
+        None,
+        None,
+    )
+
+
+def test_a_configuration_of_a_newer_release_is_read() -> None:
+    assert _block("newer { field: [ { x: 1 } ] }\nmax_batch_size: 4").integer("max_batch_size") == 4
+    with pytest.raises(MalformedBody):
+        _block("newer {")
+
+
+RULES_FILE = """groups:
+- name: g
+  rules:
+  - alert: Slow
+    expr: |
+      rate(a[5m])
+        > 1
+  - record: r
+    expr: sum(b)
+"""
+DASHBOARD = (
+    '{"panels": [{"title": "T", "fieldConfig": {"defaults": {"unit": "s"}}, "targets": [{"expr": "c{d=\\"e\\"}"}]}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        (
+            "r.yaml",
+            RULES_FILE,
+            [
+                (Use.ALERT, "Slow", "", "r.yaml:6:7", "rate(a[5m])\n  > 1\n"),
+                (Use.RECORDING, "r", "", "r.yaml:9:11", "sum(b)"),
+            ],
+        ),
+        ("d.json", DASHBOARD, [(Use.PANEL, "T", "s", "d.json:1:94", 'c{d="e"}')]),
+        ("compose.yaml", "services: { a: { image: !Ref b } }", []),
+    ],
+)
+def test_queries_are_found_with_their_places(path: str, text: str, expected: list[object]) -> None:
+    file = TextFile(path=path, text=text)
+
+    found = [(one.use, one.name, one.unit, str(one.place), one.expr) for one in queries_of(file, documents_of(file))]
+
+    assert found == expected
+
+
+def test_yaml_that_refers_to_itself_a_billion_times_takes_no_longer_than_its_text() -> None:
+    lines = ["services:", "  a0: &a0 [x]"]
+    lines += [f"  a{n}: &a{n} [{', '.join(f'*a{n - 1}' for _ in range(9))}]" for n in range(1, 40)]
+
+    assert sum(1 for _ in inner(documents_of(TextFile(path="c.yaml", text="\n".join(lines))))) < 1000
+
+
+def test_the_known_fields_are_those_of_tritons_own_description() -> None:
+    root = model_config_pb2.ModelConfig.DESCRIPTOR
+    seen, stack = {root.full_name}, [root]
+    while stack:
+        message = stack.pop()
+        fields = fields_of(message.full_name.removeprefix("inference."))
+        assert {field.name for field in message.fields} <= set(fields), message.full_name
+        for field in message.fields:
+            entry = field.message_type.fields_by_name.get("value") if field.message_type else None
+            maps = entry is not None and field.message_type.GetOptions().map_entry
+            inner = entry.message_type if entry and maps else field.message_type
+            held = inner.full_name.removeprefix("inference.") if inner else ""
+            assert fields[field.name] == ("{" if maps else "") + held
+            if inner and inner.full_name not in seen:
+                seen.add(inner.full_name)
+                stack.append(inner)
+
+
+@pytest.mark.parametrize(("path", "files"), [("models", ["compose.yaml"]), (".", ["compose.yaml"]), ("deep", [])])
+def test_deployment_files_beside_a_repository_are_read_and_no_others_outside(
+    path: str, files: list[str], tmp_path: Path
+) -> None:
+    write(tmp_path, {**model("a"), "compose.yaml": "services: {}", "deep/er/b/config.pbtxt": ""})
+
+    assert list(read_project([Path(path)]).files) == files
+
+
+def test_overlapping_paths_are_read_once(tmp_path: Path) -> None:
+    write(tmp_path, model("a") | model("b"))
+
+    assert lint([Path("models/a"), Path("models"), Path()], rules={RULE: BATCHES}).models == 2

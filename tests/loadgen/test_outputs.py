@@ -1,0 +1,150 @@
+"""A load test as text, Markdown, HTML, JSON and PNG, and the command that shows kept ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import html5lib
+import jsonschema
+import pytest
+
+import diagnostics.render
+from diagnostics.bench.limits import RequestLimits
+from diagnostics.bench.report import Report, parse_report
+from diagnostics.cli.main import main
+from diagnostics.errors import UsageError
+from diagnostics.render.bench_html import bench_html
+from diagnostics.render.bench_json import bench_json, schema
+from diagnostics.render.bench_markdown import bench_markdown
+from diagnostics.render.bench_text import bench_text
+from tests.loadgen.reports import block, curve, diagnosed, report, target, workload
+
+CAUSE = "single-instance-serialization of safety"
+HOSTILE = "<script>alert(1)</script>\x1b[2J|*x*"
+
+
+@pytest.fixture
+def swept() -> Report:
+    sent = workload(max_tokens=24, asked=("max_tokens",), streaming=True, counted_by="num_output_tokens")
+    shown = {"ttft_p50": 0.05, "ttft_p95": 0.07, "tpot": 0.004, "tokens": 24.0, "good": 90}
+    points = {
+        1.0: [block(10, 0.1, diagnosis=diagnosed("", "healthy"), **shown) for _ in range(3)],
+        4.0: [block(38, 0.105, diagnosis=diagnosed(CAUSE), **shown) for _ in range(3)],
+        16.0: [block(40 + n, 0.4, failed=n, diagnosis=diagnosed(CAUSE), **shown) for n in range(3)],
+    }
+    return report(target(points, workload=sent), limits=RequestLimits(latency=0.5))
+
+
+@pytest.fixture
+def crossing() -> Report:
+    fast = curve({1: [0.1, 0.1, 0.101], 4: [0.1, 0.1, 0.101], 16: [0.4, 0.4, 0.41]}, "fast:8000")
+    return report(fast, curve({n: [0.2, 0.2, 0.201] for n in (1, 4, 16)}, "broad:8000"))
+
+
+def test_the_text_tells_numbers_diagnoses_knee_and_goodput(swept: Report) -> None:
+    text = bench_text(swept)
+    assert f"at 4: {CAUSE} (3 of 3 blocks)" in text
+    assert "at 1: healthy (3 of 3 blocks)" in text
+    assert "knee: 4 clients (in 90 % of resamples)" in text
+    assert "41 ±7 %" in text
+    assert "3/300" in text
+    assert "goodput under latency ≤ 500 ms: at most 9/s, at 16 clients (90 % of" in text
+    assert "4 ms" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_terminal_without_unicode_gets_bars_of_ascii(swept: Report) -> None:
+    picture = bench_text(swept, unicode=False).partition("mean latency\n")[2]
+    assert "####" in picture
+    assert picture.isascii()
+
+
+def test_two_targets_get_a_crossover_and_a_route(crossing: Report) -> None:
+    text = " ".join(bench_text(crossing).split())
+    assert "mean latencies cross at 7.97 clients, interpolated between 4 and 16 (7.9 to 8.02" in text
+    assert "route: to fast:8000 while load stays under" in text
+    assert "to broad:8000 above" in text
+
+
+def test_a_test_that_ended_early_says_so_everywhere(swept: Report) -> None:
+    ended = Report(**{name: getattr(swept, name) for name in swept.__dataclass_fields__} | {"ended": "a:8000 is gone"})
+    for shown in (bench_text(ended), bench_markdown(ended), bench_html(ended)):
+        assert "a:8000 is gone" in shown
+
+
+def test_the_schema_describes_what_is_written(swept: Report, crossing: Report) -> None:
+    described = json.loads((Path(diagnostics.render.__file__).with_name("bench.schema.json")).read_text("utf-8"))
+    assert described == json.loads(json.dumps(schema()))
+    for one in (swept, crossing):
+        document = json.loads(bench_json(one))
+        jsonschema.validate(document, described)
+        assert len(document["summary"]["targets"]) == len(one.targets)
+    assert document["summary"]["comparison"]["outcome"] == "crossover"
+    assert document["summary"]["targets"][0]["knee"]["load"] == 4
+
+
+def test_a_report_is_read_back_as_it_was_written(swept: Report) -> None:
+    assert parse_report(bench_json(swept), "a.json") == swept
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"schema_version": 1, "targets": 3}', b"\xff"])
+def test_what_is_no_report_is_refused_in_one_line(body: bytes) -> None:
+    with pytest.raises(UsageError, match="is no report of diag bench") as raised:
+        parse_report(body, "a.json")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_report_of_a_later_schema_is_refused(swept: Report) -> None:
+    with pytest.raises(UsageError, match="schema version 2"):
+        parse_report(bench_json(swept).replace(b'"schema_version": 1', b'"schema_version": 2'), "a.json")
+
+
+def test_names_from_servers_stay_names(swept: Report) -> None:
+    named = report(target({1.0: [block(1, 1, diagnosis=diagnosed(HOSTILE))]}, HOSTILE, model=HOSTILE))
+    assert "\x1b" not in bench_text(named) + bench_markdown(named)
+    page = html5lib.parse(bench_html(named), namespaceHTMLElements=False)
+    assert len(page.findall(".//script")) == 1
+    assert HOSTILE.partition("\x1b")[0] in "".join(page.itertext())
+
+
+def test_the_page_is_a_valid_document_with_a_point_for_each_load(crossing: Report) -> None:
+    parser = html5lib.HTMLParser(namespaceHTMLElements=False)
+    page = parser.parse(bench_html(crossing))
+    assert not parser.errors
+    assert len([each for each in page.iter() if each.get("role") == "listitem"]) == 6
+    assert "cross at" in "".join(page.find(".//h1").itertext())
+
+
+def test_markdown_has_a_row_for_each_load(swept: Report) -> None:
+    rows = [line for line in bench_markdown(swept).splitlines() if line.startswith("|")]
+    assert len(rows) == 2 + 3
+    assert CAUSE in rows[-1]
+
+
+def test_a_picture_is_a_png(crossing: Report, tmp_path: Path) -> None:
+    path, picture = tmp_path / "a.json", tmp_path / "a.png"
+    path.write_bytes(bench_json(crossing))
+    assert main(["bench", str(path), "--png", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_kept_reports_are_shown_compared_or_refused(
+    swept: Report, crossing: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def kept(name: str, one: Report) -> str:
+        (tmp_path / name).write_bytes(bench_json(one))
+        return str(tmp_path / name)
+
+    a, b = (kept(f"{n}.json", report(one)) for n, one in enumerate(crossing.targets))
+    both, other = kept("both.json", crossing), kept("other.json", swept)
+    assert main(["bench", a, b]) == 0
+    compared = capsys.readouterr().out
+    assert main(["bench", both]) == 0
+    assert capsys.readouterr().out == compared
+    assert main(["bench", a, other]) == 2
+    assert "not comparable, as these differ: responses: whole against one by one" in capsys.readouterr().err
+    assert main(["bench", a, both]) == 2
+    assert "holds two targets already" in capsys.readouterr().err
+    assert main(["bench", a, "localhost:8000"]) == 2
+    assert "measure one with --output json first" in capsys.readouterr().err
