@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from diagnostics.errors import UsageError
 from diagnostics.forecast.fitted import Fitted, Unpredictable
+from diagnostics.forecast.races import is_racing, missed
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
@@ -138,7 +139,9 @@ def _apply(fitted: Fitted, model: Model, setting: Setting) -> tuple[Model, list[
     if path.startswith("parameters."):
         return _parameter(fitted, model, path.partition(".")[2], value)
     if path == "dynamic_batching" or path in _BATCHING or path == _POLICY or path.startswith(f"{_POLICY}."):
-        return _batched(model, path, value), _larger(model, model.max_batch)
+        made = _batched(model, path, value)
+        raced = [missed(model.name)] if is_racing(made) and not is_racing(model) else []
+        return made, [*_larger(model, model.max_batch), *raced]
     if path == "response_cache.enable":
         raise Unpredictable("how many requests repeat is not known", where=model.name, hint=_MEASURE)
     return model, [f"{path} of {model.name} does nothing to requests once it has taken effect"]
