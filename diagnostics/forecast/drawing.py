@@ -66,7 +66,9 @@ def _model(model: Model, doubt: ModelDoubt | None, draw: Draw) -> Model:
 
     if doubt is None:
         return model
-    error = 1 + doubt.service_error * NormalDist().inv_cdf(min(max(at("error"), _TAIL), 1 - _TAIL))
+    deviation = doubt.service_error * NormalDist().inv_cdf(min(max(at("error"), _TAIL), 1 - _TAIL))
+    # As far below as above by ratio: where few executions were seen, their mean less its error would be no time at all.
+    error = 1 + deviation if deviation >= 0 else 1 / (1 - deviation)
     low, high = _GAP_RANGE
     service = _service(model.service, at("slope")).scaled(error)
     service = replace(service, dispatch_gap=service.dispatch_gap * (low + (high - low) * at("gap")))

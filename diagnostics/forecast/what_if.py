@@ -112,9 +112,22 @@ def _with(fitted: Fitted, change: ConfigChange) -> Fitted:
     for setting in sorted(change.settings, key=lambda one: one.path.count(".")):
         model, more = _apply(fitted, model, setting)
         said += more
+    _check_preferred(model, change)
     models[model.name] = _fitting(model)
     scenario: Scenario = replace(fitted.scenario, models=tuple(models.values()))
     return replace(fitted, scenario=scenario, assumptions=(*fitted.assumptions, *said))
+
+
+def _check_preferred(model: Model, change: ConfigChange) -> None:
+    """Refuse preferred sizes that Triton would refuse: "dynamic batching preferred size must be <= max batch size"."""
+    for setting in change.settings:
+        asked = setting.value if setting.path.endswith(".preferred_batch_size") else None
+        if isinstance(asked, tuple) and asked and max(asked) > model.max_batch:
+            raise UsageError(
+                f"Triton loads no preferred_batch_size {max(asked)} above max_batch_size {model.max_batch}",
+                where=model.name,
+                hint=f"give sizes up to {model.max_batch}, or a larger max_batch_size, too",
+            )
 
 
 def _fitting(model: Model) -> Model:
