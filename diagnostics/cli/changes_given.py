@@ -58,7 +58,8 @@ def model_and_path(text: str, models: Sequence[str], option: str) -> tuple[str, 
     path = text[len(model) + 1 :]
     if path not in KNOWN_PATHS and not path.startswith("parameters."):
         known = sorted(KNOWN_PATHS)
-        near = difflib.get_close_matches(path, known, n=1, cutoff=0.6)
+        ends = [one for one in known if path and one.endswith(f".{path}")]
+        near = ends or difflib.get_close_matches(path, known, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]}?" if near else f"settings are {', '.join(known)}"
         raise UsageError(f"there is no setting {path!r} of {model}", where=option, hint=hint)
     return model, path

@@ -50,6 +50,8 @@ def sweep_given(text: str, models: Sequence[str]) -> SweepGiven:
     if name.strip() == "rate" or name.strip() == "clients":
         return SweepGiven(kind="rate" if name.strip() == "rate" else "clients", name=name.strip(), values=values)
     model, path = model_and_path(name, models, "--sweep")
+    if all(value.isdecimal() for value in values):
+        values = tuple(sorted(values, key=int))
     settings = [Setting(path=path, value=value_of(path, value)) for value in values]
     changes = tuple(ConfigChange(model=model, settings=(setting,)) for setting in settings)
     return SweepGiven(kind="setting", name=f"{model}.{path}", values=values, changes=changes)
@@ -63,7 +65,11 @@ def values_given(text: str, where: str = "--sweep", fewest: int = 2) -> tuple[st
 
     """
     match = _RANGE.fullmatch(text)
-    found = _ranged(match, where) if match else tuple(part.strip() for part in text.split(",") if part.strip())
+    found = (
+        _ranged(match, where)
+        if match
+        else tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    )
     if len(found) < fewest:
         many = "several values" if fewest > 1 else "a value"
         raise UsageError(f"cannot read {many} in {text!r}", where=where, hint=_EXAMPLES)

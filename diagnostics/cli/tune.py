@@ -85,6 +85,8 @@ def command(
     aim = Aim(objective=objective, minimize=Minimize(minimize) if minimize else None, vary=vary)
     if export is not None and export.suffix not in (".sh", ".yaml", ".yml"):
         raise UsageError("is neither .sh nor .yaml", where=f"--export {export}", hint="its suffix says what it is for")
+    if export is not None and not export.parent.is_dir():
+        raise UsageError("there is no such folder", where=f"--export {export}", hint="make it, or name another one")
     found = carrying(see(asked), wish, aim) if maximize else tuned(see(asked), wish, aim)
     if export is not None:
         export.write_text(confirming(found, export.suffix), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.explanation import WindowFacts
@@ -76,10 +77,22 @@ class TunedProposal:
         return self.tuning.best or self.tuning.nearest
 
     @property
+    def plausible(self) -> bool:
+        """Whether the model's interval of the mean holds what was measured; also where nothing was measured."""
+        mean = self.tuning.baseline.mean
+        if self.measured_mean is None:
+            return True
+        return mean is not None and mean.low <= self.measured_mean <= (mean.high or inf)
+
+    @property
     def certain(self) -> bool | None:
-        """Whether the answer meets the objective with its whole interval; None where there is no answer."""
+        """Whether the answer meets the objective with its whole interval, by a model whose interval of the mean holds
+        what was measured; None where there is no answer.
+        """
         if self.tuning.best is None:
             return None
+        if not self.plausible:
+            return False
         value = self.tuning.target.forecast(self.tuning.best.performance)
         return value is not None and value.high is not None and value.high < self.tuning.target.seconds
 

@@ -112,7 +112,7 @@ def _carried_now(fitted: Fitted, one: Sequence[Option], target: Target, seed: in
     changes = _changes(one)
     if not is_closed(fitted):
         return carried(fitted, changes, target, seed)
-    found = performance(fitted, WhatIf(changes=changes), seed=seed, draws=0)
+    found = performance(fitted, WhatIf(changes=changes), seed=seed, draws=0, visits=VISITS)
     return Carried(changes=changes, instances=0, factor=1.0, performance=found) if target.met(found) else None
 
 

@@ -13,7 +13,7 @@ from diagnostics.forecast.engines import MOST_CROWDING
 from diagnostics.forecast.fitted import Doubt, Fitted, Interval, ModelDoubt
 from diagnostics.forecast.sharing import CENTRAL, Share
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, Scenario
+from diagnostics.tuning.simulation.scenario import OVERTAKES, ClosedLoop, Model, OpenLoop, Scenario
 
 # Execution times beyond two standard deviations are left to the draws that an interval may miss.
 _TAIL = 0.025
@@ -66,15 +66,29 @@ def _model(model: Model, doubt: ModelDoubt | None, draw: Draw) -> Model:
 
     if doubt is None:
         return model
-    error = 1 + doubt.service_error * NormalDist().inv_cdf(min(max(at("error"), _TAIL), 1 - _TAIL))
+    deviation = doubt.service_error * NormalDist().inv_cdf(min(max(at("error"), _TAIL), 1 - _TAIL))
+    # As far below as above by ratio: where few executions were seen, their mean less its error would be no time at all.
+    error = 1 + deviation if deviation >= 0 else 1 / (1 - deviation)
     low, high = _GAP_RANGE
     service = _service(model.service, at("slope")).scaled(error)
     service = replace(service, dispatch_gap=service.dispatch_gap * (low + (high - low) * at("gap")))
-    made = replace(model, service=service, service_scv=_between(doubt.service_scv, at("scv")))
+    made = replace(
+        _raced(model, doubt.overtakes, draw), service=service, service_scv=_between(doubt.service_scv, at("scv"))
+    )
     if doubt.joining is None:
         return made
     made = _joining(made, doubt.joining, doubt.joins, at("joining"))
     return _slower(_crowded(made, doubt.running, at("crowding")), error)
+
+
+def _raced(model: Model, bounds: Interval | None, draw: Draw) -> Model:
+    """Return the model with another luck in its batcher's races: the host's threads are the same for all models."""
+    if model.batcher is None or bounds is None:
+        return model
+    position = draw.position("overtakes")
+    # Most hosts lose few: the square of an even draw has a quarter of the bounds as its median.
+    share = bounds[0] + (bounds[1] - bounds[0]) * (position**2 if bounds == OVERTAKES else position)
+    return replace(model, batcher=replace(model.batcher, overtakes=share))
 
 
 def _crowded(model: Model, running: float, position: float) -> Model:

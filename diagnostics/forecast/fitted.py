@@ -71,6 +71,7 @@ class ModelDoubt:
         joining: bounds of the seconds that a joining request adds to an engine's iteration.
         joins: requests that joined per iteration when the iterations' mean time was measured.
         running: requests in an iteration then.
+        overtakes: bounds of the share of execution ends at which the batcher looks too early; None where it is known.
 
     """
 
@@ -79,6 +80,7 @@ class ModelDoubt:
     joining: Interval | None = None
     joins: float = 0.0
     running: float = 1.0
+    overtakes: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

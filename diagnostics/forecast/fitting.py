@@ -19,6 +19,7 @@ from diagnostics.forecast.fitted import (
     Unpredictable,
 )
 from diagnostics.forecast.members import Member, member
+from diagnostics.forecast.races import raced
 from diagnostics.forecast.sharing import CENTRAL, Sharing, alone
 from diagnostics.forecast.steps import Behind, entry_of
 from diagnostics.forecast.traced import hidden_seconds, scv
@@ -212,16 +213,19 @@ def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[
         replayed=frozenset(name for name, calls in parts.calls.items() if calls.replayed),
         sharing=tuple(sharing),
     )
+    scenario, races = raced(evidence, item.server, _scenario(parts, sharing))
+    models = {one.model: replace(doubt.models[one.model], overtakes=one.bounds) for one in races}
+    doubt = replace(doubt, models={**doubt.models, **models})
     configs = {name: evidence.config(Subject(server=item.server, model=name)) for name in parts.members}
     return Fitted(
         server=item.server,
         entry=_name(item),
-        scenario=_scenario(parts, sharing),
+        scenario=scenario,
         doubt=doubt,
         measured=measured(evidence, item),
         configs={name: config for name, config in configs.items() if config is not None},
         devices={name: one.devices for name, one in parts.members.items()},
-        assumptions=_assumptions(parts, sharing),
+        assumptions=(*_assumptions(parts, sharing), *(one.assumption for one in races)),
     )
 
 

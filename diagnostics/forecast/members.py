@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from diagnostics import names
 from diagnostics.evidence.evidence import Evidence
@@ -15,7 +17,8 @@ from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.tuning.simulation.scenario import DynamicBatcher, Model, QueuePolicy, TimeoutAction
+from diagnostics.tuning.simulation.scenario import OVERTAKES, DynamicBatcher, Model, QueuePolicy, TimeoutAction
+from diagnostics.window.visits import Visit
 from diagnostics.wire.model_config import DynamicBatching, ModelConfig
 
 # Where no trace shows how executions vary: from a tenth of the mean (kernels, sleeping stages) to as far above a
@@ -23,6 +26,8 @@ from diagnostics.wire.model_config import DynamicBatching, ModelConfig
 _SCV_BOUNDS = (0.01, 0.36)
 # The median share of the linear slope that batches of unseen sizes cost.
 UNSEEN_SLOPE = 0.25
+# A median of fewer is one visit's luck.
+_FEWEST_IDLE = 5
 _TENSORRT = ("tensorrt", "tensorrt_plan")
 
 
@@ -60,11 +65,14 @@ def member(evidence: Evidence, on: Subject) -> Member:
             instances=max(round(instances), 1),
             max_batch=max(config.max_batch_size, 1),
             batcher=batcher_of(config.dynamic_batching),
-            # An idle stage queues for what an idle instance takes to begin, a window aside.
-            start_seconds=min(evidence.read(QUEUE_SECONDS, on).value or 0.0, service.dispatch_gap),
+            start_seconds=_start(evidence, on, service.dispatch_gap),
             in_flight=2 if {config.backend, config.platform} & set(_TENSORRT) else 1,
         ),
-        doubt=ModelDoubt(service_scv=bounds, service_error=drift(evidence, on, EXECUTION_SECONDS, service)),
+        doubt=ModelDoubt(
+            service_scv=bounds,
+            service_error=drift(evidence, on, EXECUTION_SECONDS, service),
+            overtakes=OVERTAKES,
+        ),
         devices=devices_of(config, round(instances)),
         assumptions=said,
     )
@@ -72,6 +80,23 @@ def member(evidence: Evidence, on: Subject) -> Member:
 
 _CONFIGURATION = "let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
 _STATISTICS = "let the tool reach the HTTP or gRPC port (GET v2/models/stats), in a window in which the model executes"
+
+
+def _start(evidence: Evidence, on: Subject, gap: float) -> float:
+    """Return the seconds that an idle instance takes to begin.
+
+    Traced visits that waited less than an instance takes from one execution to the next found it idle: their median.
+    Without enough of them, an idle stage's mean queue, a window aside.
+    """
+    idle = [one for visit in _visits(evidence, on) if (one := visit.queue_seconds) is not None and one < gap]
+    if len(idle) >= _FEWEST_IDLE:
+        return median(idle)
+    return min(evidence.read(QUEUE_SECONDS, on).value or 0.0, gap)
+
+
+def _visits(evidence: Evidence, on: Subject) -> Sequence[Visit]:
+    callers = [ensemble.name for ensemble in evidence.graph(on.server).callers(on.model or "")]
+    return visits(evidence, on.server, on.model or "", callers)
 
 
 def _refuse(config: ModelConfig) -> None:
@@ -128,8 +153,7 @@ def _variability(
     evidence: Evidence, on: Subject, per_item: float
 ) -> tuple[float, tuple[float, float], tuple[str, ...]]:
     """Return the executions' squared coefficient of variation, its bounds, and what to say of it."""
-    callers = [ensemble.name for ensemble in evidence.graph(on.server).callers(on.model or "")]
-    found = execution_scv(visits(evidence, on.server, on.model or "", callers))
+    found = execution_scv(_visits(evidence, on))
     if found is None:
         said = f"executions of {on.model} vary by a tenth to six tenths of their mean: no trace shows how much"
         return SERVICE_SCV, _SCV_BOUNDS, (said,)

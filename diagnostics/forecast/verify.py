@@ -126,7 +126,9 @@ def verify(
         )
         return _compared(bare, old, new, partial(performance, seed=seed, draws=draws), seed)
     except Unpredictable as error:
-        return replace(bare, judgement=Judgement(verdict=Verified.INCONCLUSIVE, reason=str(error)))
+        return replace(
+            bare, judgement=Judgement(verdict=Verified.INCONCLUSIVE, reason=str(error).removeprefix(f"{bare.entry}: "))
+        )
 
 
 def _compared(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from diagnostics.errors import UsageError
 from diagnostics.forecast.fitted import Fitted, Unpredictable
+from diagnostics.forecast.races import is_racing, missed
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
@@ -111,9 +112,22 @@ def _with(fitted: Fitted, change: ConfigChange) -> Fitted:
     for setting in sorted(change.settings, key=lambda one: one.path.count(".")):
         model, more = _apply(fitted, model, setting)
         said += more
+    _check_preferred(model, change)
     models[model.name] = _fitting(model)
     scenario: Scenario = replace(fitted.scenario, models=tuple(models.values()))
     return replace(fitted, scenario=scenario, assumptions=(*fitted.assumptions, *said))
+
+
+def _check_preferred(model: Model, change: ConfigChange) -> None:
+    """Refuse preferred sizes that Triton would refuse: "dynamic batching preferred size must be <= max batch size"."""
+    for setting in change.settings:
+        asked = setting.value if setting.path.endswith(".preferred_batch_size") else None
+        if isinstance(asked, tuple) and asked and max(asked) > model.max_batch:
+            raise UsageError(
+                f"Triton loads no preferred_batch_size {max(asked)} above max_batch_size {model.max_batch}",
+                where=model.name,
+                hint=f"give sizes up to {model.max_batch}, or a larger max_batch_size, too",
+            )
 
 
 def _fitting(model: Model) -> Model:
@@ -138,7 +152,9 @@ def _apply(fitted: Fitted, model: Model, setting: Setting) -> tuple[Model, list[
     if path.startswith("parameters."):
         return _parameter(fitted, model, path.partition(".")[2], value)
     if path == "dynamic_batching" or path in _BATCHING or path == _POLICY or path.startswith(f"{_POLICY}."):
-        return _batched(model, path, value), _larger(model, model.max_batch)
+        made = _batched(model, path, value)
+        raced = [missed(model.name)] if is_racing(made) and not is_racing(model) else []
+        return made, [*_larger(model, model.max_batch), *raced]
     if path == "response_cache.enable":
         raise Unpredictable("how many requests repeat is not known", where=model.name, hint=_MEASURE)
     return model, [f"{path} of {model.name} does nothing to requests once it has taken effect"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import inf
 
 from diagnostics.diagnosis.proposal import Load, Move, Proposal, SweepProposal
-from diagnostics.forecast.performance import Estimate, Forecast, Performance
+from diagnostics.forecast.performance import Estimate, Performance
 from diagnostics.signals.subject import Subject
 from diagnostics.tuning.changes import SettingValue, Warmup
 from diagnostics.units import Unit
@@ -47,9 +47,13 @@ def move(one: Move) -> str:
 def load(one: Load) -> Iterator[str]:
     """Yield how the traffic changes; nothing where it does not."""
     if one.rate_factor != 1.0:
-        yield f"{one.rate_factor:.3g} times the arrivals"
+        yield f"{_factor(one.rate_factor)} times the arrivals"
     if one.clients is not None:
         yield f"{one.clients} clients"
+
+
+def _factor(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
 def change(proposal: Proposal | SweepProposal) -> str:
@@ -58,22 +62,18 @@ def change(proposal: Proposal | SweepProposal) -> str:
 
 
 def headline(proposal: Proposal) -> str:
-    """Return what the change does to the mean, in one sentence; before it as measured, where that is known."""
+    """Return what the change does to the mean, in one sentence.
+
+    Before and after are the model's: held against the measured mean, the model's own error would pass for an effect.
+    """
     found, name = proposal.forecast, entry_name(proposal.on)
-    now, then = _now(found), found.predicted.mean
+    now, then = found.baseline.mean, found.predicted.mean
     what = change(proposal) or "nothing changes"
     if then is None:
         return f"{name} {NO_KEEPING_UP}: {what}"
     if now is None:
         return f"{name} {NO_KEEPING_UP} now, then its mean is {_show(then.value)}: {what}"
     return f"{name}: mean {_show(now.value)} → {_show(then.value)}{relative(now, then)}: {what}"
-
-
-def _now(found: Forecast) -> Estimate | None:
-    measured = found.measured_mean
-    if measured is None or measured <= 0:
-        return found.baseline.mean
-    return Estimate(value=measured, low=measured, high=measured)
 
 
 def cannot_keep_up(one: Performance) -> str:

@@ -59,8 +59,9 @@ def certainty(found: TunedProposal) -> str:
     if value is None or found.certain:
         return ""
     reach = "has no upper end" if value.high is None else f"reaches {_show(value.high)}"
+    why = f"the 90 % interval {reach}" if found.plausible else "the model does not account for what was measured"
     then = "; apply it and hold it against this window with diag verify" if found.moves else ""
-    return f"likely, not certain: the 90 % interval {reach}{then}"
+    return f"{'likely' if found.plausible else 'possible'}, not certain: {why}{then}"
 
 
 def reasons(found: TunedProposal) -> Iterator[str]:
@@ -84,7 +85,10 @@ def reasons(found: TunedProposal) -> Iterator[str]:
             f"requests wait inside {short.engine}: its engine's own limits (slots, cache, token budget) are not "
             "searched; try them with diag whatif --set"
         )
-    yield from _replicas(short)
+    if found.plausible:
+        yield from _replicas(short)
+    else:
+        yield "how much it would carry is not known: the model does not account for what was measured"
 
 
 def _devices(short: Shortfall) -> Iterator[str]:

@@ -120,6 +120,7 @@ def test_a_model_that_contradicts_the_measurement_answers_nothing(monkeypatch: p
         (("--objective", "fast"), "cannot read objective"),
         (("--objective", "p90 < 1s"), "state the mean, p50, p95 or p99"),
         ((*OBJECTIVE, "--minimize", "instances", "--maximize", "throughput"), "look for different things"),
+        ((*OBJECTIVE, "--export", "no/such/folder/confirm.sh"), "there is no such folder"),
         ((*OBJECTIVE, "--maximize", "throughput"), "say what may be varied"),
         ((*OBJECTIVE, "--minimize", "gpu-share"), "how much of a GPU is used was not read"),
         ((*OBJECTIVE, "--vary", "safety.instance_group.count"), "cannot read a value"),

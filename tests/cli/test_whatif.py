@@ -67,7 +67,7 @@ def test_settings_and_a_rate_are_forecast_together(asked: list[WhatIf]) -> None:
 
     assert done.exit_code == 0
     assert done.output.startswith(
-        "chat: mean 283 ms → 121 ms (−57 %): safety instance_group.count 1 → 3, 2 times\n  the arrivals\n"
+        "chat: mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3, 2 times\n  the arrivals\n"
     )
     (what_if,) = asked
     assert what_if.rate_factor == pytest.approx(2.0, rel=1e-3)

@@ -113,6 +113,16 @@ def test_draws_cover_what_is_not_known_in_equal_parts() -> None:
     assert places != sorted(Draw(number=number, of=4, seed=2).position("slope safety") for number in range(4))
 
 
+def test_executions_of_which_few_were_seen_take_no_negative_time_in_any_draw() -> None:
+    model = Model(name="safety", service=service(0.02))
+    doubt = Doubt(models={"safety": ModelDoubt(service_scv=(1.0, 1.0), service_error=2.4)}, arrivals={})
+    fitted = replace(by_hand(model), doubt=doubt)
+
+    times = [drawn(fitted, Draw(number=number, of=20, seed=0)).models[0].service.time(1) for number in range(20)]
+
+    assert 0 < min(times) < 0.02 < max(times)
+
+
 def test_recorded_arrivals_are_replayed_and_drawn_anew_only_where_another_window_would_differ() -> None:
     times = tuple(i * 0.05 + 0.02 * (i % 3) for i in range(100))
     fixed = by_hand(SAFETY, traffic=OpenLoop(entry="chat", times=times))

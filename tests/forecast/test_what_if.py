@@ -41,12 +41,18 @@ def test_a_window_brings_a_batcher_and_removing_batching_takes_it_away() -> None
     assert after(batched, dynamic_batching=None).batcher is None
 
 
-def test_preferred_sizes_that_no_batch_reaches_are_dropped() -> None:
-    made = after(SAFETY, dynamic_batching__preferred_batch_size=(4, 8), max_batch_size=4)
+def test_preferred_sizes_that_no_batch_reaches_any_more_are_dropped() -> None:
+    held = after(SAFETY, dynamic_batching__preferred_batch_size=(4, 8), max_batch_size=8)
+    made = after(held, max_batch_size=4)
 
     assert made.max_batch == 4
     assert made.batcher
     assert made.batcher.preferred == (4,)
+
+
+def test_preferred_sizes_that_triton_would_not_load_are_refused() -> None:
+    with pytest.raises(UsageError, match="no preferred_batch_size 8 above max_batch_size 4"):
+        after(SAFETY, dynamic_batching__preferred_batch_size=(4, 8), max_batch_size=4)
 
 
 def test_a_queue_policy_is_there_from_its_first_field_to_its_removal() -> None:

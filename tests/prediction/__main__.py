@@ -18,7 +18,8 @@ from tests.prediction.readme import write_block
 from tests.prediction.running import GPU_PROCESSORS, gpu_name, measure_all, shares
 from tests.prediction.sweeps import sweeps
 
-FOLDER, PACKED = Path(".bench-prediction"), Path("fixtures/prediction")
+FOLDER = Path(".bench-prediction")
+PACKED = (Path("fixtures/prediction/points"), Path("fixtures/prediction/gpu"))
 
 
 def main() -> int:
@@ -31,8 +32,8 @@ def main() -> int:
     running.add_argument("--cpus", type=_cpus, help="processors to use, as 0-7,12; by default all")
     running.add_argument("--parallel", type=int, default=1, help="servers at once; each wants two processors")
     running.add_argument("--seconds", type=float, default=POINT_SECONDS, help="measured of each point")
-    scoring = verbs.add_parser("score", help="predict what a folder holds, and print how far off that is")
-    scoring.add_argument("folder", type=Path, nargs="?", default=PACKED)
+    scoring = verbs.add_parser("score", help="predict what folders hold, and print how far off that is")
+    scoring.add_argument("folders", type=Path, nargs="*", default=PACKED)
     scoring.add_argument("--only", action="append", default=[], help="measurements whose name begins so; repeatable")
     scoring.add_argument("--every", action="store_true", help="a line for each measurement as well")
     scoring.add_argument("--disturbed", action="store_true", help="also what other work on the machine disturbed")
@@ -75,18 +76,22 @@ def _score(arguments: argparse.Namespace) -> int:
     # Fitting and simulating are imported only here: a machine that measures needs none of it.
     from tests.prediction.report import report
 
-    lines, enough = report(
-        Folder(arguments.folder),
-        arguments.only,
-        every=arguments.every,
-        disturbed=arguments.disturbed,
-        processes=arguments.jobs,
-    )
+    reports = [
+        report(
+            Folder(folder),
+            arguments.only,
+            every=arguments.every,
+            disturbed=arguments.disturbed,
+            processes=arguments.jobs,
+        )
+        for folder in arguments.folders
+    ]
+    lines = [line for some, _ in reports for line in (*some, "")][:-1]
     for line in lines:
         print(line)
     if arguments.readme is not None:
         write_block(arguments.readme, lines)
-    return 0 if enough else 1
+    return 0 if all(enough for _, enough in reports) else 1
 
 
 def _pack(arguments: argparse.Namespace) -> int:

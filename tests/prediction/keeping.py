@@ -22,12 +22,12 @@ EXPORT_SECONDS = 5.0
 Body = dict[str, Any]
 
 
-def keep(path: Path, scrapes: Sequence[Scrape]) -> None:
-    """Write the capture of a measurement of which every request was traced."""
+def keep(path: Path, scrapes: Sequence[Scrape], every: int = TRACE_RATE) -> None:
+    """Write the capture of a measurement with one of `every` traces; one of ten requests is then traced."""
     traces = [scrape for scrape in scrapes if scrape.kind is Kind.TRACES]
     others = [without_standin(scrape) for scrape in scrapes if scrape.kind is not Kind.TRACES]
     begun = min(scrape.at for scrape in others if scrape.kind is Kind.STATISTICS)
-    kept = sorted([*others, *thinned(traces, begun)], key=lambda scrape: scrape.at)
+    kept = sorted([*others, *thinned(traces, begun, every)], key=lambda scrape: scrape.at)
     servers = sorted({scrape.server for scrape in others if scrape.kind is Kind.STATISTICS})
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.name.removesuffix(".tar.xz")
@@ -36,8 +36,8 @@ def keep(path: Path, scrapes: Sequence[Scrape]) -> None:
             writer.add(scrape)
 
 
-def thinned(traces: Sequence[Scrape], since: float) -> list[Scrape]:
-    """Return OTLP bodies in JSON with the spans of every tenth trace that began `since` then; no empty bodies."""
+def thinned(traces: Sequence[Scrape], since: float, every: int = TRACE_RATE) -> list[Scrape]:
+    """Return OTLP bodies in JSON with the spans of one of `every` traces that began `since` then; no empty bodies."""
     decoded = [json.loads(scrape.body or b"{}") for scrape in traces]
     begun: dict[str, int] = {}
     for body in decoded:
@@ -46,7 +46,7 @@ def thinned(traces: Sequence[Scrape], since: float) -> list[Scrape]:
                 start = int(span["startTimeUnixNano"])
                 begun[span["traceId"]] = min(start, begun.get(span["traceId"], start))
     within = [trace for trace, start in begun.items() if start >= since * 1e9]
-    chosen = set(sorted(within, key=lambda trace: begun[trace])[::TRACE_RATE])
+    chosen = set(sorted(within, key=lambda trace: begun[trace])[::every])
     ids = _Ids()
     parts = [(scrape, list(_chosen(body, chosen, ids))) for scrape, body in zip(traces, decoded, strict=True)]
     return list(_exports(parts))

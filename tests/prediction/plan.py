@@ -93,6 +93,7 @@ class Job:
         rank: jobs of lower rank are wanted first.
         gpu: whether its stages compute on a GPU.
         kept: whether what a predictor reads of it is kept too.
+        trace_rate: of how many requests one is traced; equal for all jobs of a server.
 
     """
 
@@ -106,6 +107,7 @@ class Job:
     rank: int = 0
     gpu: bool = False
     kept: bool = False
+    trace_rate: int = 1
 
     @property
     def arrivals(self) -> tuple[float, ...]:

@@ -96,12 +96,16 @@ def read(job: Job, bodies: Bodies, machine: Machine) -> Measured:
         stages=tuple(_stages(job.deployment, counters, ended, mean.value)),
         load_seconds=job.load_seconds,
         machine=machine,
-        disturbed="; ".join(filter(None, (machine.disturbance(late), _untraced(len(ended), success.count)))),
+        disturbed="; ".join(
+            filter(None, (machine.disturbance(late), _untraced(len(ended), success.count, job.trace_rate)))
+        ),
     )
 
 
-def _untraced(traced: int, answered: int) -> str:
-    return "" if traced >= LEAST_TRACED * answered else f"{traced} of {answered} requests were traced"
+def _untraced(traced: int, answered: int, rate: int) -> str:
+    """Say what lacks; of one in `rate`, those traced last may still be under way."""
+    enough = LEAST_TRACED * answered / rate - (rate > 1)
+    return "" if traced >= enough else f"{traced} of {answered} requests were traced"
 
 
 def _answered(traces: Sequence[Scrape], stages: Sequence[str]) -> Sequence[TracedRequest]:

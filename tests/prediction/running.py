@@ -20,7 +20,7 @@ from diagnostics.demo.environment import TritonEnvironment, ensure_environment
 from diagnostics.errors import CollectError, DiagError, UsageError
 from tests.prediction.backlog import Backlog
 from tests.prediction.folder import Folder
-from tests.prediction.keeping import keep
+from tests.prediction.keeping import TRACE_RATE, keep
 from tests.prediction.observing import observe
 from tests.prediction.plan import Job
 from tests.prediction.serving import Served, serving
@@ -121,7 +121,7 @@ class _Worker:
     def _server(self, job: Job) -> Served:
         if self._served is None or self._name != job.server:
             self._leave()
-            self._served = self.stack.enter_context(serving(self.environment, job.deployment))
+            self._served = self.stack.enter_context(serving(self.environment, job.deployment, job.trace_rate))
             self._name = job.server
         return self._served
 
@@ -132,7 +132,7 @@ class _Worker:
     def _measure(self, served: Served, job: Job) -> Done:
         measured, scrapes = observe(served, job)
         if job.kept:
-            keep(self.folder.capture(job.name), scrapes)
+            keep(self.folder.capture(job.name), scrapes, TRACE_RATE // job.trace_rate)
         self.folder.write(measured)
         said = f"mean {measured.mean.value * 1e3:.1f} ms, p95 {measured.p95.value * 1e3:.1f} ms, "
         said += f"{measured.throughput:.1f}/s, busy {measured.busy_share:.0%}"

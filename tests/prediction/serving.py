@@ -17,7 +17,7 @@ from tests.benchmark.deployment import Deployment, configs, write
 
 # Spans wait in a queue of the exporter, which drops what does not fit: 100 requests/s make 1,500 spans a second.
 _TRACES = (
-    *("mode=opentelemetry", "rate=1", "level=TIMESTAMPS"),
+    *("mode=opentelemetry", "level=TIMESTAMPS"),
     *("opentelemetry,bsp_max_queue_size=16384", "opentelemetry,bsp_schedule_delay=500"),
 )
 
@@ -51,14 +51,15 @@ class Served:
 
 
 @contextmanager
-def serving(environment: TritonEnvironment, deployment: Deployment) -> Iterator[Served]:
-    """Run a server with a deployment, tracing every request; nothing of it is left afterwards."""
+def serving(environment: TritonEnvironment, deployment: Deployment, trace_rate: int = 1) -> Iterator[Served]:
+    """Run a server with a deployment, tracing one of so many requests; nothing of it is left afterwards."""
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="diag-prediction-")))
         spans = stack.enter_context(Spans())
         repository = write(deployment, scratch / "repository")
         _compile(environment, repository)
-        args = [f"--trace-config={setting}" for setting in (*_TRACES, f"opentelemetry,url={spans.url}")]
+        settings = (*_TRACES, f"rate={trace_rate}", f"opentelemetry,url={spans.url}")
+        args = [f"--trace-config={setting}" for setting in settings]
         launcher = stack.enter_context(TritonLauncher(environment, repository, args=args))
         yield Served(launcher, repository, deployment, spans)
 

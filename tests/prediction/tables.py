@@ -17,29 +17,35 @@ def machine_line(machine: Mapping[str, str]) -> str:
 
 
 def prediction_lines(held: Sequence[Held]) -> Iterator[str]:
-    """Yield the table of prediction errors: of all, and of each group; a GPU's points are a group of their own."""
-    sleeping = [one for one in held if one.group != _GPU]
-    steady = [one for one in sleeping if one.steady]
+    """Yield the tables of prediction errors: of all points, of each group, and of those that compute on a GPU."""
+    sleeping, computing = ([one for one in held if (one.group == _GPU) is wanted] for wanted in (False, True))
+    if sleeping:
+        yield from _all_lines(sleeping)
+        yield ""
+        yield from _table("group", (*_HEAD, "inside (mean)", "busiest stage"))
+    for group in dict.fromkeys(one.group for one in sleeping):
+        yield _group_row(group, [one for one in sleeping if one.group == group])
+    if computing:
+        yield from ("", "Stages that compute on that GPU, which their processes share in turn:", "")
+        yield from _all_lines(computing)
+
+
+def _all_lines(held: Sequence[Held]) -> Iterator[str]:
+    steady, busy = ([one for one in held if one.steady is wanted] for wanted in (True, False))
     yield from _table("", _HEAD)
     yield _row(f"median error, busiest stage ≤ {STEADY_BUSY_SHARE:.0%}", [str(len(steady)), *_errors(steady)])
     yield _row("aimed at", ["", *(f"≤ {quantity.goal:.0%}" for quantity in QUANTITIES)])
     yield _row("inside the 90 % interval, busiest ≤ 85 %", [str(len(steady)), *_inside(steady)])
-    busy = [one for one in sleeping if not one.steady]
     yield _row("inside the 90 % interval, busiest > 85 %", [str(len(busy)), *_inside(busy)])
-    right, pairs = order(sleeping)
+    right, pairs = order(held)
     yield _row("alternatives in the right order", [f"{pairs} pairs", f"{right} of {pairs}", "", ""])
-    yield ""
-    yield from _table("group", (*_HEAD, "inside (mean)", "busiest stage"))
-    for group in dict.fromkeys(one.group for one in held):
-        yield _group_row(group, [one for one in held if one.group == group])
 
 
 def _group_row(group: str, held: Sequence[Held]) -> str:
     inside, intervals = coverage(held, QUANTITIES[0])
     shares = [one.measured.busy_share for one in held]
     between = f"{min(shares):.0%} to {max(shares):.0%}"
-    name = "GPU, shared by processes" if group == _GPU else group
-    return _row(name, [str(len(held)), *_errors(held), f"{inside} of {intervals}", between])
+    return _row(group, [str(len(held)), *_errors(held), f"{inside} of {intervals}", between])
 
 
 def _errors(held: Sequence[Held]) -> Iterator[str]:
@@ -72,6 +78,8 @@ def each_line(one: Held) -> str:
 def meets_goals(held: Sequence[Held]) -> bool:
     """Return whether all that is aimed at was reached on the points whose stages sleep."""
     sleeping = [one for one in held if one.group != _GPU]
+    if not sleeping:
+        return True
     steady, busy = ([one for one in sleeping if one.steady is wanted] for wanted in (True, False))
     errors = [(median_error(steady, quantity), quantity.goal) for quantity in QUANTITIES]
     counts = [coverage(busy, quantity) for quantity in QUANTITIES]

@@ -116,6 +116,15 @@ def test_a_measurement_of_which_traces_are_missing_is_no_measurement() -> None:
         read(a_job("a.b.1"), Bodies(started=START, scrapes=scrapes[:1], traces=[some], rows=[]), QUIET)
 
 
+def test_where_one_of_five_requests_is_traced_a_fifth_of_them_is_enough() -> None:
+    scrapes = [statistics(100, START), statistics(200, START + 10.0)]
+    traces = [exported(hundred_requests()[::5], START + 11.0)]
+    bodies = Bodies(started=START, scrapes=scrapes, traces=traces, rows=[])
+
+    assert not read(replace(a_job("a.b.1"), trace_rate=5), bodies, QUIET).disturbed
+    assert read(replace(a_job("a.b.1"), trace_rate=2), bodies, QUIET).disturbed == "20 of 100 requests were traced"
+
+
 def test_a_refused_request_is_in_no_latency() -> None:
     refused = [[span(n, "chat", START + n / 10, START + n / 10 + 5.0)] for n in range(101, 120)]
     traces = [exported([*hundred_requests(), *refused], START + 11.0)]

@@ -10,7 +10,7 @@ from tests.prediction.groups import points
 from tests.prediction.plan import jobs
 from tests.prediction.predicting import predict
 
-RECORDED = Folder(Path(__file__).parents[2] / "fixtures/prediction")
+RECORDED = Folder(Path(__file__).parents[2] / "fixtures/prediction/points")
 # Another count of instances, another window, another number of clients' instances: a few of what `score` takes all of.
 NAMES = ("instances.two.1", "windows.us2000.1", "closed.three.1")
 

@@ -136,7 +136,10 @@ def test_a_suggestion_is_worth_its_throughput_if_it_meets_the_objective() -> Non
     assert judged(sweep, objective, names[8], results, 1.0).ratio == 0.0
     assert judged(sweep, objective, None, results, 1.0).ratio == 0.0
     some = {name: results[name] for name in names[1:]}
-    assert (judged(sweep, objective, names[2], some, 1.0).settings, objective_of(sweep, some)) == (11, pytest.approx(0.32))
+    assert (judged(sweep, objective, names[2], some, 1.0).settings, objective_of(sweep, some)) == (
+        11,
+        pytest.approx(0.32),
+    )
     nothing = judged(sweep, 0.01, None, results, 1.0)
     assert nothing.ratio == 1.0
     assert list(tuning_lines([nothing]))[2] == "| sweep01 | 10 ms | 0 of 12 | none | none | 100% | 1.0 s | 120 s |"

@@ -12,6 +12,7 @@ from diagnostics.forecast.performance import Estimate
 from diagnostics.render.forecast_json import forecast_report, forecast_schema, sweep_report
 from diagnostics.render.forecast_markdown import forecast_markdown, sweep_markdown
 from diagnostics.render.forecast_text import forecast_text
+from diagnostics.render.forecast_words import load
 from diagnostics.render.sweep_text import BLOCKS, LETTERS, sweep_text
 from diagnostics.render.verify_json import verify_report, verify_schema
 from diagnostics.render.verify_text import verify_markdown, verify_text
@@ -103,12 +104,13 @@ def test_a_model_far_from_what_was_measured_says_how_much_that_matters() -> None
 def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
     told = forecast_text(PROPOSALS["better"])
 
-    assert told.startswith("chat: mean 283 ms → 121 ms (−57 %): safety instance_group.count 1 → 3\n")
+    assert told.startswith("chat: mean 280 ms → 121 ms (−57 %): safety instance_group.count 1 → 3\n")
     assert re.search(r"mean +280 ms \(100 ms or more\) +121 ms \(116 ms to 126 ms\) +−57 %", told)
     assert re.search(r"safety +169 ms → 1 ms +1 +95 % → 32 %", told)
     assert re.search(r"rejected +0/s +0.5/s", told)
     assert "the model's mean of this window is 280 ms, measured 283 ms (−1 %)" in told
     assert "count: 3" in told
+    assert list(load(Load(rate_factor=2638.4))) == ["2,638 times the arrivals"]
     assert "2 times the arrivals, 4 clients" in " ".join(forecast_text(PROPOSALS["more load"]).split())
 
 

@@ -72,6 +72,15 @@ def test_an_answer_whose_interval_passes_the_objective_is_likely_only() -> None:
     assert (tuned_report(TUNED["likely"])["certain"], tuned_report(TUNED["certain"])["certain"]) == (False, True)
 
 
+def test_an_answer_of_a_model_that_does_not_account_for_the_measurement_is_possible_only() -> None:
+    off = replace(TUNED["certain"], measured_mean=9.0)
+
+    assert not tuned_report(off)["certain"]
+    assert "possible, not certain: the model does not account for what was measured" in " ".join(
+        tuned_text(off).split()
+    )
+
+
 def test_what_is_met_already_says_so_and_another_load_is_named() -> None:
     assert tuned_text(TUNED["as it is"]).startswith("chat meets p95 < 250ms as it is: 200 ms\n")
     assert "meets p95 < 250ms at 2 times the arrivals:" in said("at another load")

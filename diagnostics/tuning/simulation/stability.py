@@ -16,17 +16,19 @@ _QUARTER = LOOKS // 4
 def capacity(model: Model, items: int = 1) -> float:
     """Return the most requests of `items` items per second that a model executes alone, full batches throughout.
 
-    The best batch size counts, the largest not always being it. Executions that overlap hide the dispatch gap.
+    The best batch size counts: the largest, or one request where batches cost more than their requests one by one, as
+    the time per request of an affine service time only rises or only falls with the size. Executions that overlap hide
+    the dispatch gap.
     """
     if model.engine:
         return _engine_capacity(model.engine)
     held = model.service.time if model.in_flight > 1 else model.service.occupancy
-    return model.instances / min(held(size * items) / size for size in _batches(model, items))
+    return model.instances / min(held(size * items) / size for size in {1, _most(model, items)})
 
 
-def _batches(model: Model, items: int) -> range:
+def _most(model: Model, items: int) -> int:
     """Return how many requests of `items` items may share an execution."""
-    return range(1, max(model.max_batch // items, 1) + 1 if model.batcher else 2)
+    return max(model.max_batch // items, 1) if model.batcher else 1
 
 
 def _engine_capacity(engine: Engine) -> float:
@@ -103,7 +105,7 @@ def _seconds(model: Model, items: int) -> tuple[float, float]:
         seconds = 1 / _engine_capacity(model.engine)
         return seconds, seconds
     alone, held = (
-        min(seconds(size * items) / size for size in _batches(model, items))
+        min(seconds(size * items) / size for size in {1, _most(model, items)})
         for seconds in (model.service.time, model.service.occupancy)
     )
     return alone, held
