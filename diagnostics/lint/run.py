@@ -150,7 +150,7 @@ class _Run:
             self.failures[" ".join(what.split())] = None
 
     def report(self, paths: Sequence[Path]) -> Report:
-        if not self.models and not self.files:
+        if not self.models and not self.files and not self.problems:
             where = ", ".join(map(str, paths))
             raise CollectError("holds no model and no deployment file", where=where, hint="name a model repository")
         left, waived, used = applied(self.problems, self.waivers)
