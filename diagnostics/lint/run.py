@@ -76,9 +76,8 @@ class _Run:
         self.models = self.unread = self.files = 0
         unknown = sorted(settings.named() - set(catalogue()))
         if unknown:
-            raise UsageError(
-                f"there is no rule {unknown[0]!r}", where="settings", hint="`diag lint --rules` lists them"
-            )
+            hint = "`diag lint --rules` lists them"
+            raise UsageError(f"there is no rule {unknown[0]!r}", where=settings.shown, hint=hint)
 
     def look_at(self, project: Project) -> None:
         self.project = project
