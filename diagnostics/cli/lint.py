@@ -14,6 +14,7 @@ from diagnostics.lint.fixes import fixes_of
 from diagnostics.lint.problem import Severity
 from diagnostics.lint.run import Report, lint
 from diagnostics.lint.settings import Settings, settings_file, settings_of
+from diagnostics.render.clean import clean
 from diagnostics.render.lint_text import count, lint_text, sums
 
 _EPILOG = """\b
@@ -76,7 +77,7 @@ def command(
     else:
         _print(report, output)
     for failure in report.failures:
-        click.echo(f"diag: {failure}", err=True)
+        click.echo(f"diag: {clean(failure)}", err=True)
     ctx.exit(_exit_code(report, fail_on))
 
 
@@ -107,12 +108,12 @@ def _print_patch(report: Report) -> None:
     fixes = fixes_of(report.problems, report.project)
     click.echo(fixes.patch, nl=False)
     for line in fixes.refused:
-        click.echo(f"diag: {line}", err=True)
+        click.echo(f"diag: {clean(line)}", err=True)
     click.echo(f"diag: {sums(report)}; the patch mends {count(fixes.fixed, 'problem', 'problems')}", err=True)
 
 
 def _exit_code(report: Report, fail_on: str) -> int:
     if fail_on != "never" and any(problem.severity.rank <= Severity(fail_on).rank for problem in report.problems):
         return EXIT_FINDINGS
-    nothing_read = report.models and report.unread == report.models and not report.files
+    nothing_read = report.unread == report.models and not report.files
     return EXIT_COLLECT if nothing_read or report.failures else EXIT_OK

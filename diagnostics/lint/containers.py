@@ -51,36 +51,40 @@ def _of_manifest(document: dict[str, Any]) -> Iterator[Container]:
     for value in inner(document):
         for container in (value.get("containers") if isinstance(value, dict) else None) or ():
             if isinstance(container, dict) and "image" in container:
-                yield _container(str(container.get("name", "")), container, kubernetes=True)
+                yield _container(_text(container.get("name")), container, kubernetes=True)
 
 
 def _container(name: str, tree: dict[str, Any], *, kubernetes: bool) -> Container:
     keys = ("command", "args") if kubernetes else ("entrypoint", "command")
     words = tuple(word for key in keys for word in _words(tree.get(key)))
     environment = _environment(tree.get("env" if kubernetes else "environment"))
-    image = str(tree.get("image", ""))
+    image = _text(tree.get("image"))
     return Container(name=name, image=image, words=words, environment=environment, tree=tree, kubernetes=kubernetes)
 
 
 def _words(written: Any) -> Iterator[str]:
     """Yield the words of a command; those of a script within (`sh -c "…"`), too."""
-    parts = [str(part) for part in written] if isinstance(written, list) else [written] if written else []
-    for part in parts:
+    for part in map(_text, written if isinstance(written, list) else [written]):
         try:
-            yield from shlex.split(str(part), comments=True)
+            yield from shlex.split(part, comments=True)
         except ValueError:  # a quote that a shell of another kind closes
-            yield from str(part).split()
+            yield from part.split()
 
 
 def _environment(written: Any) -> Mapping[str, str]:
     if isinstance(written, dict):
-        return {str(key): str(value) for key, value in written.items()}
+        return {str(key): _text(value) for key, value in written.items()}
     pairs = written if isinstance(written, list) else []
     found = {}
     for pair in pairs:
         if isinstance(pair, dict):
-            found[str(pair.get("name", ""))] = str(pair.get("value", ""))
+            found[_text(pair.get("name"))] = _text(pair.get("value"))
         else:
-            key, _, value = str(pair).partition("=")
+            key, _, value = _text(pair).partition("=")
             found[key] = value
     return found
+
+
+def _text(written: Any) -> str:
+    """Return a value as it is written, an empty text for what is none: aliases make a small file's trees endless."""
+    return str(written) if isinstance(written, str | int | float) else ""

@@ -16,6 +16,8 @@ _LABELS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([
 _VARIABLE = re.compile(r"\$\w+|\$\{[^}]*\}|\[\[\w+\]\]")
 VARIABLE_RANGE_SECONDS = 300.0
 """The range that stands for a variable one, such as `$__rate_interval`: a usual one."""
+MAX_CHARACTERS = 8192
+"""The longest expression that is read: people's have a few hundred characters, and time grows with the square."""
 OVER_TIME = frozenset({"rate", "irate", "increase"})
 """Functions that make a counter comparable between scrapes."""
 
@@ -74,10 +76,15 @@ def available() -> bool:
     return _library() is not None
 
 
+def readable(expr: str) -> bool:
+    """Return whether an expression is short enough to be read."""
+    return len(expr) <= MAX_CHARACTERS
+
+
 @lru_cache(maxsize=256)
 def parsed(expr: str) -> Node | None:
-    """Return an expression as a tree; None when it is not PromQL, or PromQL cannot be read here."""
-    library = _library()
+    """Return an expression as a tree; None when it is not PromQL, too long, or cannot be read here."""
+    library = _library() if readable(expr) else None
     for stand_in in ("1", "variable") if library else ():
         try:
             return _node(library.parse(_without_variables(expr, stand_in))) if library else None

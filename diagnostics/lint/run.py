@@ -76,9 +76,8 @@ class _Run:
         self.models = self.unread = self.files = 0
         unknown = sorted(settings.named() - set(catalogue()))
         if unknown:
-            raise UsageError(
-                f"there is no rule {unknown[0]!r}", where="settings", hint="`diag lint --rules` lists them"
-            )
+            hint = "`diag lint --rules` lists them"
+            raise UsageError(f"there is no rule {unknown[0]!r}", where=settings.shown, hint=hint)
 
     def look_at(self, project: Project) -> None:
         self.project = project
@@ -150,7 +149,7 @@ class _Run:
             self.failures[" ".join(what.split())] = None
 
     def report(self, paths: Sequence[Path]) -> Report:
-        if not self.models and not self.files:
+        if not self.models and not self.files and not self.problems:
             where = ", ".join(map(str, paths))
             raise CollectError("holds no model and no deployment file", where=where, hint="name a model repository")
         left, waived, used = applied(self.problems, self.waivers)

@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from diagnostics.errors import UsageError, reason_of
+from diagnostics.errors import CollectError, UsageError, reason_of
 from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.text_file import read_text
 from diagnostics.units import parse_duration, parse_size
 
 FILE = ".diag-lint.toml"
@@ -55,6 +56,7 @@ class Settings:
         rules: decisions by rule.
         paths: decisions by path; the last that matches wins, over `rules`.
         folder: from which the paths are told: that of the settings' file.
+        shown: the settings' file, as errors name it.
 
     """
 
@@ -63,6 +65,7 @@ class Settings:
     rules: Mapping[str, RuleSettings] = field(default_factory=dict)
     paths: tuple[PathSettings, ...] = ()
     folder: Path = Path()
+    shown: str = "settings"
 
     def decided(self, problem: Problem) -> RuleSettings:
         """Return what is decided of the problem's rule at its path."""
@@ -85,10 +88,10 @@ def settings_of(file: Path) -> Settings:
 
     """
     try:
-        tree = tomllib.loads(file.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(file)) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        tree = _tree(file)
+    except CollectError as error:
+        raise UsageError(error.what, where=str(file)) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"is not TOML: {reason_of(error)}", where=str(file)) from None
     return _settings(_section(tree) if file.name == _PROJECT_FILE else tree, file)
 
@@ -107,9 +110,13 @@ def settings_file(start: Path) -> Path | None:
 
 def _has_section(file: Path) -> bool:
     try:
-        return bool(_section(tomllib.loads(file.read_text("utf-8"))))
-    except (OSError, ValueError):  # somebody else's file, and not where our settings are
+        return bool(_section(_tree(file)))
+    except (CollectError, ValueError, RecursionError):  # somebody else's file, and not where our settings are
         return False
+
+
+def _tree(file: Path) -> dict[str, Any]:
+    return tomllib.loads(read_text(file, str(file)).text)
 
 
 def _section(tree: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -124,18 +131,23 @@ def _settings(tree: Mapping[str, Any], file: Path) -> Settings:
         written = msgspec.convert(tree, _Written)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at ")
-        raise UsageError(f"{what[:1].lower()}{what[1:]}", where=f"{file}: {where.strip('`$.')}".rstrip(": ")) from None
+        hint = f"severities are {', '.join(Severity)}" if "severity" in where else ""
+        place = f"{file}: {where.strip('`$.')}".rstrip(": ")
+        raise UsageError(f"{what[:1].lower()}{what[1:]}", where=place, hint=hint) from None
     return Settings(
-        latency_budget_seconds=_number(written.latency_budget, parse_duration, "a time such as 200ms", file),
-        gpu_memory_bytes=_number(written.gpu_memory, parse_size, "a size such as 80GiB", file),
+        latency_budget_seconds=_number(
+            written.latency_budget, parse_duration, "a time such as 200ms", f"{file}: latency_budget"
+        ),
+        gpu_memory_bytes=_number(written.gpu_memory, parse_size, "a size such as 80GiB", f"{file}: gpu_memory"),
         rules=written.rules,
         paths=tuple(written.paths),
         folder=file.parent,
+        shown=str(file),
     )
 
 
-def _number(text: str | None, parse: Callable[[str], _Number | None], what: str, file: Path) -> _Number | None:
+def _number(text: str | None, parse: Callable[[str], _Number | None], what: str, where: str) -> _Number | None:
     number = None if text is None else parse(text)
     if text is not None and number is None:
-        raise UsageError(f"{text!r} is not {what}", where=str(file))
+        raise UsageError(f"{text!r} is not {what}", where=where)
     return number

@@ -72,8 +72,12 @@ class Found:
         """Add the deployment files among `entries` of the folder `shown`."""
         for entry in entries:
             # Larger ones are data: tokenizers and vocabularies are JSON, too.
-            if entry.name.endswith(DEPLOYMENT_FILES) and entry.is_file() and entry.stat().st_size <= MAX_FILE_BYTES:
-                self.files[joined(shown, entry.name)] = Path(entry.path)
+            if entry.name.endswith(DEPLOYMENT_FILES):
+                try:
+                    if entry.is_file() and entry.stat().st_size <= MAX_FILE_BYTES:
+                        self.files[joined(shown, entry.name)] = Path(entry.path)
+                except OSError:  # a walk tells of it; beside a repository it is of no concern
+                    continue
 
     def add_trouble(self, shown: str, error: OSError) -> None:
         """Add why a folder cannot be listed."""
@@ -174,12 +178,9 @@ def _enter(found: Found, folder: Path, shown: str, entry: os.DirEntry[str], abov
 
 
 def _is_model(entries: Entries) -> bool:
-    versions = []
-    for entry in entries:
-        if entry.name == CONFIG:
-            return True
-        if entry.name.isdecimal() and entry.is_dir():
-            versions.append(entry)
+    if any(entry.name == CONFIG for entry in entries):
+        return True
+    versions = [entry for entry in entries if entry.name.isdecimal() and entry.is_dir()]
     return any(inner.name.startswith(_LOADED_BY_NAME) for version in versions for inner in listed(version))
 
 

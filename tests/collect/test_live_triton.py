@@ -142,8 +142,8 @@ def test_a_recording_reads_back(server: TritonLauncher, recorded: dict[str, tupl
 
 
 def test_a_load_test_measures_two_points_and_says_what_each_is_diagnosed_as(server: TritonLauncher, tmp_path: Path):
-    options = ("--blocks", "1", "--duration", "2s", "--warm-up", "500ms", "--max-tokens", "8", "--output", "json")
-    kept = tmp_path / "a.tar.xz"
+    options = ("--blocks", "1", "--duration", "1500ms", "--warm-up", "300ms", "--max-tokens", "8", "--output", "json")
+    kept = tmp_path / "folder"
     output, errors = diag(
         "bench", server.grpc_url, "--concurrency", "1,4", *options, "--slo", "latency < 10s", "--capture", kept
     ).communicate(timeout=60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -94,11 +95,12 @@ def test_settings_know_what_only_the_team_can_know() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("latency_budget = 'soon'", "'soon' is not a time such as 200ms"),
+        ("latency_budget = 'soon'", "latency_budget: 'soon' is not a time such as 200ms"),
         ("latency_budgets = '1s'", "unknown field `latency_budgets`"),
-        ("[rules.x]\nseverity = 'bad'", "rules"),
+        ("[rules.x]\nseverity = 'bad'", "severities are error, warning, info"),
         ("[rules.x]\ndisabled = 'y'", "unknown field `disabled`"),
         ("= 1", "is not TOML"),
+        (f"a = {'[' * 9999}", "is not TOML"),
     ],
 )
 def test_settings_that_cannot_be_used_are_one_line(text: str, says: str) -> None:
@@ -134,3 +136,11 @@ def test_the_settings_that_the_readme_shows_are_settings(request: pytest.Fixture
 
     assert settings.latency_budget_seconds == 0.2
     assert settings.named() == {"no-warm-up", "dynamic-batching-off"}
+
+
+def test_somebody_elses_file_around_a_repository_is_passed_over_whatever_it_is(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    write(tmp_path, {"a/b/pyproject.toml": f"a = {'[' * 9999}"})
+    os.mkfifo(tmp_path / "a/pyproject.toml")
+
+    assert settings_file(tmp_path / "a/b") is None

@@ -205,3 +205,21 @@ def test_a_patch_of_a_file_with_a_byte_order_mark_and_carriage_returns_applies(c
     subprocess.run(["patch", "-p1", "--silent", "--binary"], input=patch.encode(), check=True)
 
     assert path.read_bytes() == "\ufeffmax_batch_size: 0\r\nname: 'a'\r\n".encode()
+
+
+def test_what_is_told_beside_a_patch_cannot_move_the_cursor_either(capsys: Printed) -> None:
+    write(Path(), {"models/\x1b[2J/config.pbtxt": "max_batch_size: 4"})
+
+    main(["lint", "models", "--fix"])
+
+    told = capsys.readouterr().err
+    assert "cannot stand in a patch" in told
+    assert "\x1b" not in told
+
+
+def test_a_file_that_is_named_and_cannot_be_read_says_why(capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "chosen", lambda _: {"unreadable-file": catalogue()["unreadable-file"]})
+    write(Path(), {"board.json": b'{"panels": \xff}'})
+
+    assert main(["lint", "board.json"]) == 3
+    assert "board.json:1:1: info: is not UTF-8 text at byte 11" in capsys.readouterr().out

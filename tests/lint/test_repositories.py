@@ -10,6 +10,7 @@ from diagnostics.errors import CollectError, MalformedBody
 from diagnostics.lint.block import Block, templates
 from diagnostics.lint.catalogue import catalogue
 from diagnostics.lint.config_fields import fields_of
+from diagnostics.lint.containers import containers_of
 from diagnostics.lint.documents import documents_of, inner
 from diagnostics.lint.problem import Place
 from diagnostics.lint.queries import Use, queries_of
@@ -201,6 +202,27 @@ def test_yaml_that_refers_to_itself_a_billion_times_takes_no_longer_than_its_tex
     lines += [f"  a{n}: &a{n} [{', '.join(f'*a{n - 1}' for _ in range(9))}]" for n in range(1, 40)]
 
     assert sum(1 for _ in inner(documents_of(TextFile(path="c.yaml", text="\n".join(lines))))) < 1000
+
+
+def test_a_command_of_endless_aliases_holds_the_words_that_are_written() -> None:
+    doubled = "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60))
+    service = "services: {triton: {image: *a59, command: [tritonserver, *a59, 8], environment: *a59}}\n"
+    (container,) = containers_of(documents_of(TextFile(path="compose.yaml", text=f"a0: &a0 x\n{doubled}{service}")))
+
+    assert (container.image, container.words) == ("", ("tritonserver", "8"))
+
+
+def test_links_to_themselves_hide_nothing_beside_them(tmp_path: Path) -> None:
+    loops = {"f.yaml": Link(to="f.yaml"), "x/models/a/1": Link(to="1"), "x/g.json": Link(to="g.json")}
+    write(tmp_path, {**model("a"), "x/models/a/config.pbtxt": "", "x/models/b/config.pbtxt": "", **loops})
+
+    project = read_project([Path()])
+
+    assert [(one.shown, sorted(one.asked)) for one in project.repositories] == [
+        ("models", ["a"]),
+        ("x/models", ["a", "b"]),
+    ]
+    assert [trouble.place.path for trouble in project.troubles] == ["f.yaml", "x/g.json"]
 
 
 def test_the_known_fields_are_those_of_tritons_own_description() -> None:

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics import names
 from diagnostics.lint.metrics import PREFIX
 from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.promql import available, parsed
+from diagnostics.lint.promql import MAX_CHARACTERS, available, parsed, readable
 from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
 
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
@@ -35,6 +36,9 @@ def lint(see: QueryView) -> Iterator[Problem]:
         yield see.problem(
             message, at=see.query.place, help="pip install 'triton-diagnostics[lint]'", severity=Severity.INFO
         )
+    elif not readable(see.query.expr):
+        message = f"the expression is not linted: it is longer than {MAX_CHARACTERS} characters"
+        yield see.problem(message, at=see.query.place, help="record its parts", severity=Severity.INFO)
     elif parsed(see.query.expr) is None:
         yield see.problem("the expression is not PromQL", at=see.query.place, help="try it in Prometheus")
 
@@ -44,6 +48,11 @@ def _rules(expr: str) -> dict[str, str]:
 
 
 CASES = (
+    Case(
+        title="speaks when it is too long to be read",
+        files=_rules(" + ".join([names.INFERENCE_COUNT] * (MAX_CHARACTERS // len(names.INFERENCE_COUNT)))),
+        places=("rules.yaml:5:15",),
+    ),
     Case(
         title="speaks when a bracket is missing",
         files=_rules("sum(rate(nv_inference_count[5m])"),
