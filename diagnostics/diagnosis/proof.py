@@ -9,6 +9,8 @@ from itertools import combinations
 from math import inf
 from typing import TypeVar, cast
 
+import msgspec
+
 from diagnostics.checks.check import Quiet
 from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation, rejudged
@@ -118,7 +120,7 @@ class _Court:
         if line is None:
             return result
         ledger = replace(result.ledger, lines=[*result.ledger.lines, line])
-        return replace(
+        return msgspec.structs.replace(
             result, outcome=Quiet(because="requests would take about as long with its change"), ledger=ledger
         )
 

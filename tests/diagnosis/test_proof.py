@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 import jsonschema
+import msgspec
 import pytest
 
 from diagnostics.anatomy.anatomy import Phase
@@ -48,7 +49,7 @@ def advising(made: ConfigChange | None) -> Explanation:
                 yield one
                 continue
             suggestion = replace(fires.suggestion, change=made, prediction=None)
-            yield replace(one, outcome=replace(fires, suggestion=suggestion))
+            yield msgspec.structs.replace(one, outcome=replace(fires, suggestion=suggestion))
 
     return rejudged(degraded(), list(results()))  # type: ignore[arg-type]
 
