@@ -234,10 +234,11 @@ def _now(ground: _Ground, given: SweepGiven) -> int | None:
 def _sweep(given: SweepGiven, found: Sequence[Performance], now: int | None) -> Sweep:
     points = tuple(SweepPoint(value=v, performance=p) for v, p in zip(given.values, found, strict=True))
     setting = given.kind == "setting"
+    ordered = all(value.isdecimal() for value in given.values)
     return Sweep(
         name=given.name,
         model=given.changes[0].model if setting else None,
         points=points,
         now=now,
-        knee=knee_of_setting(found) if setting else knee_of_load(found),
+        knee=knee_of_load(found) if not setting else knee_of_setting(found) if ordered else None,
     )

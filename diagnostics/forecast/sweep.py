@@ -28,7 +28,8 @@ class Sweep:
         model: the model whose setting it is; None for a load.
         points: in the order in which they were given.
         now: position of the value in effect; None where it is not among them.
-        knee: position of the value beyond which more brings no more; None where no value keeps up.
+        knee: position of the value beyond which more brings no more; None where no value keeps up,
+            or a setting's values have no order.
 
     """
 

@@ -23,7 +23,8 @@ def knee(proposal: SweepProposal) -> str:
     """Return where more brings no more."""
     sweep = proposal.sweep
     if sweep.knee is None:
-        return "no value keeps up with what arrives"
+        kept = sweep.model is not None and any(point.performance.mean is not None for point in sweep.points)
+        return "no knee: its values have no order" if kept else "no value keeps up with what arrives for sure"
     value = sweep.points[sweep.knee].value
     if sweep.model is None:
         return f"knee at {value}, the most throughput for its latency (Kleinrock's power)"

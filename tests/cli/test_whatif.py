@@ -34,7 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[WhatIf]:
 
     def performed(fitted: Fitted, what_if: WhatIf | None = None, *, seed: int = 0) -> Performance:
         wanted.append(what_if or WhatIf())
-        counts = [s.value for change in wanted[-1].changes for s in change.settings]
+        counts = [s.value for c in wanted[-1].changes for s in c.settings if s.path == "instance_group.count"]
         return performance(MEANS.get(int(str(counts[-1])), 0.1) if counts else 0.28, width=0.002)
 
     def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0) -> Forecast:
@@ -89,6 +89,10 @@ def test_a_sweep_marks_the_value_in_effect_and_the_knee_and_gives_the_knees_patc
     assert [point["value"] for point in report["points"]] == ["1", "2", "3", "4"]
     assert (report["now"], report["knee"]) == ("1", "2")
     assert "count: 2" in report["patches"][0]["patch"]
+
+
+def test_values_without_an_order_have_no_knee(asked: list[WhatIf]) -> None:
+    assert "no knee: its values have no order" in run("--sweep", "safety.dynamic_batching=true,none").output
 
 
 def test_a_load_is_swept_over_changed_settings(asked: list[WhatIf]) -> None:

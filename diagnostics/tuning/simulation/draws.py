@@ -7,6 +7,7 @@ leaves the others' numbers alone (common random numbers: differences between two
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from math import sqrt
 from random import Random
 
@@ -22,17 +23,17 @@ def stream(seed: int, name: str) -> Random:
     return Random(f"{seed}/{name}".encode(errors="backslashreplace"))  # noqa: S311 (nothing here is secret)
 
 
-def durations(model: Model, rng: Random, most: int) -> Callable[[int], float]:
-    """Return what gives the seconds of an execution by its items; `most` is the largest batch that comes.
+def durations(model: Model, rng: Random) -> Callable[[int], float]:
+    """Return what gives the seconds of an execution by its items.
 
     The mean is the service time's, times a factor with mean 1 and the model's scv: uniform where that is small, else
     gamma.
     """
-    times = [model.service.time(size) for size in range(most + 1)]
+    times = cache(model.service.time)
     factor = factors(model.service_scv, rng)
     if factor is None:
-        return times.__getitem__
-    return lambda size: times[size] * factor()
+        return times
+    return lambda size: times(size) * factor()
 
 
 def factors(scv: float, rng: Random) -> Callable[[], float] | None:

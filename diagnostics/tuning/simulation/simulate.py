@@ -27,7 +27,6 @@ class _Run:
 
     clock: Clock
     seed: int
-    most_items: int
     sharing: Sharing
     limiter: RateLimiter
 
@@ -50,7 +49,6 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
     run = _Run(
         clock=clock,
         seed=seed,
-        most_items=max((traffic.items for traffic in scenario.traffic), default=1),
         sharing=Sharing(clock, scenario.resources),
         limiter=RateLimiter(scenario.rate_limits),
     )
@@ -93,7 +91,7 @@ def _station(run: _Run, model: Model, log: ModelLog) -> Station:
     if model.engine:
         shared = computing if isinstance(computing, SharedComputing) else None
         return InFlight(run.clock, log, model.engine, rng, shared)
-    seconds = durations(model, rng, max(model.max_batch, run.most_items, 1))
+    seconds = durations(model, rng)
     limited = Limited(model.rate_limit, model.instances) if model.rate_limit else None
     limiter = run.limiter if limited else None
     kind = Overlapping if model.in_flight > 1 else Instances
