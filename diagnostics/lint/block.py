@@ -50,6 +50,10 @@ class Block:
         found = self._fields.get(name, ())
         return self.file.place(found[-1].start) if found else self.place
 
+    def times(self, name: str) -> int:
+        """Return how often the field is written."""
+        return len(self._fields.get(name, ()))
+
     def has(self, name: str) -> bool | None:
         """Return whether the field is written; None when a template may become it."""
         return True if self._fields.get(name, ()) else (False if self.complete else None)

@@ -9,6 +9,27 @@ from collections.abc import Mapping
 from functools import cache
 
 ROOT = "ModelConfig"
+SINGLE = frozenset(
+    [
+        "name",
+        "platform",
+        "backend",
+        "runtime",
+        "version_policy",
+        "max_batch_size",
+        "optimization",
+        "dynamic_batching",
+        "sequence_batching",
+        "ensemble_scheduling",
+        "default_model_filename",
+        "model_operations",
+        "model_transaction_policy",
+        "model_repository_agents",
+        "response_cache",
+        "model_metrics",
+    ]
+)
+"""Fields of a configuration that are no lists."""
 _MESSAGES = {
     "ModelConfig": (
         "name platform backend runtime version_policy:ModelVersionPolicy max_batch_size input:ModelInput "

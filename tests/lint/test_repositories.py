@@ -9,7 +9,7 @@ from tritonclient.grpc import model_config_pb2
 from diagnostics.errors import CollectError, MalformedBody
 from diagnostics.lint.block import Block, templates
 from diagnostics.lint.catalogue import catalogue
-from diagnostics.lint.config_fields import fields_of
+from diagnostics.lint.config_fields import SINGLE, fields_of
 from diagnostics.lint.containers import containers_of
 from diagnostics.lint.documents import documents_of, inner
 from diagnostics.lint.problem import Place
@@ -227,6 +227,7 @@ def test_links_to_themselves_hide_nothing_beside_them(tmp_path: Path) -> None:
 
 def test_the_known_fields_are_those_of_tritons_own_description() -> None:
     root = model_config_pb2.ModelConfig.DESCRIPTOR
+    assert SINGLE - {"model_metrics", "runtime"} <= {one.name for one in root.fields if one.label != one.LABEL_REPEATED}
     seen, stack = {root.full_name}, [root]
     while stack:
         message = stack.pop()

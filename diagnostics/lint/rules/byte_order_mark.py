@@ -1,0 +1,43 @@
+r"""A configuration begins with a byte order mark, so the model does not load.
+
+## Looks for
+The bytes EF BB BF before all else. Editors that save "UTF-8 with BOM" write them, and do not show them.
+
+## Means
+The server cannot parse the file: it stops at its first character.
+
+## Do
+Save it as UTF-8 without a byte order mark: `sed -i '1s/^\xef\xbb\xbf//' config.pbtxt`.
+
+## Sources
+protobuf, `text_format.cc` and `tokenizer.cc`. Seen on Triton 2.51.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.READABLE)
+
+
+_MARK = "\ufeff"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the mark."""
+    if see.config.file.text.startswith(_MARK):
+        message = "the file begins with a byte order mark: the model does not load"
+        yield see.problem(message, at=see.config.file.place(0), help="save it as UTF-8 without one")
+
+
+CASES = (
+    Case(
+        title="speaks when there is one",
+        files={"models/a/config.pbtxt": f'{_MARK}backend: "python"\n'},
+        places=("models/a/config.pbtxt:1:1",),
+    ),
+    Case(title="is silent without", files={"models/a/config.pbtxt": 'backend: "python"\n# \ufeff\n'}),
+)
