@@ -12,6 +12,7 @@ from diagnostics.cli.sources import looks_like_a_path
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import IncidentBook
+from diagnostics.diagnosis.proof import Memory, proved
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.render.json_report import finding_head
 from diagnostics.render.live import Json
@@ -77,6 +78,7 @@ class Watched:
         self._gaps = gaps
         self._window = RollingWindow(self._name, WINDOW_SECONDS)
         self._book = IncidentBook(self._name)
+        self._forecasts = Memory()
         self._targets: dict[str, Json] = {
             name: {"server": name, "deployment": self._name, "up": True, "error": ""} for name in names
         }
@@ -89,7 +91,8 @@ class Watched:
 
     def state(self) -> Json:
         """Return the state of now, in the form of the service's API."""
-        explanation = explain_window(self._window.window(), gaps=self._gaps)
+        found = explain_window(self._window.window(), gaps=self._gaps)
+        explanation = proved(found, simulate=False, memory=self._forecasts)
         self._book.take(explanation, time.time(), time.monotonic())
         return {
             "now": time.time(),

@@ -11,6 +11,7 @@ from diagnostics.bench.answer import Answer
 from diagnostics.bench.block import Diagnosis
 from diagnostics.demo.load import ClientRecord
 from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.diagnosis.proof import proved
 from diagnostics.render.words import headline, subject_name
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture_writer import CaptureWriter
@@ -66,7 +67,8 @@ class Watcher:
             self._keep(scrape)
         passing = [scrape for scrape in scrapes if scrape.kind not in _LASTING]
         window = window_of([*self._lasting, *passing, client])
-        return diagnosis(explain_window(window, sources=[self._server.name], gaps=blind_spots([self._server])))
+        found = explain_window(window, sources=[self._server.name], gaps=blind_spots([self._server]))
+        return diagnosis(proved(found, simulate=False))
 
     def _keep(self, scrape: Scrape) -> None:
         if self._capture is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.diagnosis.proof import proved
 from diagnostics.errors import CollectError, DiagError, UsageError
 from diagnostics.service.http.listening import ip_of
 from diagnostics.service.state import TargetState
@@ -110,9 +111,8 @@ def probe(url: str, seconds: float, stopped: threading.Event) -> Probed:
         scrapes = _rounds(server, begun + seconds, stopped)
     finally:
         server.close()
-    return Probed(
-        explanation=explain_window(window_of(scrapes), gaps=blind_spots([server])), took=time.monotonic() - begun
-    )
+    found = proved(explain_window(window_of(scrapes), gaps=blind_spots([server])), simulate=False)
+    return Probed(explanation=found, took=time.monotonic() - begun)
 
 
 def _rounds(server: TritonServer, until: float, stopped: threading.Event) -> list[Scrape]:
