@@ -26,19 +26,23 @@ def report(
 
     """
     predictions = held(folder, only, disturbed=disturbed, processes=processes)
-    results = tuned(folder, only, processes)
+    results = tuned(folder, only, processes, disturbed=disturbed)
     noisy = sum(1 for one in folder.measured().values() if one.disturbed)
     what = "were disturbed by other work on the machine"
     about = [
-        f"Measured on {machine_line(folder.machine())}: {len(predictions)} measurements of "
-        f"{len({one.measured.name.rsplit('.', 1)[0] for one in predictions})} points.",
+        f"Measured on {machine_line(folder.machine())}{_counted(predictions)}.",
         *([f"{noisy} measurements {what}{'' if disturbed else ', and are left out'}."] if noisy else []),
         "",
     ]
     details = ["", "```", *map(each_line, predictions), "```"] if every else []
-    tuning = ["", *tuning_lines(results)] if results else []
+    tuning = [*([""] if predictions else []), *tuning_lines(results)] if results else []
     lines = [*about, *(prediction_lines(predictions) if predictions else []), *tuning, *details]
     return lines, _is_enough(predictions, results)
+
+
+def _counted(predictions: Sequence[Held]) -> str:
+    points = {one.measured.name.rsplit(".", 1)[0] for one in predictions}
+    return f": {len(predictions)} measurements of {len(points)} points" if predictions else ""
 
 
 def _is_enough(predictions: Sequence[Held], results: Sequence[Tuned]) -> bool:

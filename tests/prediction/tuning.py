@@ -64,9 +64,14 @@ class Tuned:
         return self.reached / max(self.meeting.values())
 
 
-def tuned(folder: Folder, only: Sequence[str] = (), processes: int | None = None) -> list[Tuned]:
-    """Return the result of each scenario whose window and, of its twelve settings, nine at least were measured."""
-    measured = {name: one for name, one in folder.measured().items() if not one.disturbed}
+def tuned(
+    folder: Folder, only: Sequence[str] = (), processes: int | None = None, *, disturbed: bool = False
+) -> list[Tuned]:
+    """Return the result of each scenario whose window and, of its twelve settings, nine at least were measured.
+
+    Measurements that other work disturbed count where `disturbed`.
+    """
+    measured = {name: one for name, one in folder.measured().items() if disturbed or not one.disturbed}
     tasks = [(folder.path, sweep, measured) for sweep in _wanted(only) if _is_enough(folder, sweep, measured)]
     if processes == 1 or len(tasks) < 2:
         return [_tuned(task) for task in tasks]
