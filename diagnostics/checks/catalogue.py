@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from inspect import cleandoc
 
 from diagnostics import checks
 from diagnostics.checks.check import Case, Check, Diagnose
+from diagnostics.pages import declaring, page_of, sections_of, title_of
 
 HEADINGS = ("Looks for", "Means", "Rules out", "Do", "Sources")
 
@@ -33,26 +31,20 @@ class Registered:
 
     def sections(self) -> dict[str, str]:
         """Return the runbook's sections by heading, in order."""
-        parts = self.runbook.split("\n## ")[1:]
-        return {part.partition("\n")[0].strip(): part.partition("\n")[2].strip() for part in parts}
+        return sections_of(self.runbook)
 
 
 @cache
 def catalogue() -> Mapping[str, Registered]:
     """Return all checks by id, sorted."""
-    found = {}
-    for entry in pkgutil.iter_modules(checks.__path__):
-        module = import_module(f"{checks.__name__}.{entry.name}")
-        if not hasattr(module, "CHECK"):
-            continue
-        runbook = cleandoc(module.__doc__ or "")
-        identifier = entry.name.replace("_", "-")
-        found[identifier] = Registered(
+    return {
+        identifier: Registered(
             id=identifier,
-            title=runbook.partition("\n")[0].rstrip("."),
-            runbook=runbook,
+            title=title_of(page_of(module)),
+            runbook=page_of(module),
             check=module.CHECK,
             diagnose=module.diagnose,
             cases=module.CASES,
         )
-    return dict(sorted(found.items()))
+        for identifier, module in declaring(checks, "CHECK").items()
+    }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from inspect import cleandoc
 
 from diagnostics.lint import rules
 from diagnostics.lint.rule import Case, Lint, Rule
+from diagnostics.pages import declaring, page_of, sections_of, title_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,26 +24,20 @@ class Registered:
 
     def sections(self) -> dict[str, str]:
         """Return the page's sections by heading, in order."""
-        parts = self.page.split("\n## ")[1:]
-        return {part.partition("\n")[0].strip(): part.partition("\n")[2].strip() for part in parts}
+        return sections_of(self.page)
 
 
 @cache
 def catalogue() -> Mapping[str, Registered]:
     """Return all rules by id, sorted."""
-    found = {}
-    for entry in pkgutil.iter_modules(rules.__path__):
-        module = import_module(f"{rules.__name__}.{entry.name}")
-        if not hasattr(module, "RULE"):
-            continue
-        page = cleandoc(module.__doc__ or "")
-        identifier = entry.name.replace("_", "-")
-        found[identifier] = Registered(
+    return {
+        identifier: Registered(
             id=identifier,
-            title=page.partition("\n")[0].rstrip("."),
-            page=page,
+            title=title_of(page_of(module)),
+            page=page_of(module),
             rule=module.RULE,
             lint=module.lint,
             cases=module.CASES,
         )
-    return dict(sorted(found.items()))
+        for identifier, module in declaring(rules, "RULE").items()
+    }
