@@ -199,3 +199,8 @@ class Case:
                 path.symlink_to(content.to)
             else:
                 path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def recording(expr: str, record: str = "x") -> Mapping[str, str]:
+    """Return the files of a case that are one Prometheus rule: `rules.yaml`, which records `expr` from 5:15 on."""
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: {record}\n        expr: {expr}\n"}

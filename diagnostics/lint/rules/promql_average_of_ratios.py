@@ -23,7 +23,7 @@ from diagnostics import names
 from diagnostics.lint.metrics import is_counter
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import Kind, Node, parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
 
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
 
@@ -53,17 +53,13 @@ def _quotient(node: Node) -> bool:
     return node.name == "/" and ours and all(side.over_time for side in node.children)
 
 
-def _rules(expr: str) -> dict[str, str]:
-    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
-
-
 _QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
 CASES = (
     Case(
         title="speaks when a quotient is averaged",
-        files=_rules(f"avg({_QUEUE} / {_DONE} / 1000)"),
+        files=recording(f"avg({_QUEUE} / {_DONE} / 1000)"),
         places=("rules.yaml:5:15",),
     ),
-    Case(title="is silent when sums are divided", files=_rules(f"sum({_QUEUE}) / sum({_DONE})")),
-    Case(title="is silent about the largest quotient", files=_rules(f"max({_QUEUE} / {_DONE})")),
+    Case(title="is silent when sums are divided", files=recording(f"sum({_QUEUE}) / sum({_DONE})")),
+    Case(title="is silent about the largest quotient", files=recording(f"max({_QUEUE} / {_DONE})")),
 )

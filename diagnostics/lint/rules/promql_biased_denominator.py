@@ -26,7 +26,7 @@ from diagnostics import names
 from diagnostics.lint.metrics import DURATIONS
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
 
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
 
@@ -71,21 +71,17 @@ def _one_event(counted: Node) -> float:
     return max(found, default=0.0)
 
 
-def _rules(expr: str) -> dict[str, str]:
-    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
-
-
 _QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
 CASES = (
     Case(
         title="speaks when a rate is clamped to 1",
-        files=_rules(f"sum({_QUEUE}) / clamp_min(sum({_DONE}), 1)"),
+        files=recording(f"sum({_QUEUE}) / clamp_min(sum({_DONE}), 1)"),
         places=("rules.yaml:5:15",),
     ),
-    Case(title="speaks when 1 is added", files=_rules(f"{_QUEUE} / (1 + {_DONE})"), places=("rules.yaml:5:15",)),
+    Case(title="speaks when 1 is added", files=recording(f"{_QUEUE} / (1 + {_DONE})"), places=("rules.yaml:5:15",)),
     Case(
         title="is silent when the floor is below one event of the range",
-        files=_rules(f"{_QUEUE} / clamp_min({_DONE}, 0.001)"),
+        files=recording(f"{_QUEUE} / clamp_min({_DONE}, 0.001)"),
     ),
-    Case(title="is silent when the rate itself divides", files=_rules(f"{_QUEUE} / ({_DONE} > 0)")),
+    Case(title="is silent when the rate itself divides", files=recording(f"{_QUEUE} / ({_DONE} > 0)")),
 )

@@ -26,7 +26,7 @@ from diagnostics.lint.metrics import COMPUTE_DURATIONS
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
 from diagnostics.lint.queries import Use
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
 
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
 
@@ -60,29 +60,26 @@ def _related(node: Node) -> bool:
     return bool(sides) and all(side.kind is not Kind.NUMBER for side in sides)
 
 
-def _rules(expr: str, name: str = "busy") -> dict[str, str]:
-    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: {name}\n        expr: {expr}\n"}
-
-
 _INFER = f"rate({names.INFER_DURATION}[5m])"
 CASES = (
     Case(
         title="speaks when it is shown as a share",
-        files=_rules(f"sum by (model) ({_INFER}) / 1e6"),
+        files=recording(f"sum by (model) ({_INFER}) / 1e6", record="busy"),
         places=("rules.yaml:5:15",),
     ),
     Case(
         title="is silent when it is the time of a request, or of executions",
-        files=_rules(
+        files=recording(
             f"{_INFER} / rate(nv_inference_request_success[5m]) * rate(nv_inference_exec_count[5m])",
+            record="busy",
         ),
     ),
     Case(
         title="is silent when a rule records it for others",
-        files=_rules(f"sum by (model) ({_INFER}) / 1e6", name="compute_seconds"),
+        files=recording(f"sum by (model) ({_INFER}) / 1e6", record="compute_seconds"),
     ),
     Case(
         title="is silent about the queue, whose rate is the number that wait (Little)",
-        files=_rules("rate(nv_inference_queue_duration_us[5m]) / 1e6"),
+        files=recording("rate(nv_inference_queue_duration_us[5m]) / 1e6", record="busy"),
     ),
 )

@@ -25,7 +25,7 @@ from diagnostics.lint.metrics import ENGINE_LABELS, OF_ONE_UNIT
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import Kind, Node, parsed
 from diagnostics.lint.queries import Use
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
 
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
 
@@ -54,10 +54,6 @@ def _mixed(see: QueryView, node: Node, above: Sequence[Node], label: str) -> str
     return ""
 
 
-def _rules(expr: str) -> dict[str, str]:
-    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
-
-
 def _panel(expr: str) -> dict[str, str]:
     return {"board.json": f'{{"panels": [{{"title": "KV", "targets": [{{"expr": "{expr}"}}]}}]}}\n'}
 
@@ -66,13 +62,13 @@ _KV = names.ENGINE_KV
 CASES = (
     Case(
         title="speaks when values are added up",
-        files=_rules(f"sum by (model) ({names.ENGINE_KV})"),
+        files=recording(f"sum by (model) ({names.ENGINE_KV})"),
         places=("rules.yaml:5:15",),
     ),
     Case(title="speaks when a panel draws all", files=_panel(names.ENGINE_KV), places=("board.json:1:51",)),
     Case(
         title="is silent when a value is chosen, or kept apart",
-        files=_rules(f"sum({_KV}{{kv_cache_block_type='used'}}) > 0 and sum by (kv_cache_block_type) ({_KV})"),
+        files=recording(f"sum({_KV}{{kv_cache_block_type='used'}}) > 0 and sum by (kv_cache_block_type) ({_KV})"),
     ),
     Case(title="is silent about requests on one axis", files=_panel(names.ENGINE_REQUESTS)),
 )

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from diagnostics.lint.metrics import ENGINE_LABELS, GAUGES, GROWING_GAUGES, PREFIX
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
 
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
 
@@ -51,19 +51,15 @@ def _rated(above: Sequence[Node]) -> bool:
     return bool(above) and above[-1].kind is Kind.CALL and above[-1].name in OVER_TIME
 
 
-def _rules(expr: str) -> dict[str, str]:
-    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
-
-
 CASES = (
     Case(
         title="speaks when a rate is taken of what waits",
-        files=_rules("rate(nv_inference_pending_request_count[5m])"),
+        files=recording("rate(nv_inference_pending_request_count[5m])"),
         places=("rules.yaml:5:15",),
     ),
     Case(
         title="is silent about a gauge that only grows, and about counters",
-        files=_rules(
+        files=recording(
             "rate(nv_trt_llm_general_metrics{general_type='iteration_counter'}[5m]) + rate(nv_inference_count[5m])"
         ),
     ),

@@ -24,7 +24,7 @@ from diagnostics.lint.documents import inner
 from diagnostics.lint.metrics import PREFIX, RETIRED, RETIRED_DURATION, RETIRED_LOAD_RATIO, exported
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
 
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
 
@@ -54,24 +54,20 @@ def _recorded(see: QueryView) -> set[str]:
     return {name for name in found if isinstance(name, str)}
 
 
-def _rules(expr: str, name: str = "x") -> dict[str, str]:
-    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: {name}\n        expr: {expr}\n"}
-
-
 CASES = (
     Case(
         title="speaks when a metric is gone",
-        files=_rules("avg(nv_inference_load_ratio)"),
+        files=recording("avg(nv_inference_load_ratio)"),
         places=("rules.yaml:5:15",),
     ),
     Case(
         title="speaks when a metric never was",
-        files=_rules("rate(nv_inference_requests_total[5m])"),
+        files=recording("rate(nv_inference_requests_total[5m])"),
         places=("rules.yaml:5:15",),
     ),
     Case(
         title="is silent about today's, and those of histograms and summaries",
-        files=_rules("nv_inference_first_response_histogram_ms_bucket + nv_inference_queue_summary_us_sum"),
+        files=recording("nv_inference_first_response_histogram_ms_bucket + nv_inference_queue_summary_us_sum"),
     ),
-    Case(title="is silent when a rule records it", files=_rules("nv_busy + 1", name="nv_busy")),
+    Case(title="is silent when a rule records it", files=recording("nv_busy + 1", record="nv_busy")),
 )

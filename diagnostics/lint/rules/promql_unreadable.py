@@ -22,7 +22,7 @@ from diagnostics import names
 from diagnostics.lint.metrics import PREFIX
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import MAX_CHARACTERS, available, parsed, readable
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
 
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
 
@@ -43,26 +43,23 @@ def lint(see: QueryView) -> Iterator[Problem]:
         yield see.problem("the expression is not PromQL", at=see.query.place, help="try it in Prometheus")
 
 
-def _rules(expr: str) -> dict[str, str]:
-    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
-
-
 CASES = (
     Case(
         title="speaks when it is too long to be read",
-        files=_rules(" + ".join([names.INFERENCE_COUNT] * (MAX_CHARACTERS // len(names.INFERENCE_COUNT)))),
+        files=recording(" + ".join([names.INFERENCE_COUNT] * (MAX_CHARACTERS // len(names.INFERENCE_COUNT)))),
         places=("rules.yaml:5:15",),
     ),
     Case(
         title="speaks when a bracket is missing",
-        files=_rules("sum(rate(nv_inference_count[5m])"),
+        files=recording("sum(rate(nv_inference_count[5m])"),
         places=("rules.yaml:5:15",),
     ),
     Case(
         title="is silent about variables of dashboards",
-        files=_rules("topk($most, sum by ($by) (rate(nv_inference_count{model=~'${m:regex}'}[$__rate_interval])))"),
+        files=recording("topk($most, sum by ($by) (rate(nv_inference_count{model=~'${m:regex}'}[$__rate_interval])))"),
     ),
     Case(
-        title="is silent about queries of other things", files=_rules("{app=`x`} |= `error`".replace("{", '"{') + '"')
+        title="is silent about queries of other things",
+        files=recording("{app=`x`} |= `error`".replace("{", '"{') + '"'),
     ),
 )

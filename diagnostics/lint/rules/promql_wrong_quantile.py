@@ -24,7 +24,7 @@ from diagnostics import names
 from diagnostics.lint.metrics import DURATIONS
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.promql import Kind, Node, parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
 
 RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
 
@@ -56,24 +56,20 @@ def _without_buckets(node: Node) -> str:
     return ""
 
 
-def _rules(expr: str) -> dict[str, str]:
-    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - record: x\n        expr: {expr}\n"}
-
-
 _BUCKETS = f"rate({names.FIRST_RESPONSE}_bucket[5m])"
 CASES = (
     Case(
         title="speaks when it is taken over models",
-        files=_rules("quantile(0.5, rate(nv_inference_request_duration_us[5m]))"),
+        files=recording("quantile(0.5, rate(nv_inference_request_duration_us[5m]))"),
         places=("rules.yaml:5:15",),
     ),
     Case(
         title="speaks when le is dropped",
-        files=_rules(f"histogram_quantile(0.9, sum by (model) ({_BUCKETS}))"),
+        files=recording(f"histogram_quantile(0.9, sum by (model) ({_BUCKETS}))"),
         places=("rules.yaml:5:15",),
     ),
     Case(
         title="is silent when le is kept",
-        files=_rules(f"histogram_quantile(0.9, sum by (le, model) ({_BUCKETS}))"),
+        files=recording(f"histogram_quantile(0.9, sum by (le, model) ({_BUCKETS}))"),
     ),
 )
