@@ -8,13 +8,11 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from diagnostics.demo.environment import TritonEnvironment
@@ -32,6 +30,7 @@ from tests.benchmark.clients import send
 from tests.benchmark.deployment import release, write
 from tests.benchmark.draws.base import Drawn
 from tests.benchmark.hop import Hop
+from tests.benchmark.spans import Spans
 
 SETTLING_SECONDS = 5.0
 INTERVAL_SECONDS = 2.0
@@ -207,40 +206,6 @@ def _mean_ms(records: Sequence[ClientRecord]) -> float:
     warm = [record for record in records if record.t - records[0].t >= SETTLING_SECONDS]
     mean = summarise(warm).mean_ms
     return float("inf") if mean is None else mean
-
-
-class Spans:
-    """A receiver that keeps the bodies of OTLP export requests."""
-
-    def __init__(self) -> None:
-        kept = self._kept = list[tuple[float, bytes]]()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                kept.append((time.time(), body))
-                self.send_response(200)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1/traces"
-
-    def __enter__(self) -> Spans:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def scrapes(self) -> list[Scrape]:
-        """Return what came, as records."""
-        return [Scrape(server="", kind=Kind.TRACES, at=at, mono=at, body=body) for at, body in self._kept]
 
 
 @contextmanager

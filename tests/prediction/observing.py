@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import msgspec
 
 from diagnostics.errors import CollectError
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.machine import Machine as MachineSource
 from exporters.sources.repository import repository_scrapes
@@ -52,8 +52,7 @@ def observe(served: Served, job: Job) -> tuple[Measured, list[Scrape]]:
     time.sleep(_SPANS_SECONDS)
     if not rows:
         raise CollectError("the client sent nothing", where=job.name)
-    spans = served.spans.taken()
-    traces = [Scrape(server="", kind=Kind.TRACES, at=at, mono=at, body=body) for at, body in spans]
+    traces = served.spans.scrapes()
     seen = [row for row in rows if job.settle <= row[0] < job.settle + job.seconds]
     machine = meter.read([late for _, late, _, _ in seen])
     measured = read(job, Bodies(started=started, scrapes=scrapes, traces=traces, rows=rows), machine)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.server import TritonLauncher
 from tests.benchmark.deployment import Deployment, configs, write
+from tests.benchmark.spans import Spans
 
 # Spans wait in a queue of the exporter, which drops what does not fit: 100 requests/s make 1,500 spans a second.
 _TRACES = (
@@ -67,45 +65,3 @@ def serving(environment: TritonEnvironment, deployment: Deployment, trace_rate: 
 def _compile(environment: TritonEnvironment, repository: Path) -> None:
     # Bytecode that appears beside a loaded model makes the server load it anew where a new count would do.
     subprocess.run([environment.python, "-m", "compileall", "-qq", repository], check=False)
-
-
-class Spans:
-    """A receiver that keeps the bodies of OTLP export requests with the Unix seconds at which they came."""
-
-    def __init__(self) -> None:
-        kept = self._kept = list[tuple[float, bytes]]()
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            # One packet per answer: of two, the second waits 40 ms for the exporter to acknowledge the first.
-            wbufsize = -1
-            disable_nagle_algorithm = True
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                kept.append((time.time(), body))
-                self.send_response(200)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/v1/traces"
-
-    def __enter__(self) -> Spans:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def taken(self) -> list[tuple[float, bytes]]:
-        """Return what came since the last call, and forget it."""
-        taken = self._kept[:]
-        del self._kept[: len(taken)]
-        return taken
