@@ -44,12 +44,12 @@ class Spans:
         self._server.shutdown()
         self._server.server_close()
 
-    def taken(self) -> list[tuple[float, bytes]]:
-        """Return what came since the last call, and forget it."""
-        taken = self._kept[:]
+    def scrapes(self) -> list[Scrape]:
+        """Return what came, as records."""
+        return [Scrape(server="", kind=Kind.TRACES, at=at, mono=at, body=body) for at, body in self._kept]
+
+    def take(self) -> list[Scrape]:
+        """Return what came since the last call, as records, and forget it."""
+        taken = self.scrapes()
         del self._kept[: len(taken)]
         return taken
-
-    def scrapes(self) -> list[Scrape]:
-        """Return what came since the last call, as records, and forget it."""
-        return [Scrape(server="", kind=Kind.TRACES, at=at, mono=at, body=body) for at, body in self.taken()]

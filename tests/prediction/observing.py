@@ -38,7 +38,7 @@ def observe(served: Served, job: Job) -> tuple[Measured, list[Scrape]]:
 
     """
     served.become(job.deployment)
-    served.spans.taken()
+    served.spans.take()
     with ExitStack() as stack:
         client = stack.enter_context(_client(served, job))
         assert client.stdin is not None
@@ -52,7 +52,7 @@ def observe(served: Served, job: Job) -> tuple[Measured, list[Scrape]]:
     time.sleep(_SPANS_SECONDS)
     if not rows:
         raise CollectError("the client sent nothing", where=job.name)
-    traces = served.spans.scrapes()
+    traces = served.spans.take()
     seen = [row for row in rows if job.settle <= row[0] < job.settle + job.seconds]
     machine = meter.read([late for _, late, _, _ in seen])
     measured = read(job, Bodies(started=started, scrapes=scrapes, traces=traces, rows=rows), machine)
