@@ -106,7 +106,8 @@ def _settle(evidence: Evidence, server: str, parts: _Parts, sharing: Sequence[Sh
 
 
 def _settled(parts: _Parts, sharing: Sequence[Sharing]) -> Outcome:
-    rate = max(sum(_rate(calls) for calls in parts.calls.values()), 1e-9)
+    # Of closed loops, too: calls have a positive rate or are none.
+    rate = sum(calls.rate for calls in parts.calls.values())
     return simulate(_scenario(parts, sharing), seconds=_SETTLING / rate, warmup_seconds=_SETTLING / 4 / rate)
 
 
@@ -178,7 +179,7 @@ def _add_others(evidence: Evidence, server: str, parts: _Parts) -> None:
             continue
         total = offered(evidence, Subject(server=server, model=name))
         known = sum(
-            _rate(parts.calls[entry.name]) * sum(step.model == name for step in entry.steps)
+            parts.calls[entry.name].rate * sum(step.model == name for step in entry.steps)
             for entry in parts.entries.values()
         )
         if (
@@ -190,11 +191,9 @@ def _add_others(evidence: Evidence, server: str, parts: _Parts) -> None:
             traffic = OpenLoop(entry=name, rate=total - known)
             said = f"{name} is called directly as well, {total - known:.3g} times per second"
             parts.entries[name] = Entry(name=name, steps=(Step(model=name),))
-            parts.calls[name] = Calls(traffic=traffic, dispersion=None, replayed=False, assumptions=(said,))
-
-
-def _rate(calls: Calls) -> float:
-    return calls.traffic.rate if isinstance(calls.traffic, OpenLoop) else 0.0
+            parts.calls[name] = Calls(
+                traffic=traffic, rate=traffic.rate, dispersion=None, replayed=False, assumptions=(said,)
+            )
 
 
 def _scenario(parts: _Parts, sharing: Sequence[Sharing]) -> Scenario:
@@ -213,7 +212,8 @@ def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[
         replayed=frozenset(name for name, calls in parts.calls.items() if calls.replayed),
         sharing=tuple(sharing),
     )
-    scenario, races = raced(evidence, item.server, _scenario(parts, sharing))
+    rate = sum(calls.rate for calls in parts.calls.values())
+    scenario, races = raced(evidence, item.server, _scenario(parts, sharing), rate)
     models = {one.model: replace(doubt.models[one.model], overtakes=one.bounds) for one in races}
     doubt = replace(doubt, models={**doubt.models, **models})
     configs = {name: evidence.config(Subject(server=item.server, model=name)) for name in parts.members}

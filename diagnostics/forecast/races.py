@@ -11,11 +11,10 @@ from statistics import fmean
 
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.fitted import Interval
-from diagnostics.forecast.load import open_rate
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.tuning.simulation.batcher import prefetches
-from diagnostics.tuning.simulation.scenario import OVERTAKES, Model, OpenLoop, Scenario
+from diagnostics.tuning.simulation.scenario import OVERTAKES, Model, Scenario
 from diagnostics.tuning.simulation.simulate import simulate
 
 # Half a second is lost at a time: of a window of 30 s, two runs' mean queues differ by a half of themselves.
@@ -48,12 +47,20 @@ def missed(model: str, bounds: Interval = OVERTAKES) -> str:
     )
 
 
-def raced(evidence: Evidence, server: str, scenario: Scenario) -> tuple[Scenario, Sequence[Race]]:
-    """Return the scenario with the shares that the measured queues of models with a policy tell, and these."""
+def raced(evidence: Evidence, server: str, scenario: Scenario, rate: float) -> tuple[Scenario, Sequence[Race]]:
+    """Return the scenario with the shares that the measured queues of models with a policy tell, and these.
+
+    Args:
+        evidence: what was read.
+        server: the server's name.
+        scenario: its models and traffic.
+        rate: requests per second that were measured, of all entries.
+
+    """
     found = []
     for model in scenario.models:
         queue = evidence.read(QUEUE_SECONDS, Subject(server=server, model=model.name)).value
-        one = race(scenario, model, queue) if queue and is_racing(model) else None
+        one = race(scenario, model, queue, rate) if queue and is_racing(model) else None
         if one is not None:
             found.append(one)
             scenario = lost(scenario, model, one.share)
@@ -65,17 +72,14 @@ def is_racing(model: Model) -> bool:
     return model.batcher is not None and not prefetches(model.batcher)
 
 
-def race(scenario: Scenario, model: Model, queue_seconds: float) -> Race | None:
-    """Return how often a model's batcher looks too early, by the mean queue that was measured; None of no arrivals.
+def race(scenario: Scenario, model: Model, queue_seconds: float, rate: float) -> Race:
+    """Return how often a model's batcher looks too early, by the mean queue that was measured at this rate.
 
     A race is lost more often on a host whose threads wake late, and each time makes what waits wait for the next
     request, or for half a second where that is turned away. So the queue grows with the share; it is simulated at
     several, and looked up in between. With other instances, or under another load, threads meet otherwise, and none may
     be lost: where a limit of 20 lost 0.4 of them, with twice the instances hardly any were. So the bounds begin at 0.
     """
-    rate = sum(open_rate(one) for one in scenario.traffic if isinstance(one, OpenLoop))
-    if rate <= 0:
-        return None
     seconds = [_queue(lost(scenario, model, share), model.name, _REQUESTS / rate) for share in _SHARES]
     grown = list(accumulate((max(one, _LEAST_SECONDS) for one in seconds), max))
     central, most = (_looked_up(grown, queue_seconds * factor) for factor in (1.0, _SPREAD))

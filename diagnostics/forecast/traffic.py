@@ -29,9 +29,13 @@ _LEAST_DISPERSION = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """The traffic of one entry, the bounds of its index of dispersion where it is drawn, and what was assumed of it."""
+    """The traffic of one entry with the requests per second that were measured, and what was assumed of it.
+
+    `dispersion` bounds its index where arrivals are drawn.
+    """
 
     traffic: OpenLoop | ClosedLoop
+    rate: float
     dispersion: Interval | None
     replayed: bool
     assumptions: tuple[str, ...]
@@ -52,7 +56,7 @@ def calls_of(evidence: Evidence, item: Anatomy) -> Calls | None:
     if times is not None:
         traffic = OpenLoop(entry=name, rate=rate, times=tuple(at - times[0] for at in times), items=items)
         said = f"requests to {name} arrive as recorded, whatever the server does (open loop)"
-        return Calls(traffic=traffic, dispersion=None, replayed=True, assumptions=(said,))
+        return Calls(traffic=traffic, rate=rate, dispersion=None, replayed=True, assumptions=(said,))
     return _process(evidence, entry, name, rate, items)
 
 
@@ -113,7 +117,7 @@ def _closed(
     think = max(clients / rate - mean_seconds, 0.0)
     traffic = ClosedLoop(entry=name, clients=clients, think_seconds=think, items=items)
     said = f"{clients} clients call {name} in a closed loop: the number of requests under way hardly changes"
-    return Calls(traffic=traffic, dispersion=None, replayed=False, assumptions=(said,))
+    return Calls(traffic=traffic, rate=rate, dispersion=None, replayed=False, assumptions=(said,))
 
 
 def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: int) -> Calls:
@@ -134,7 +138,7 @@ def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: 
     said = f"requests to {name} arrive whatever the server does (open loop) and {what}"
     # An index above 1 is the size of the group that a request arrives in, whatever the time within it.
     traffic = OpenLoop(entry=name, rate=rate, scv=min(central, 1.0), burst=max(central, 1.0), items=items)
-    return Calls(traffic=traffic, dispersion=bounds, replayed=False, assumptions=(said,))
+    return Calls(traffic=traffic, rate=rate, dispersion=bounds, replayed=False, assumptions=(said,))
 
 
 def _bounds(index: float, score: float, central: float) -> Interval:

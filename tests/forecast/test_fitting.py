@@ -96,21 +96,23 @@ def test_a_constant_number_under_way_is_a_closed_loop_with_the_thinking_that_is_
     assert traffic.think_seconds == pytest.approx(0.01, abs=1e-4)
 
 
-def test_an_engines_gauges_make_its_iterations() -> None:
-    def gauges(number: int) -> list[str]:
-        own = 'model="llm",version="1"'
-        return [
-            *(
-                f'nv_trt_llm_request_metrics{{{own},request_type="{kind}"}} {value}'
-                for kind, value in (("waiting", 0), ("active", 3), ("scheduled", 3), ("max", 32))
-            ),
-            f'nv_trt_llm_general_metrics{{{own},general_type="iteration_counter"}} {number * 500}',
-            *(
-                f'nv_trt_llm_kv_cache_block_metrics{{{own},kv_cache_block_type="{kind}"}} {value}'
-                for kind, value in (("max", 100), ("used", 12), ("free", 88), ("tokens_per", 64))
-            ),
-        ]
+def gauges(number: int) -> list[str]:
+    """Return what an engine tells at a read: 100 iterations a second, 3 requests at a time."""
+    own = 'model="llm",version="1"'
+    return [
+        *(
+            f'nv_trt_llm_request_metrics{{{own},request_type="{kind}"}} {value}'
+            for kind, value in (("waiting", 0), ("active", 3), ("scheduled", 3), ("max", 32))
+        ),
+        f'nv_trt_llm_general_metrics{{{own},general_type="iteration_counter"}} {number * 500}',
+        *(
+            f'nv_trt_llm_kv_cache_block_metrics{{{own},kv_cache_block_type="{kind}"}} {value}'
+            for kind, value in (("max", 100), ("used", 12), ("free", 88), ("tokens_per", 64))
+        ),
+    ]
 
+
+def test_an_engines_gauges_make_its_iterations() -> None:
     # 20/s for 160 ms: 3.2 at a time, of 100 iterations per second, 16 each.
     stage = plain("llm", seconds=0.16, config=model_config("llm", backend="tensorrtllm", max_batch=64))
     fitted = synthetic(stage, extra_metrics=gauges)
@@ -123,6 +125,18 @@ def test_an_engines_gauges_make_its_iterations() -> None:
     assert whole == pytest.approx(0.01, rel=0.05)
     assert engine.cache_tokens == 6400
     assert engine.tokens_per_request == pytest.approx(256)
+
+
+def test_an_engine_that_clients_in_a_closed_loop_call_is_fitted_to_their_measured_rate() -> None:
+    stage = plain("llm", seconds=0.16, config=model_config("llm", backend="tensorrtllm", max_batch=64))
+    triton = SyntheticTriton(models=(stage,), extra_metrics=gauges)
+    calls = sent([i * 0.05 for i in range(1200)], seconds=0.1995, model="llm")
+    fitted = fit(WindowEvidence(window_of([*triton.scrapes(), calls])), Subject(server=SERVER, model="llm"))
+    (traffic,) = fitted.scenario.traffic
+
+    assert isinstance(traffic, ClosedLoop)
+    assert fitted.scenario.models[0].engine
+    assert fitted.scenario.models[0].engine.slots == 32
 
 
 def test_what_cannot_be_forecast_says_why_and_what_to_measure() -> None:
