@@ -102,8 +102,11 @@ def rules(
     there = known(api, since)
     if there < since:
         click.echo(f"diag: the store's history begins {lasting(there)} ago: no more is replayed", err=True)
-    for line in report(list(histories(api, there)), there):
+    found, missed = histories(api, there)
+    for line in report(found, there):
         click.echo(line)
+    if missed is not None:
+        raise missed
 
 
 def _write(ctx: click.Context, only_check: bool, output: Path | None, runbooks: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.sources import aloud
-from diagnostics.errors import UsageError
+from diagnostics.errors import CollectError, UsageError
 from diagnostics.gen.alert import Alert
 from diagnostics.gen.files import every_alert
 from diagnostics.gen.query_cost import metrics_read
@@ -49,7 +49,7 @@ def opened(url: str, options: SourceOptions) -> PrometheusApi:
     address = parse_prometheus(url if url.startswith(PREFIX) else PREFIX + url)
     if address.matchers:
         raise UsageError("rules have no selector, and are replayed over all that is there", where=str(address))
-    return PrometheusApi(address, options, tell=aloud)
+    return PrometheusApi(address, options, tell=aloud, less="--since")
 
 
 def known(api: PrometheusApi, since: float) -> float:
@@ -72,15 +72,26 @@ def known(api: PrometheusApi, since: float) -> float:
     return min(since, max(end - min(times), STEP_SECONDS)) if times else since
 
 
-def histories(api: PrometheusApi, since: float) -> Iterator[History]:
-    """Yield the history of every alert over the last `since` seconds, by the store's clock."""
+def histories(api: PrometheusApi, since: float) -> tuple[list[History], CollectError | None]:
+    """Return the history of every alert over the last `since` seconds, by the store's clock, and why some are missing.
+
+    Raises:
+        CollectError: the store does not answer at all.
+
+    """
     end = api.clock() // STEP_SECONDS * STEP_SECONDS
     start = end - since
     alerts = every_alert(catalogue())
     needed = {name for alert in alerts for name in metrics_read(alone(alert.expr))}
     there = _there(api, sorted(needed), start, end)
+    found = list[History]()
     for alert in alerts:
-        yield _history(api, alert, there, start, end)
+        try:
+            found.append(_history(api, alert, there, start, end))
+        except CollectError as error:
+            what = f"{error.what} ({len(found)} of {len(alerts)} alerts are replayed)"
+            return found, CollectError(what, where=error.where, hint=error.hint)
+    return found, None
 
 
 def report(found: Sequence[History], since: float) -> Iterator[str]:

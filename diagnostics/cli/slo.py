@@ -95,7 +95,9 @@ def report(
     with _installed():
         from diagnostics.cli.slo_sources import reports_from
 
-    found = reports_from(sources, slos, period=period, config_file=config_file, deployment=deployment, options=options)
+    found, missed = reports_from(
+        sources, slos, period=period, config_file=config_file, deployment=deployment, options=options
+    )
     from diagnostics.render.slo_json import slo_report
     from diagnostics.render.slo_text import slo_markdown, slo_text
 
@@ -104,6 +106,8 @@ def report(
         click.echo(json.dumps(told, indent=1, allow_nan=False))
     else:
         click.echo(slo_markdown(found) if output == "markdown" else slo_text(found), nl=False)
+    if missed is not None:
+        raise missed
     ctx.exit(_exit_code(told, fail_on))
 
 

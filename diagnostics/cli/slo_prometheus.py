@@ -5,25 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagnostics.cli.sources import aloud
+from diagnostics.errors import CollectError
 from diagnostics.slo.report import SloReport, report_on
 from diagnostics.slo.slo import Slo
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import parse_prometheus
-from exporters.sources.prometheus_api import PrometheusApi
+from exporters.sources.prometheus_api import PrometheusApi, TooMuch
 from exporters.sources.prometheus_slo import StoredEvents
 
 
 def reports_from_prometheus(
     source: str, slos: Sequence[Slo], period: float | None, options: SourceOptions
-) -> list[SloReport]:
-    """Return how the objectives stand now, by the store's own clock.
+) -> tuple[list[SloReport], CollectError | None]:
+    """Return how the objectives stand now, by the store's own clock, and why some are not among them.
+
+    An objective that the store refuses to count is passed over; with one that it leaves without an answer, or once the
+    time for all questions is over, no more is asked.
 
     Raises:
         UsageError: the address is none, or the store cannot read a query.
-        CollectError: the store does not answer.
+        CollectError: the store answers for none of them.
 
     """
-    api = PrometheusApi(parse_prometheus(source), options, tell=aloud)
+    api = PrometheusApi(parse_prometheus(source), options, tell=aloud, less="--period")
     now = api.clock()
     told: set[str] = set()
 
@@ -32,4 +36,26 @@ def reports_from_prometheus(
             told.add(text)
             aloud(text)
 
-    return [report_on(slo, StoredEvents(api, slo, now, warn), now, period=period) for slo in slos]
+    found, failed = list[SloReport](), list[tuple[str, CollectError]]()
+    for slo in slos:
+        try:
+            found.append(report_on(slo, StoredEvents(api, slo, now, warn), now, period=period))
+        except CollectError as error:
+            failed.append((slo.name, error))
+            if not isinstance(error, TooMuch):
+                break
+    for name, error in failed[:-1]:
+        aloud(f"{name}: {error.what}")
+    missed = _missed(failed, len(found), len(slos))
+    if missed is not None and not found:
+        raise missed
+    return found, missed
+
+
+def _missed(failed: Sequence[tuple[str, CollectError]], answered: int, asked: int) -> CollectError | None:
+    """Return the last failure, with whose it is and how far the store was read; None where nothing failed."""
+    if not failed:
+        return None
+    name, error = failed[-1]
+    reached = f" ({answered} of {asked} objectives are told)" if asked > 1 else ""
+    return CollectError(f"{name}: {error.what}{reached}", where=error.where, hint=error.hint)

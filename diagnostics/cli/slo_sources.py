@@ -48,8 +48,8 @@ def reports_from(
     config_file: Path | None,
     deployment: str | None,
     options: SourceOptions,
-) -> list[SloReport]:
-    """Return how the objectives stand by what the sources hold.
+) -> tuple[list[SloReport], CollectError | None]:
+    """Return how the objectives stand by what the sources hold, and why some are not among them.
 
     Raises:
         UsageError: a source is of no kind that can tell, or several of kinds that cannot be added.
@@ -66,8 +66,8 @@ def reports_from(
     mine = _countable(slos)
     paths = [Path(source).expanduser() for source in sources]
     if not paths or (len(paths) == 1 and _is_history(paths[0])):
-        return _from_history(paths[0] if paths else None, mine, period, config_file, deployment)
-    return _from_captures(paths, mine, period, deployment)
+        return _from_history(paths[0] if paths else None, mine, period, config_file, deployment), None
+    return _from_captures(paths, mine, period, deployment), None
 
 
 def _is_history(path: Path) -> bool:

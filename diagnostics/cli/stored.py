@@ -12,9 +12,6 @@ from diagnostics.window.window import WindowBuilder
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import parse_prometheus
 
-# A store that refuses query after query is left alone after as many timeouts: two minutes, as Prometheus gives one.
-PATIENCE_TIMEOUTS = 4.0
-
 
 def explain_stored(
     sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
@@ -35,7 +32,7 @@ def explain_stored(
     from exporters.sources.prometheus import read_window
     from exporters.sources.prometheus_api import PrometheusApi
 
-    api = PrometheusApi(parse_prometheus(sources[0]), options, patience=PATIENCE_TIMEOUTS, tell=aloud)
+    api = PrometheusApi(parse_prometheus(sources[0]), options, tell=aloud)
     end, seconds = _span(question, window, api.clock())
     configured = question.repository is not None
     stored = read_window(api, end, seconds, aloud, configured=configured)

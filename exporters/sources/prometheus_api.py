@@ -22,6 +22,8 @@ from exporters.sources.prometheus_address import PrometheusAddress
 
 # A query over hours of a fleet reads from disk; Prometheus itself gives up after two minutes.
 TIMEOUT_SECONDS = 30.0
+# A store that is slow with question after question is left alone after as many timeouts: those two minutes in all.
+PATIENCE_TIMEOUTS = 4.0
 # The store gives up before its answer is given up here: its refusal says why, and that it lives.
 _OF_THE_STORE = 0.9
 # The year 5138: milliseconds instead of seconds are later.
@@ -49,7 +51,13 @@ class PrometheusApi:
     """One store. It may be used from several threads."""
 
     def __init__(
-        self, address: PrometheusAddress, options: SourceOptions, *, patience: float = inf, tell: Tell | None = None
+        self,
+        address: PrometheusAddress,
+        options: SourceOptions,
+        *,
+        patience: float = PATIENCE_TIMEOUTS,
+        tell: Tell | None = None,
+        less: str = "--since or a selector",
     ) -> None:
         """Prepare to ask.
 
@@ -58,11 +66,12 @@ class PrometheusApi:
             options: how it is reached; a timeout that nobody chose is 30 seconds.
             patience: for how many timeouts, from now on, all questions together are asked.
             tell: told what is waited for where an answer takes long.
+            less: the options by which whoever asks asks for less.
 
         """
         timeout = TIMEOUT_SECONDS if options.timeout == DEFAULT_TIMEOUT else options.timeout
         self.options = replace(options.for_user(address.user), timeout=timeout, max_body=MAX_ANSWER_BYTES)
-        self.address, self._tell, self._in_all = address, tell, patience * timeout
+        self.address, self._tell, self._in_all, self._less = address, tell, patience * timeout, less
         self._until = time.monotonic() + self._in_all
 
     @property
@@ -72,7 +81,7 @@ class PrometheusApi:
 
     def beside(self) -> PrometheusApi:
         """Return the store, asked of what else is stored of the same place, within the same time."""
-        other = PrometheusApi(self.address.beside(), self.options, tell=self._tell)
+        other = PrometheusApi(self.address.beside(), self.options, tell=self._tell, less=self._less)
         other._in_all, other._until = self._in_all, self._until
         return other
 
@@ -132,8 +141,7 @@ class PrometheusApi:
         """Give a reader for one question; what goes wrong with it is told as this store's."""
         where, left = str(self.address), self.left
         if left <= 0:
-            text = f"the {self._in_all:g} s for all questions are over before {question}"
-            raise Late(text, where=where, hint=_MORE)
+            raise self._over(question)
         timeout = min(self.options.timeout, left)
         waiting = Timer(SILENT_SECONDS, self.tell, [f"waiting up to {round(timeout, 1):g} s for {where}: {question}"])
         waiting.daemon = True
@@ -157,6 +165,10 @@ class PrometheusApi:
         # A proxy for readers may let GET pass alone.
         return reader.read("GET", f"{url}?{form}", accept=_JSON)
 
+    def _over(self, question: str) -> Late:
+        text = f"the {self._in_all:g} s for all questions are over before an answer to {question}"
+        return Late(text, where=str(self.address), hint=_MORE.format(self._less))
+
     def _refusal(self, failure: ReadFailure, question: str) -> CollectError | UsageError:
         where = str(self.address)
         if failure.reason == "HTTP 400":
@@ -168,16 +180,20 @@ class PrometheusApi:
         if failure.status == 404:
             hint = "give the address under which /api/v1/query answers (Mimir: …/prometheus)"
             return CollectError("has no Prometheus API (HTTP 404)", where=where, hint=hint)
+        if failure.obstacle is Obstacle.LATE and self.left <= 0:
+            # The last question had only what the others left.
+            return self._over(question)
         if failure.obstacle is Obstacle.LATE or failure.status == _GATEWAY_TIMEOUT:
-            return Late(f"{failure.reason} to {question}", where=where, hint=_MORE)
+            return Late(f"{failure.reason} to {question}", where=where, hint=_MORE.format(self._less))
         if failure.status in _TOO_MUCH or "larger than" in failure.reason:
-            return TooMuch(f"the query was not answered ({failure.reason})", where=where, hint=_SMALLER)
+            hint = _SMALLER.format(self._less)
+            return TooMuch(f"the query was not answered ({failure.reason})", where=where, hint=hint)
         return CollectError(failure.reason, where=where, hint=_next_step(failure, self.options))
 
 
 _SHOWN = 80
-_SMALLER = "ask for less with --since or a selector, or allow more with --timeout"
-_MORE = "look at the store's load, ask for less with --since or a selector, or allow more with --timeout"
+_SMALLER = "ask for less with {}, or allow more with --timeout"
+_MORE = f"look at the store's load, {_SMALLER}"
 
 
 def _next_step(failure: ReadFailure, options: SourceOptions) -> str:

@@ -51,9 +51,10 @@ def test_a_recording_tells_what_took_the_budget(file: str, capsys: pytest.Captur
 
 def test_the_report_meets_its_schema_and_markdown_says_the_same(file: str) -> None:
     slos = read_slos([Path(file)])
-    reports = reports_from(
+    reports, missed = reports_from(
         [str(CAPTURE)], slos, period=7 * DAY, config_file=None, deployment=None, options=SourceOptions()
     )
+    assert missed is None
     found = slo_report(reports)
     jsonschema.validate(found, json.loads(slo_schema()))
     latency, _, absent = found["slos"]
