@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,7 +39,7 @@ class Asked:
     check: str | None
 
 
-def ask(service: RunningService, asked: Asked, *, colour: bool) -> int:
+def ask(service: RunningService, asked: Asked) -> int:
     """Print the service's answer and return the exit code.
 
     Raises:
@@ -55,7 +54,7 @@ def ask(service: RunningService, asked: Asked, *, colour: bool) -> int:
         click.echo(service.json(f"{path_of(name)}/checks/{asked.check}")["account"], nl=False)
         return EXIT_OK
     path, query = _explanation(name, asked)
-    output = "coloured" if asked.output == "text" and colour and sys.stdout.isatty() else asked.output
+    output = "coloured" if asked.output == "text" else asked.output
     answer = service.answer(path, output=output, **query)
     code = _exit_code(answer.headers, asked.fail_on, service.url)
     text = answer.body.decode("utf-8", "replace")

@@ -14,6 +14,7 @@ from diagnostics.bench.limits import parse_limits
 from diagnostics.bench.report import Report, parse_report
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.sources import aloud, looks_like_a_path
+from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, reason_of
 from diagnostics.render.bench_words import MEASURE_WORDS
 from exporters.sources.access import SourceOptions
@@ -124,7 +125,7 @@ def command(
     if png is not None:
         _drawing()
     report = _report(targets, given)
-    _show(ctx, report, by, output)
+    _show(report, by, output)
     if png is not None:
         _drawing()(report, png)
     ctx.exit(_exit_code(report))
@@ -209,7 +210,7 @@ def _drawing() -> Any:
     return draw
 
 
-def _show(ctx: click.Context, report: Report, by: str, output: str) -> None:
+def _show(report: Report, by: str, output: str) -> None:
     if output == "json":
         from diagnostics.render.bench_json import bench_json
 
@@ -223,12 +224,9 @@ def _show(ctx: click.Context, report: Report, by: str, output: str) -> None:
 
         click.echo(bench_html(report, by), nl=False)
     else:
-        from diagnostics.cli.explain import coloured
         from diagnostics.render.bench_text import bench_text
-        from diagnostics.render.text import plain
 
-        style = coloured if ctx.color is not False and sys.stdout.isatty() else plain
-        click.echo(bench_text(report, by, style, unicode=_shows_unicode()), nl=False)
+        click.echo(bench_text(report, by, coloured, unicode=_shows_unicode()), nl=False)
 
 
 def _shows_unicode() -> bool:

@@ -9,6 +9,7 @@ import click
 
 from diagnostics.cli.names import nearest
 from diagnostics.cli.options import DURATION
+from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 
 _EPILOG = """\b
@@ -40,22 +41,19 @@ def command(ctx: click.Context, name: str, listing: bool, seconds: float | None)
         return
     if name not in fault_names():
         raise UsageError(f"there is no fault {name!r}", where="--fault", hint=nearest(name, fault_names()))
-    ctx.exit(EXIT_OK if _run(ctx, name, seconds) else EXIT_FINDINGS)
+    ctx.exit(EXIT_OK if _run(name, seconds) else EXIT_FINDINGS)
 
 
-def _run(ctx: click.Context, name: str, seconds: float | None) -> bool:
+def _run(name: str, seconds: float | None) -> bool:
     from diagnostics.cli.demonstration import Demonstration
-    from diagnostics.cli.explain import coloured
     from diagnostics.demo.environment import ensure_environment
     from diagnostics.demo.faults import load_fault
     from diagnostics.demo.load import LoadProgress
-    from diagnostics.render.text import plain
 
     # Before the server is fetched and started: without a client there is nothing to show.
     import_module("diagnostics.demo.client")
     fault = load_fault(name)
     shortest = fault.load.duration if fault.release else 25.0
-    in_colour = ctx.color is not False and sys.stdout.isatty()
 
     def progress(state: LoadProgress, length: float) -> None:
         if sys.stderr.isatty():
@@ -70,5 +68,5 @@ def _run(ctx: click.Context, name: str, seconds: float | None) -> bool:
         say=lambda line: click.echo(f"diag: {line}", err=True),
         show=click.echo,
         progress=progress,
-        style=coloured if in_colour else plain,
+        style=coloured,
     ).run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,9 @@ import click
 
 from diagnostics.cli.options import DURATION
 from diagnostics.cli.sources import Question, aloud, explain_captures, looks_like_a_path
+from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.diff import Difference, difference
 from diagnostics.errors import EXIT_COLLECT, EXIT_OK, UsageError
-from diagnostics.render import text as terminal
 from diagnostics.render.diff_json import diff_report
 from diagnostics.render.diff_markdown import diff_markdown
 from diagnostics.render.diff_report import diff_text
@@ -43,11 +42,11 @@ def command(
 ) -> None:
     """Compare two windows: what changed, and which change explains it."""
     found = _compared(captures, moments, since)
-    _show(ctx, found, output)
+    _show(found, output)
     ctx.exit(EXIT_OK if found.before.window.end > 0 and found.after.window.end > 0 else EXIT_COLLECT)
 
 
-def _show(ctx: click.Context, found: Difference, output: str) -> None:
+def _show(found: Difference, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(diff_report(found), indent=1, allow_nan=False))
     elif output == "markdown":
@@ -57,8 +56,7 @@ def _show(ctx: click.Context, found: Difference, output: str) -> None:
 
         click.echo(diff_html(found), nl=False)
     else:
-        in_colour = ctx.color is not False and sys.stdout.isatty()
-        click.echo(diff_text(found, _coloured if in_colour else terminal.plain), nl=False)
+        click.echo(diff_text(found, coloured), nl=False)
 
 
 def _compared(captures: Sequence[str], moments: Sequence[str], since: float | None) -> Difference:
@@ -91,7 +89,3 @@ def sides_of(captures: Sequence[str], moments: Sequence[str], since: float | Non
     asked = [replace(question, at=moment) for moment in moments] or [question, question]
     paths = [Path(capture) for capture in ([*captures, *captures] if len(captures) == 1 else captures)]
     return list(zip(paths, asked, strict=True))
-
-
-def _coloured(line: str, colour: str) -> str:
-    return click.style(line, fg=colour) if colour else line

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,12 +16,13 @@ from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.running_service import RunningService, url_option
 from diagnostics.cli.sources import Question, aloud, explain_captures, looks_like_a_path
 from diagnostics.cli.stored import explain_stored
+from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
-from diagnostics.render import text as terminal
 from diagnostics.render.json_report import report
 from diagnostics.render.markdown import markdown
+from diagnostics.render.text import text
 from diagnostics.render.why_not import account
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import is_prometheus
@@ -107,13 +107,13 @@ def command(
     elif url is not None or (directory := _history(history, config_file)) is None:
         _refuse("is for a SOURCE", window=window, objective=objective, repository=repository)
         asked = Asked(deployment=deployment, at=at, since=since, output=output, fail_on=fail_on, check=check)
-        ctx.exit(ask(RunningService(url, options), asked, colour=ctx.color is not False))
+        ctx.exit(ask(RunningService(url, options), asked))
     else:
         explanation, failed = _ask_history(directory, deployment, question), False
     from diagnostics.diagnosis.proof import proved
 
     explanation = proved(explanation)
-    _show(ctx, explanation, output, check)
+    _show(explanation, output, check)
     if failed or explanation.window.end <= 0:
         ctx.exit(EXIT_COLLECT)
     failed_on = fails(fail_on, explanation.verdict, [finding.severity for finding in explanation.findings])
@@ -168,7 +168,7 @@ def _ask_history(directory: Path, deployment: str | None, question: Question) ->
     return explain_history(directory, deployment, question)
 
 
-def _show(ctx: click.Context, explanation: Explanation, output: str, check: str | None) -> None:
+def _show(explanation: Explanation, output: str, check: str | None) -> None:
     if check is not None:
         click.echo(account([result for result in explanation.results if result.check.id == check]), nl=False)
     elif output == "json":
@@ -180,11 +180,4 @@ def _show(ctx: click.Context, explanation: Explanation, output: str, check: str 
 
         click.echo(html(explanation), nl=False)
     else:
-        in_colour = ctx.color is not False and sys.stdout.isatty()
-        style: terminal.Style = coloured if in_colour else terminal.plain
-        click.echo(terminal.text(explanation, style), nl=False)
-
-
-def coloured(line: str, colour: str) -> str:
-    """Return the line in a colour, for a terminal."""
-    return click.style(line, fg=colour) if colour else line
+        click.echo(text(explanation, coloured), nl=False)

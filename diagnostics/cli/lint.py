@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from diagnostics.cli.lint_rules import chosen, page, table
+from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.lint.fixes import fixes_of
 from diagnostics.lint.problem import Severity
@@ -89,7 +90,7 @@ def _report(paths: tuple[Path, ...], config: Path | None, only: tuple[str, ...])
 
 def _print(report: Report, output: str) -> None:
     if output == "text":
-        click.echo(lint_text(report, _coloured), nl=False)
+        click.echo(lint_text(report, coloured), nl=False)
     elif output == "json":
         from diagnostics.render.lint_json import lint_report
 
@@ -98,10 +99,6 @@ def _print(report: Report, output: str) -> None:
         from diagnostics.render.lint_sarif import lint_sarif
 
         click.echo(json.dumps(lint_sarif(report), indent=1, ensure_ascii=False))
-
-
-def _coloured(text: str, colour: str) -> str:
-    return click.style(text, fg=colour)
 
 
 def _print_patch(report: Report) -> None:

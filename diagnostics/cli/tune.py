@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
 
 from diagnostics.cli.evidence_source import Asked, evidence_options, see
-from diagnostics.cli.explain import coloured
 from diagnostics.cli.proposing import Wish
+from diagnostics.cli.terminal import coloured
 from diagnostics.cli.tuning import Aim, carrying, tuned
 from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.forecast.options import Minimize
-from diagnostics.render import text as terminal
 from diagnostics.render.confirming import confirming
 from diagnostics.render.tune_json import carried_report, tuned_report
 from diagnostics.render.tune_markdown import carried_markdown, tuned_markdown
@@ -90,19 +88,18 @@ def command(
     found = carrying(see(asked), wish, aim) if maximize else tuned(see(asked), wish, aim)
     if export is not None:
         export.write_text(confirming(found, export.suffix), encoding="utf-8")
-    _show(ctx, found, output)
+    _show(found, output)
     ctx.exit(_exit_code(found, fail_on))
 
 
-def _show(ctx: click.Context, found: TunedProposal | CarriedProposal, output: str) -> None:
-    style = coloured if ctx.color is not False and sys.stdout.isatty() else terminal.plain
+def _show(found: TunedProposal | CarriedProposal, output: str) -> None:
     if output == "json":
         report = tuned_report(found) if isinstance(found, TunedProposal) else carried_report(found)
         click.echo(json.dumps(report, indent=1, allow_nan=False))
     elif isinstance(found, TunedProposal):
-        click.echo(tuned_markdown(found) if output == "markdown" else tuned_text(found, style), nl=False)
+        click.echo(tuned_markdown(found) if output == "markdown" else tuned_text(found, coloured), nl=False)
     else:
-        click.echo(carried_markdown(found) if output == "markdown" else carried_text(found, style), nl=False)
+        click.echo(carried_markdown(found) if output == "markdown" else carried_text(found, coloured), nl=False)
 
 
 def _exit_code(found: TunedProposal | CarriedProposal, fail_on: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
@@ -11,16 +10,15 @@ import click
 from diagnostics.anatomy.anatomy import Anatomy, anatomies
 from diagnostics.cli.diff import sides_of
 from diagnostics.cli.evidence_source import Seen, see_captures
-from diagnostics.cli.explain import coloured
 from diagnostics.cli.options import DURATION
 from diagnostics.cli.proposing import entry_of
 from diagnostics.cli.sources import Question
+from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.verification import Verified
 from diagnostics.forecast.verify import Verification, verify
-from diagnostics.render import text as terminal
 from diagnostics.render.verify_json import verify_report
 from diagnostics.render.verify_text import verify_markdown, verify_text
 from diagnostics.signals.subject import Subject
@@ -65,7 +63,7 @@ def command(
     before, after = (_seen(path, question) for path, question in sides_of(captures, moments, since))
     was, now = _entries(before.evidence, after.evidence, entry)
     found = verify(before.evidence, was, after.evidence, now, seed=seed)
-    _show(ctx, found, (before.window, after.window), output)
+    _show(found, (before.window, after.window), output)
     ctx.exit(EXIT_FINDINGS if _fails(fail_on, found.judgement.verdict) else EXIT_OK)
 
 
@@ -96,11 +94,10 @@ def _fails(fail_on: str, verdict: Verified) -> bool:
     return verdict in failing.get(fail_on, set())
 
 
-def _show(ctx: click.Context, found: Verification, windows: tuple[WindowFacts, WindowFacts], output: str) -> None:
+def _show(found: Verification, windows: tuple[WindowFacts, WindowFacts], output: str) -> None:
     if output == "json":
         click.echo(json.dumps(verify_report(found, windows), indent=1, allow_nan=False))
     elif output == "markdown":
         click.echo(verify_markdown(found, windows), nl=False)
     else:
-        in_colour = ctx.color is not False and sys.stdout.isatty()
-        click.echo(verify_text(found, windows, coloured if in_colour else terminal.plain), nl=False)
+        click.echo(verify_text(found, windows, coloured), nl=False)

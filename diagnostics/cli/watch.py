@@ -12,6 +12,7 @@ import click
 
 from diagnostics.cli.options import DURATION, source_options
 from diagnostics.cli.running_service import url_option
+from diagnostics.cli.terminal import coloured
 from diagnostics.errors import UsageError
 from diagnostics.render.live import Json, frame, gist
 from exporters.sources.access import SourceOptions
@@ -56,7 +57,7 @@ def command(
     states = states_of_sources(sources, interval, options) if sources else states_of_service(url, options, once=once)
     # Whoever watches ends by Ctrl-C: that is no failure.
     with contextlib.suppress(KeyboardInterrupt), contextlib.closing(states):
-        _show(states, once=once, output=output, colour=ctx.color is not False and sys.stdout.isatty())
+        _show(states, once=once, output=output, colour=ctx.color is not False)
 
 
 def _show(states: Generator[Json, None, None], *, once: bool, output: str, colour: bool) -> None:
@@ -86,8 +87,3 @@ def _redraw(state: Json, *, colour: bool) -> None:
 
 def _block(state: Json, *, colour: bool) -> str:
     return "\n".join(frame(state, _PIPE_WIDTH, coloured if colour else None)) + "\n"
-
-
-def coloured(text: str, colour: str) -> str:
-    """Return the text in a colour, for a terminal."""
-    return click.style(text, fg=colour)

@@ -8,12 +8,11 @@ import sys
 import click
 
 from diagnostics.cli.evidence_source import Asked, evidence_options, see
-from diagnostics.cli.explain import coloured
 from diagnostics.cli.proposing import Wish, proposed, swept
+from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.proposal import Proposal, SweepProposal
 from diagnostics.errors import EXIT_OK, UsageError
 from diagnostics.render import sweep_text as drawing
-from diagnostics.render import text as terminal
 from diagnostics.render.forecast_json import forecast_report, sweep_report
 from diagnostics.render.forecast_markdown import forecast_markdown, sweep_markdown
 from diagnostics.render.forecast_text import forecast_text
@@ -63,19 +62,19 @@ def command(
     wish = Wish(settings=settings, rate=rate, clients=clients, entry=entry, seed=seed)
     seen = see(asked)
     if sweep is None:
-        _show(ctx, proposed(seen, wish), output)
+        _show(proposed(seen, wish), output)
     else:
         _show_sweep(ctx, swept(seen, wish, sweep), output)
     ctx.exit(EXIT_OK)
 
 
-def _show(ctx: click.Context, found: Proposal, output: str) -> None:
+def _show(found: Proposal, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(forecast_report(found), indent=1, allow_nan=False))
     elif output == "markdown":
         click.echo(forecast_markdown(found), nl=False)
     else:
-        click.echo(forecast_text(found, _style(ctx)), nl=False)
+        click.echo(forecast_text(found, coloured), nl=False)
 
 
 def _show_sweep(ctx: click.Context, found: SweepProposal, output: str) -> None:
@@ -84,11 +83,7 @@ def _show_sweep(ctx: click.Context, found: SweepProposal, output: str) -> None:
     elif output == "markdown":
         click.echo(sweep_markdown(found), nl=False)
     else:
-        click.echo(drawing.sweep_text(found, _style(ctx), _ink(ctx)), nl=False)
-
-
-def _style(ctx: click.Context) -> terminal.Style:
-    return coloured if ctx.color is not False and sys.stdout.isatty() else terminal.plain
+        click.echo(drawing.sweep_text(found, coloured, _ink(ctx)), nl=False)
 
 
 def _ink(ctx: click.Context) -> drawing.Ink:
