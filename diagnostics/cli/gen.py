@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.options import DURATION, connection_options
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError, reason_of
 from diagnostics.gen.files import FOLDERS, generated, is_generated
 from exporters.sources.access import SourceOptions
@@ -76,7 +76,7 @@ def command(ctx: click.Context, only_check: bool, output: Path | None, runbooks:
     "--replay", metavar="URL", help="A Prometheus: tell how often each alert would have fired, write nothing."
 )
 @click.option("--since", type=DURATION, default="7d", show_default=True, help="How much of its history to replay.")
-@source_options
+@connection_options
 @click.pass_context
 def rules(
     ctx: click.Context,

@@ -5,19 +5,26 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
 from diagnostics.errors import UsageError
 from diagnostics.units import parse_duration
-from exporters.sources.access import DEFAULT_TIMEOUT, SourceOptions, clean_secret, read_secret
+from exporters.sources.access import (
+    DEFAULT_TIMEOUT,
+    STORE_TIMEOUT,
+    SourceOptions,
+    clean_secret,
+    read_secret,
+)
 
 BEARER_VARIABLE = "DIAG_BEARER_TOKEN"
 BASIC_VARIABLE = "DIAG_BASIC_AUTH"
 # Beyond, clocks of systems overflow.
 LONGEST_SECONDS = 100 * 365 * 86_400.0
+Decorator = Callable[[Callable[..., object]], Callable[..., object]]
 _SECRET_HEADERS = {"authorization", "proxy-authorization", "cookie"}
 
 
@@ -39,7 +46,7 @@ class Duration(click.ParamType[float]):
 
 DURATION = Duration()
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_OPTIONS = (
+_PLACES = (
     click.option("--metrics-url", metavar="URL", help="The metrics page, where it is not two ports above HTTP."),
     click.option("--grpc-url", metavar="URL", help="The gRPC endpoint, where it is not one port above HTTP."),
     click.option("--dcgm-url", metavar="URL", help="A dcgm-exporter's page, for GPUs of another machine."),
@@ -49,7 +56,13 @@ _OPTIONS = (
         is_flag=True,
         help="Read trtllm-serve's list of iterations too: what is read is gone for other collectors.",
     ),
-    click.option("--timeout", type=DURATION, default=f"{DEFAULT_TIMEOUT:g}s", show_default=True, help="For one read."),
+)
+_CONNECTION = (
+    click.option(
+        "--timeout",
+        type=DURATION,
+        help=f"For one read.  [default: {DEFAULT_TIMEOUT:g}s; of a Prometheus {STORE_TIMEOUT:g}s]",
+    ),
     click.option("--bearer-token-file", type=_FILE, help=f"File with a bearer token (or ${BEARER_VARIABLE})."),
     click.option("--basic-auth-file", type=_FILE, help=f"File with user:password (or ${BASIC_VARIABLE})."),
     click.option("--header", "headers", multiple=True, metavar="NAME:VALUE", help="A further request header."),
@@ -77,14 +90,25 @@ _NAMES = frozenset(
 
 
 def source_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Give `command` the options for reaching a server, as its one argument `options: SourceOptions`."""
+    """Give `command` the options for reaching servers, as its one argument `options: SourceOptions`."""
+    return _with((*_PLACES, *_CONNECTION), command)
 
+
+def connection_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Give `command` those of `source_options` that also a Prometheus or a running service needs."""
+    return _with(_CONNECTION, command)
+
+
+def _with(options: Sequence[Decorator], command: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(command)
     def with_options(*arguments: object, **values: object) -> object:
         given = {name: values.pop(name) for name in _NAMES & values.keys()}
         return command(*arguments, options=_gathered(given), **values)
 
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), with_options)
+    wrapped: Callable[..., object] = with_options
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped
 
 
 def _gathered(given: dict[str, object]) -> SourceOptions:

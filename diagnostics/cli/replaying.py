@@ -40,13 +40,14 @@ class History:
 
 
 def opened(url: str, options: SourceOptions) -> PrometheusApi:
-    """Return the store at `url`, with or without the prefix by which a source is known as one.
+    """Return the store at `url`; the prefix by which a source is known as one, and `http://`, may be left out.
 
     Raises:
         UsageError: it is no such address, or has a selector, which rules have not.
 
     """
-    address = parse_prometheus(url if url.startswith(PREFIX) else PREFIX + url)
+    plain = url.removeprefix(PREFIX)
+    address = parse_prometheus(PREFIX + (plain if "://" in plain else f"http://{plain}"))
     if address.matchers:
         raise UsageError("rules have no selector, and are replayed over all that is there", where=str(address))
     return PrometheusApi(address, options, tell=aloud, less="--since")

@@ -61,7 +61,7 @@ class RunningService:
         """
         address = parse_address(url or _beside(os.environ))
         self.url = str(address)
-        patient = replace(options, timeout=options.timeout + PATIENCE)
+        patient = replace(options, timeout=options.read_timeout + PATIENCE)
         self._reader = HttpReader(patient.for_user(address.user))
 
     def read(self, path: str, **query: str | float | Sequence[str] | None) -> bytes:

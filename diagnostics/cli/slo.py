@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.options import DURATION, connection_options
 from diagnostics.cli.running_service import RunningService, url_option
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError, not_installed
 from diagnostics.slo.slo import LONGEST_PERIOD, SHORTEST_PERIOD, Slo
@@ -66,7 +66,7 @@ def command() -> None:
     show_default=True,
     help="When to exit 1: an alert fires now, or a budget is spent.",
 )
-@source_options
+@connection_options
 @click.pass_context
 def report(
     ctx: click.Context,

@@ -44,8 +44,8 @@ def reports_from_prometheus(
             failed.append((slo.name, error))
             if not isinstance(error, TooMuch):
                 break
-    for name, error in failed[:-1]:
-        aloud(f"{name}: {error.what}")
+    for name, passed_over in failed[:-1]:
+        aloud(f"{name}: {passed_over.what}")
     missed = _missed(failed, len(found), len(slos))
     if missed is not None and not found:
         raise missed

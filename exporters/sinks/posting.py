@@ -76,20 +76,20 @@ class Poster:
             DeliveryFailure: it was not taken.
 
         """
-        deadline = time.monotonic() + self._options.timeout
+        deadline = time.monotonic() + self._options.read_timeout
         try:
             status, retry_after, said = self._post(body, headers or {}, deadline)
         except ReadFailure as failure:
             raise DeliveryFailure(failure.reason) from None
         except (http_errors.HTTPError, OSError) as error:
-            reason = explain(error, self._options.timeout)[0]
+            reason = explain(error, self._options.read_timeout)[0]
             raise DeliveryFailure(plain(self._options.scrub(reason))) from None
         if not 200 <= status < 300:
             raise self._refusal(status, retry_after, said)
         return status
 
     def _post(self, body: bytes, headers: Mapping[str, str], deadline: float) -> tuple[int, str, bytes]:
-        timeout = urllib3.Timeout(total=self._options.timeout)
+        timeout = urllib3.Timeout(total=self._options.read_timeout)
         tls = self._tls if self._url.startswith("https:") else None
         with urllib3.PoolManager(retries=False, timeout=timeout, ssl_context=tls) as connections:
             response = connections.request(
@@ -101,7 +101,7 @@ class Poster:
                 preload_content=False,
             )
             try:
-                said = _read(response, deadline, self._options.timeout)
+                said = _read(response, deadline, self._options.read_timeout)
             finally:
                 response.close()
         return response.status, response.headers.get("Retry-After", ""), said

@@ -12,6 +12,8 @@ from pathlib import Path
 from diagnostics.errors import UsageError, reason_of
 
 DEFAULT_TIMEOUT = 5.0
+# Of a store: a query over hours of a fleet reads from disk; Prometheus itself gives up after two minutes.
+STORE_TIMEOUT = 30.0
 # A server with 1,000 models and summaries on answers with about 10 MB; beyond this it is not a Triton page.
 MAX_BODY_BYTES = 64 * 2**20
 
@@ -21,7 +23,7 @@ class SourceOptions:
     """How to read a server. Credentials are left out of its repr.
 
     Attributes:
-        timeout: seconds after which one read counts as failed.
+        timeout: seconds after which one read counts as failed; None for what its kind of source usually needs.
         bearer_token: sent as `Authorization: Bearer …`; excludes `basic`.
         basic: `user:password`, sent as `Authorization: Basic …`.
         headers: further headers of every request.
@@ -37,7 +39,7 @@ class SourceOptions:
 
     """
 
-    timeout: float = DEFAULT_TIMEOUT
+    timeout: float | None = None
     bearer_token: str | None = field(default=None, repr=False)
     basic: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -54,6 +56,11 @@ class SourceOptions:
     def __post_init__(self) -> None:
         if self.bearer_token and self.basic:
             raise UsageError("a bearer token and a password are both given", hint="give one of them")
+
+    @property
+    def read_timeout(self) -> float:
+        """Seconds after which one read of a server counts as failed."""
+        return DEFAULT_TIMEOUT if self.timeout is None else self.timeout
 
     @property
     def has_credentials(self) -> bool:

@@ -59,7 +59,7 @@ class HttpReader:
         self, method: str, url: str, body: bytes | None = None, accept: str = "*/*", content_type: str = _JSON
     ) -> HttpAnswer:
         """Return a 200 answer with its headers; raises as `read` does."""
-        deadline = time.monotonic() + self._options.timeout
+        deadline = time.monotonic() + self._options.read_timeout
         try:
             headers = self._headers(accept, content_type if body is not None else None)
             return self._read(method, url, body, headers, deadline)
@@ -79,7 +79,7 @@ class HttpReader:
             try:
                 data = _drain(response, deadline, self._options)
             except http_errors.ReadTimeoutError:
-                raise _incomplete(self._options.timeout) from None
+                raise _incomplete(self._options.read_timeout) from None
             finally:
                 response.close()
         if response.status != 200:
@@ -95,7 +95,7 @@ class HttpReader:
         options = self._options
         manager = urllib3.PoolManager(
             retries=False,
-            timeout=urllib3.Timeout(connect=options.timeout, read=options.timeout),
+            timeout=urllib3.Timeout(connect=options.read_timeout, read=options.read_timeout),
             ssl_context=self._tls if secure else None,
             assert_hostname=False if options.insecure else None,
             cert_reqs="CERT_NONE" if options.insecure else "CERT_REQUIRED",
@@ -125,7 +125,7 @@ class HttpReader:
         return ReadFailure(f"HTTP {status}{': ' if said else ''}{said}", Obstacle.ANSWER, status)
 
     def _failure(self, error: Exception) -> ReadFailure:
-        reason, obstacle = explain(error, self._options.timeout)
+        reason, obstacle = explain(error, self._options.read_timeout)
         return ReadFailure(plain(self._options.scrub(reason)), obstacle)
 
 
@@ -141,7 +141,7 @@ def _drain(response: BaseHTTPResponse, deadline: float, options: SourceOptions) 
             parts.clear()  # whoever keeps the failure would keep them
             raise _too_large(most)
         if time.monotonic() > deadline:
-            raise _incomplete(options.timeout)
+            raise _incomplete(options.read_timeout)
         parts.append(part)
     return b"".join(parts)
 

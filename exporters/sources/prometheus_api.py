@@ -15,14 +15,12 @@ from urllib.parse import urlencode
 
 from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.wire.prometheus_answer import Answer, parse_answer, parse_values
-from exporters.sources.access import DEFAULT_TIMEOUT, SourceOptions
+from exporters.sources.access import STORE_TIMEOUT, SourceOptions
 from exporters.sources.failure import Obstacle, ReadFailure, plain
 from exporters.sources.http import HttpReader
 from exporters.sources.prometheus_address import PrometheusAddress
 
-# A query over hours of a fleet reads from disk; Prometheus itself gives up after two minutes.
-TIMEOUT_SECONDS = 30.0
-# A store that is slow with question after question is left alone after as many timeouts: those two minutes in all.
+# A store that is slow with question after question is left alone after as many timeouts: two minutes in all.
 PATIENCE_TIMEOUTS = 4.0
 # The store gives up before its answer is given up here: its refusal says why, and that it lives.
 _OF_THE_STORE = 0.9
@@ -69,7 +67,7 @@ class PrometheusApi:
             less: the options by which whoever asks asks for less.
 
         """
-        timeout = TIMEOUT_SECONDS if options.timeout == DEFAULT_TIMEOUT else options.timeout
+        timeout = STORE_TIMEOUT if options.timeout is None else options.timeout
         self.options = replace(options.for_user(address.user), timeout=timeout, max_body=MAX_ANSWER_BYTES)
         self.address, self._tell, self._in_all, self._less = address, tell, patience * timeout, less
         self._until = time.monotonic() + self._in_all
@@ -132,7 +130,7 @@ class PrometheusApi:
     def _ask(self, endpoint: str, form: Mapping[str, str]) -> Answer:
         with self._told(plain(form["query"], _SHOWN)) as reader:
             # Prometheus reads no fractions of a second.
-            timeout = max(round(_OF_THE_STORE * min(self.options.timeout, self.left) * 1000), 1)
+            timeout = max(round(_OF_THE_STORE * min(self.options.read_timeout, self.left) * 1000), 1)
             answer = parse_answer(self._read(reader, endpoint, urlencode({**form, "timeout": f"{timeout}ms"})))
         return replace(answer, warnings=tuple(plain(self.options.scrub(text)) for text in answer.warnings))
 
@@ -142,7 +140,7 @@ class PrometheusApi:
         where, left = str(self.address), self.left
         if left <= 0:
             raise self._over(question)
-        timeout = min(self.options.timeout, left)
+        timeout = min(self.options.read_timeout, left)
         waiting = Timer(SILENT_SECONDS, self.tell, [f"waiting up to {round(timeout, 1):g} s for {where}: {question}"])
         waiting.daemon = True
         waiting.start()

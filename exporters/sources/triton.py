@@ -107,7 +107,7 @@ class _Search:
     def ask_others(self) -> None:
         """Seek what the given port is not, side by side; gRPC only where HTTP is not open."""
         seek = [role for role in (METRICS, HTTP) if role not in self.found]
-        lanes: Lanes[str, None] = Lanes(2 * self.options.timeout)
+        lanes: Lanes[str, None] = Lanes(2 * self.options.read_timeout)
         lanes.run({role: partial(self._seek, role) for role in seek})
         if HTTP not in self.found and GRPC not in self.found:
             self._seek(GRPC)
@@ -135,7 +135,7 @@ class _Search:
             metrics=metrics,
             gaps=gaps_of(found, self.failures),
             notes=notes_of(found, self.failures, given),
-            timeout=self.options.timeout,
+            timeout=self.options.read_timeout,
         )
 
     def _ask(self, role: str, address: Address) -> ReadFailure | None:

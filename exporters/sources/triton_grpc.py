@@ -65,7 +65,7 @@ class GrpcApi:
         arguments = [name] if kind is Kind.CONFIG else []
         headers = {key.lower(): value for key, value in self._options.request_headers().items()}
         try:
-            answer = call(*arguments, headers=headers, as_json=True, client_timeout=self._options.timeout)
+            answer = call(*arguments, headers=headers, as_json=True, client_timeout=self._options.read_timeout)
         except Exception as error:  # noqa: BLE001 - its class is known only where the extra is installed
             raise self._failure(error) from None
         return json.dumps(answer, separators=(",", ":")).encode()
@@ -82,7 +82,7 @@ class GrpcApi:
         code = str(status()).rpartition(".")[2]
         message = str(getattr(error, "message", lambda: "")())
         if code == "DEADLINE_EXCEEDED":
-            return ReadFailure(f"no answer within {self._options.timeout:g} s")
+            return ReadFailure(f"no answer within {self._options.read_timeout:g} s")
         if code == "UNAVAILABLE":
             return ReadFailure(*_unavailable(message))
         if code in _REASONS:

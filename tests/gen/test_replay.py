@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from diagnostics.cli.main import main
-from diagnostics.cli.replaying import _asked, _there, known
+from diagnostics.cli.replaying import _asked, _there, known, opened
 from diagnostics.errors import UsageError
 from diagnostics.gen.example_series import Load, model_load
 from diagnostics.gen.replay import firings
 from diagnostics.wire.prometheus_answer import Answer, SampledSeries
+from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_api import TooMuch
 from tests.stack.prometheus import prometheus
 
@@ -82,6 +83,11 @@ def test_a_replay_from_before_1970_and_a_span_without_a_replay_are_one_line(caps
         known(OfTheLastMinute(), 1e12)  # type: ignore[arg-type]
     assert main(["gen", "rules", "--since", "7d"]) == 2
     assert capsys.readouterr().err == "diag: --since: is for a replay; name a Prometheus with --replay\n"
+
+
+def test_the_store_of_a_replay_may_be_named_by_host_and_port_alone() -> None:
+    urls = ("prom:9090", "http://prom:9090", "prometheus+http://prom:9090", "prometheus+prom:9090")
+    assert {opened(url, SourceOptions()).address.base for url in urls} == {"http://prom:9090"}
 
 
 def test_a_store_that_refuses_a_day_is_asked_for_parts_that_meet_and_do_not_overlap() -> None:

@@ -134,6 +134,12 @@ def test_a_store_that_cannot_be_reached_is_one_line(say: Say) -> None:
     assert (result.code, "connection refused" in result.line) == (3, True)
 
 
+def test_a_store_has_longer_than_a_server_unless_a_timeout_was_chosen_even_the_servers() -> None:
+    address = parse_prometheus("prometheus+http://127.0.0.1:1")
+    asked = [PrometheusApi(address, SourceOptions(timeout=chosen)).options.timeout for chosen in (None, 5.0, 0.3)]
+    assert asked == [30.0, 5.0, 0.3]
+
+
 def test_a_store_that_does_not_answer_in_time_is_one_line(fake: FakePrometheus, say: Say) -> None:
     release = threading.Event()
     fake.refuse = lambda _: (503, b"") if release.wait(10) else None
