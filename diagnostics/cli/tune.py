@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from diagnostics.cli.evidence_source import Asked, evidence_options, see
+from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, see
 from diagnostics.cli.proposing import Wish
 from diagnostics.cli.terminal import coloured
 from diagnostics.cli.tuning import Aim, carrying, tuned
@@ -63,7 +63,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.pass_context
 def command(
     ctx: click.Context,
-    asked: Asked,
+    source: EvidenceSource,
     objective: str,
     minimize: str | None,
     maximize: str | None,
@@ -85,7 +85,7 @@ def command(
         raise UsageError("is neither .sh nor .yaml", where=f"--export {export}", hint="its suffix says what it is for")
     if export is not None and not export.parent.is_dir():
         raise UsageError("there is no such folder", where=f"--export {export}", hint="make it, or name another one")
-    found = carrying(see(asked), wish, aim) if maximize else tuned(see(asked), wish, aim)
+    found = carrying(see(source), wish, aim) if maximize else tuned(see(source), wish, aim)
     if export is not None:
         export.write_text(confirming(found, export.suffix), encoding="utf-8")
     _show(found, output)

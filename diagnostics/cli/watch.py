@@ -53,7 +53,7 @@ def command(
     from diagnostics.cli.watching import states_of_service, states_of_sources
 
     if sources and url is not None:
-        raise UsageError("is for a running service", where="--url", hint="leave out SOURCE")
+        raise UsageError("not together with a SOURCE", where="--url", hint="leave out one or the other")
     states = states_of_sources(sources, interval, options) if sources else states_of_service(url, options, once=once)
     # Whoever watches ends by Ctrl-C: that is no failure.
     with contextlib.suppress(KeyboardInterrupt), contextlib.closing(states):

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from diagnostics.cli.evidence_source import Asked, evidence_options, see
+from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, see
 from diagnostics.cli.proposing import Wish, proposed, swept
 from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.proposal import Proposal, SweepProposal
@@ -47,7 +47,7 @@ Exit: 0 predicted, 2 usage, 3 could not collect, or not enough to predict from.
 @click.pass_context
 def command(
     ctx: click.Context,
-    asked: Asked,
+    source: EvidenceSource,
     settings: tuple[str, ...],
     rate: str | None,
     clients: int | None,
@@ -60,7 +60,7 @@ def command(
     if not (settings or rate or clients or sweep):
         raise UsageError("say what to change", where="--set, --rate, --clients, --sweep", hint="see diag whatif --help")
     wish = Wish(settings=settings, rate=rate, clients=clients, entry=entry, seed=seed)
-    seen = see(asked)
+    seen = see(source)
     if sweep is None:
         _show(proposed(seen, wish), output)
     else:

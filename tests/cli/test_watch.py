@@ -86,9 +86,10 @@ def test_a_server_is_watched_without_a_service(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["watch", "x", "--url", "http://y"], "--url: is for a running service"),
-        (["explain", "x", "--url", "http://y"], "--url: takes the place of a SOURCE"),
-        (["explain", "--url", "http://y:1", "--window", "5s"], "--window: is for a SOURCE"),
+        (["watch", "x", "--url", "http://y"], "--url: not together with a SOURCE"),
+        (["explain", "x", "--url", "http://y"], "--url: not together with a SOURCE"),
+        (["explain", "--url", "http://y:1", "--window", "5s"], "--window: not for a running service"),
+        (["explain", "--url", "http://y:1", "--history", "."], "--history: not for a running service"),
         (["watch", "."], "a recording does not change"),
     ],
 )

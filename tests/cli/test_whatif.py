@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import json
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagnostics.cli import proposing, whatif
-from diagnostics.cli.evidence_source import Asked, Seen
+from diagnostics.cli.evidence_source import Seen
 from diagnostics.cli.main import main
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.errors import CollectError, UsageError
@@ -173,8 +174,9 @@ def test_without_a_request_nothing_is_predicted(asked: list[WhatIf], monkeypatch
         (["nothing.tar.xz", "--rate", "2x"], 3, "nothing.tar.xz"),
         (["a.tar.xz", "http://triton:8000", "--rate", "2x"], 2, "cannot be read together"),
         (["a.tar.xz", "--window", "5s", "--rate", "2x"], 2, "is for servers"),
+        (["--history", ".", "--window", "5s", "--rate", "2x"], 2, "is for servers"),
         (["http://triton:8000", "--at", "03:12", "--rate", "2x"], 2, "a server only tells of now"),
-        (["a.tar.xz", "--deployment", "prod", "--rate", "2x"], 2, "take the place of a SOURCE"),
+        (["a.tar.xz", "--deployment", "prod", "--rate", "2x"], 2, "--deployment: not together with a SOURCE"),
     ],
 )
 def test_sources_and_options_that_do_not_go_together_are_refused(
@@ -188,10 +190,8 @@ def test_sources_and_options_that_do_not_go_together_are_refused(
     assert told.count("\n") == 1
 
 
-def test_the_command_is_asked_with_what_explain_takes() -> None:
-    taken = {option.name for option in whatif.command.params}
+def test_the_verbs_that_look_at_a_window_name_it_in_the_same_way() -> None:
+    verbs = [importlib.import_module(f"diagnostics.cli.{verb}").command for verb in ("explain", "whatif", "tune")]
+    shared = set.intersection(*({option.name for option in verb.params} for verb in verbs))
 
-    assert taken >= {"sources", "window", "at", "since", "history", "deployment", "repository", "timeout", "insecure"}
-    assert set(Asked.__slots__) == {
-        "sources", "question", "window", "history", "deployment", "config_file", "options"
-    }  # fmt: skip
+    assert shared >= {"names", "window", "at", "since", "history", "deployment", "config_file", "repository", "timeout"}
