@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
 from diagnostics.anatomy.anatomy import Anatomy, anatomies
-from diagnostics.cli.diff import sides_of
 from diagnostics.cli.evidence_source import Seen, see_captures
-from diagnostics.cli.options import DURATION
 from diagnostics.cli.proposing import entry_of
-from diagnostics.cli.sources import Question
 from diagnostics.cli.terminal import coloured
+from diagnostics.cli.two_windows import Side, two_windows
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
@@ -41,9 +38,7 @@ Exit: 0 nothing at --fail-on, 1 something (inconclusive means refuted, too),
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("captures", nargs=-1, required=True, metavar="BEFORE [AFTER]")
-@click.option("--at", "moments", multiple=True, metavar="TIME", help="The end of a window (UTC); once for each side.")
-@click.option("--since", type=DURATION, help="How long before each moment to look.")
+@two_windows
 @click.option("--entry", metavar="NAME", help="The ensemble or model to look at; the busiest where not given.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the simulation's random numbers.")
 @click.option("--output", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True)
@@ -51,26 +46,25 @@ Exit: 0 nothing at --fail-on, 1 something (inconclusive means refuted, too),
 @click.pass_context
 def command(
     ctx: click.Context,
-    captures: tuple[str, ...],
-    moments: tuple[str, ...],
-    since: float | None,
+    before: Side,
+    after: Side,
     entry: str | None,
     seed: int,
     output: str,
     fail_on: str,
 ) -> None:
     """Check whether a change did what was predicted."""
-    before, after = (_seen(path, question) for path, question in sides_of(captures, moments, since))
-    was, now = _entries(before.evidence, after.evidence, entry)
-    found = verify(before.evidence, was, after.evidence, now, seed=seed)
-    _show(found, (before.window, after.window), output)
+    first, last = _seen(before), _seen(after)
+    was, now = _entries(first.evidence, last.evidence, entry)
+    found = verify(first.evidence, was, last.evidence, now, seed=seed)
+    _show(found, (first.window, last.window), output)
     ctx.exit(EXIT_FINDINGS if _fails(fail_on, found.judgement.verdict) else EXIT_OK)
 
 
-def _seen(path: Path, question: Question) -> Seen:
-    seen = see_captures([path], question)
+def _seen(side: Side) -> Seen:
+    seen = see_captures([side.path], side.question)
     if seen.window.end <= 0:
-        raise CollectError("nothing was read", where=str(path))
+        raise CollectError("nothing was read", where=str(side.path), hint="look at it with diag explain")
     return seen
 
 

@@ -12,7 +12,7 @@ from diagnostics.render.clean import clean
 from diagnostics.render.diff_html import diff_html
 from diagnostics.render.diff_json import diff_report, diff_schema
 from diagnostics.render.diff_markdown import diff_markdown
-from diagnostics.render.diff_report import diff_text
+from diagnostics.render.diff_text import diff_text
 from tests.render.differences import NAMES, differences
 from tests.render.situations import HOSTILE, as_json
 
