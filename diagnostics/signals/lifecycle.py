@@ -73,7 +73,8 @@ def _slowness(steps: Sequence[Step], steady: float) -> list[float]:
     """Return how many times as long as it should have each step's executions took, at the sizes of their batches.
 
     Batches behind a backlog are larger: each size is compared with itself, and one that was not seen later may take
-    longer in proportion to its items, which is the most that any size does. The sizes that were seen also count alone.
+    longer in proportion to its items, which is the most that any size does, and no longer than as many items or more
+    took meanwhile. The sizes that were seen also count alone.
     """
     seen: dict[int, list[float]] = {}
     for step in steps[1:]:
@@ -88,10 +89,15 @@ def _slowness(steps: Sequence[Step], steady: float) -> list[float]:
     def slowness(step: Step) -> float:
         if not step.batches:
             return execution_seconds(step) / max(most(_items(step)), 1e-9)
-        should = {size: by_size.get(size, most(size)) for size in step.batches}
+        should = {size: by_size.get(size, min(most(size), _took(step, size))) for size in step.batches}
         return max(_ratio(step, should), _ratio(step, by_size))
 
     return [slowness(step) for step in steps]
+
+
+def _took(step: Step, items: int) -> float:
+    """Return the shortest mean time that executions of so many items or more took in a step: cold or not, no less."""
+    return min(batch.seconds / batch.executions for size, batch in step.batches.items() if size >= items)
 
 
 def _ratio(step: Step, should: Mapping[int, float]) -> float:

@@ -97,3 +97,23 @@ def test_a_version_that_never_ran_shows_nothing() -> None:
     window = SyntheticTriton(models=(replace(STAGE, rate=0),)).window()
 
     assert COLD_SLOWDOWN.read(view_of(window, "m", "2")).missing is Missing.NOT_EXPORTED
+
+
+def test_a_slow_first_execution_is_seen_among_quick_larger_ones_of_its_backlog() -> None:
+    """Batches of eight work off what waited for the first of six: they took 20 ms, so six items need no more."""
+    mixed = {1: (8.0, 0.1), 6: (1.0, 2.3), 8: (7.0, 0.14)}
+
+    def alter(number: int, rows: dict[tuple[str, str], Counts]) -> dict[tuple[str, str], Counts]:
+        if number < LOADED:
+            return {}
+        later = number - LOADED
+        batches = {**mixed, 1: (8 + 40.0 * later, 0.1 + 0.5 * later)}
+        items = sum(size * count for size, (count, _) in batches.items())
+        infer = sum(size * seconds for size, (_, seconds) in batches.items())
+        executions = sum(count for count, _ in batches.values())
+        row = Counts(
+            requests=items, items=items, executions=executions, seconds=infer, queue=0.0, infer=infer, batches=batches
+        )
+        return dict.fromkeys(rows, row)
+
+    assert (read(COLD_SLOWDOWN, alter).value or 0.0) > 8
