@@ -11,7 +11,8 @@ shapes, different sets of optional inputs, or so many instances that each finds 
 ## Rules out
 - Batch 1 at low concurrency: nothing waits, so nothing could have been joined.
 - Batches whose cost grows with every item: they would not help (`batching-without-gain`).
-- A model that waits for others it calls (`bls-serialization`): it would call them for one request after another.
+- A model that waits for others it calls (`bls-serialization`): it would call them for one request after another. Where
+  others are called in step with it and no request is traced, that stays unknown.
 - An LLM engine's row: batch 1 is normal there, it batches inside.
 
 ## Do
@@ -30,7 +31,16 @@ from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.gates import BATCH_FILLED, BATCHABLE, BUSY, COST_PAYS, QUEUE, batching_is_left_unused
+from diagnostics.checks.gates import (
+    BATCH_FILLED,
+    BATCHABLE,
+    BUSY,
+    COST_PAYS,
+    QUEUE,
+    batching_is_left_unused,
+    callees_are_told_apart,
+    waits_for_callees,
+)
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.load import stage_load
@@ -38,7 +48,6 @@ from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECOND
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.traces import MOSTLY_NESTED, NESTED_SHARE
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.tuning.queueing import StageForecast, predict
@@ -68,8 +77,9 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the model takes one request per execution by configuration")
     if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
         return Quiet(because="instances are idle while requests wait")
-    if (see.evidence.read(NESTED_SHARE, on).value or 0.0) >= MOSTLY_NESTED:
+    if waits_for_callees(see, on):
         return Quiet(because="it waits for models that it calls, one request after another in any batch")
+    callees_are_told_apart(see, on)
     if not batching_is_left_unused(see, on):
         return Quiet(because="batches are as large as the queue allows, or larger ones would not pay")
     return _with_batching(see, on)

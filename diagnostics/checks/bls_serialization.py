@@ -2,7 +2,8 @@
 
 ## Looks for
 A model whose instances are all busy and whose requests wait, and in traces that most of its execution passes in models
-that it calls, which do not wait for instances themselves.
+that it calls, which do not wait for instances themselves. An engine's span ends where it takes a request: until the
+caller goes on, it is at work.
 
 ## Means
 Business logic scripting runs one request per instance: while a call waits for its answer, the instance does nothing
@@ -31,25 +32,29 @@ from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
-from diagnostics.checks.gates import BUSY, BUSY_LANES, HOST_FULL, QUEUE, first_rival, host_is_full
+from diagnostics.checks.gates import (
+    BUSY,
+    BUSY_LANES,
+    CALLED_INSIDE,
+    HOST_FULL,
+    QUEUE,
+    first_rival,
+    host_is_full,
+    shows_callees,
+)
 from diagnostics.checks.instances import instances_change
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.evidence.load import stage_load
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.nested import NESTED_SHARE, NESTED_WAIT
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.traces import MOSTLY_NESTED, NESTED_SHARE, NESTED_WAIT
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.queueing import StageForecast, predict
 from diagnostics.units import Unit
 
-MOSTLY = Limit(
-    value=MOSTLY_NESTED,
-    unit=Unit.RATIO,
-    because="a model that works itself for half of its time is slow by its own work first",
-)
 CALLEES_FREE = Limit(
     value=0.25,
     unit=Unit.RATIO,
@@ -61,7 +66,7 @@ CHECK = Check(
     limits={
         "queue": QUEUE,
         "busy": BUSY,
-        "nested_share": MOSTLY,
+        "nested_share": CALLED_INSIDE,
         "nested_wait": CALLEES_FREE,
         "host_cpu_busy": HOST_FULL,
     },
@@ -73,9 +78,9 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
     if quiet := first_rival(see, on, BUSY_LANES):
         return quiet
-    if see.read(NESTED_SHARE, on).value is None:
-        return Quiet(because="no trace shows calls inside its executions")
-    if not see.at_least(NESTED_SHARE, on, MOSTLY):
+    if not shows_callees(see, on):
+        return Quiet(because="no trace shows calls inside its executions, and no model is called in step with it")
+    if not see.at_least(NESTED_SHARE, on, CALLED_INSIDE):
         return Quiet(because="it works itself for most of its time")
     if not see.at_most(NESTED_WAIT, on, CALLEES_FREE):
         return Quiet(because="the models that it calls are short of instances themselves")

@@ -10,11 +10,11 @@ from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undec
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_WAIT_PER_LANE, HARDLY_WAITS
+from diagnostics.signals.nested import FILLABLE_SHARE, MOSTLY_NESTED, NESTED_SHARE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Subject
-from diagnostics.signals.traces import MOSTLY_NESTED, NESTED_SHARE
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, QUEUE_SECONDS
 from diagnostics.units import Unit
 
@@ -49,6 +49,9 @@ STRETCHED = Limit(
     unit=Unit.RATIO,
     because="executions that take turns last half as long again beside another, which leaves them the rest of its turn "
     "to wait; half of that is what more instances would share already",
+)
+CALLED_INSIDE = Limit(
+    value=MOSTLY_NESTED, unit=Unit.RATIO, because="a model that works itself for half of its time is slow by that first"
 )
 BATCHABLE = Limit(value=2, unit=Unit.COUNT, because="a model that may hold one item per execution cannot batch")
 BATCH_FILLED = Limit(
@@ -149,8 +152,33 @@ def device_is_full(see: Ledger, on: Subject) -> bool:
 
 
 def waits_for_callees(see: Ledger, on: Subject) -> bool:
-    """Return whether its executions are mostly other models' work; not traced counts as no."""
-    return (see.read(NESTED_SHARE, on).value or 0.0) >= MOSTLY_NESTED
+    """Return whether its executions are mostly other models' work; not traced counts as no.
+
+    That costs confidence where others are called in step with it, which it may be what calls.
+    """
+    share = see.evidence.read(NESTED_SHARE, on).value
+    if share is None:
+        return shows_callees(see, on) and see.ruled_out(NESTED_SHARE, on, CALLED_INSIDE, above=True)
+    return see.need(NESTED_SHARE, on) >= MOSTLY_NESTED
+
+
+def shows_callees(see: Ledger, on: Subject) -> bool:
+    """Return whether it is traced what a model calls, or other models that are called in step leave that open."""
+    traced = see.evidence.read(NESTED_SHARE, on).value is not None
+    return traced or (see.evidence.read(FILLABLE_SHARE, on).value or 0.0) >= MOSTLY_NESTED
+
+
+def callees_are_told_apart(see: Ledger, on: Subject) -> None:
+    """End the check as unknown where its executions may be mostly other models' work, and no trace tells.
+
+    Raises:
+        Undecided: others are called in step with it, or one that it calls may go on after its span.
+
+    """
+    if shows_callees(see, on):
+        see.need(NESTED_SHARE, on)
+    if (see.evidence.read(NESTED_SHARE, on).high or 0.0) >= MOSTLY_NESTED:
+        raise Undecided(NESTED_SHARE.name, Missing.CONFLICTING)
 
 
 def executions_take_turns(see: Ledger, on: Subject) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
-from diagnostics import names
 from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.engine_rows import hides_its_time
+from diagnostics.signals.nested import may_hide
 from diagnostics.signals.orchestration import at, ensemble_of
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
@@ -19,12 +19,6 @@ from diagnostics.window.view import METRICS, STATISTICS, Counter, View
 from diagnostics.window.visits import TracedRequest
 
 _PHASES = (Counter.QUEUE_SECONDS, Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS)
-
-
-def _may_hide(view: View, model: str) -> bool:
-    """A Python model may answer from its own thread without a sign of it (response sender)."""
-    config = at(view, model).config
-    return config is None or config.backend in ("", "python", *names.ENGINE_BACKENDS)
 
 
 def hidden_members(view: View) -> frozenset[str]:
@@ -57,7 +51,7 @@ def _overhead(view: View) -> Reading:
     for path in walked:
         for model in {step.after for step in path.steps} | {path.steps[-1].visit.model}:
             behind[model] += path.gap_seconds({model}.__contains__)
-    suspects = {model: seconds for model, seconds in behind.items() if model is not None and _may_hide(view, model)}
+    suspects = {model: seconds for model, seconds in behind.items() if model is not None and may_hide(view, model)}
     engine = max(suspects, key=lambda model: suspects[model], default=None)
     left = [
         path.gap_seconds(lambda after: after not in hidden and (after is None or after != engine)) for path in walked
@@ -68,7 +62,7 @@ def _overhead(view: View) -> Reading:
 def _overhead_from_counters(view: View) -> Reading:
     """The ensemble's time less its members', where none of them can hide time and none runs beside another."""
     ensemble = ensemble_of(view)
-    if ensemble is None or not ensemble.steps or any(_may_hide(view, model) for model in ensemble.models()):
+    if ensemble is None or not ensemble.steps or any(may_hide(view, model) for model in ensemble.models()):
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
     if any(len(ensemble.after(model)) > 1 or len(ensemble.before(model)) > 1 for model in ensemble.models()):
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)

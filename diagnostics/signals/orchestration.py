@@ -53,7 +53,7 @@ def _ensemble_calls(view: View) -> Reading:
     return Reading.of(succeeded + failed, Unit.COUNT, source, events=succeeded + failed)
 
 
-def _steps(view: View, model: str, source: str) -> dict[tuple[float, float], float]:
+def direct_steps(view: View, model: str, source: str) -> dict[tuple[float, float], float]:
     """Return requests completed per step that no ensemble sent: the model's less those of the ensembles around it."""
     counts: dict[tuple[float, float], float] = {}
     for step in at(view, model).steps(source):
@@ -68,11 +68,20 @@ def _steps(view: View, model: str, source: str) -> dict[tuple[float, float], flo
     return counts
 
 
+def counts_of(view: View) -> tuple[str, Mapping[tuple[float, float], float]] | None:
+    """Return the source and the requests that the model completed per step, whoever sent them; None without a read."""
+    source, counts = _source(view), dict[tuple[float, float], float]()
+    for step in view.steps(source) if source else ():
+        key = (step.start, step.end)
+        counts[key] = counts.get(key, 0.0) + step.values.get(Counter.SUCCESS, 0.0)
+    return (source, counts) if source else None
+
+
 def _direct(view: View) -> tuple[str, Mapping[str, Mapping[tuple[float, float], float]]] | None:
     ensemble, source = ensemble_of(view), _source(view)
     if ensemble is None or source is None:
         return None
-    return source, {model: _steps(view, model, source) for model in ensemble.models()}
+    return source, {model: direct_steps(view, model, source) for model in ensemble.models()}
 
 
 def _direct_calls(view: View) -> Reading:
@@ -94,10 +103,11 @@ def _lockstep(view: View) -> Reading:
     if found is None:
         return absent(view, METRICS, Unit.RATIO)
     source, counts = found
-    return _parting(list(counts.values()), source)
+    return parting_of(list(counts.values()), source)
 
 
-def _parting(counts: Sequence[Mapping[tuple[float, float], float]], source: str) -> Reading:
+def parting_of(counts: Sequence[Mapping[tuple[float, float], float]], source: str) -> Reading:
+    """Return how far running totals part at most, in units of √(2N); unknown for too few requests or steps."""
     if len(counts) < 2:  # a single member is in step with nobody
         return Reading.of(1.0, Unit.RATIO, source)
     shared = sorted(set.intersection(*(set(steps) for steps in counts)))
@@ -129,7 +139,7 @@ def _wrapped(view: View) -> Reading:
     members = {*(ensemble.models() if ensemble else ()), view.model or ""}
     others = {model for model, _ in view.server.keys_seen()} - members - set(view.server.graph.ensembles)
     for model in sorted(others):
-        parting = _parting([first, _steps(view, model, source)], source).value
+        parting = parting_of([first, direct_steps(view, model, source)], source).value
         if parting is not None and parting <= LOCKSTEP:
             return Reading.of(1.0, Unit.COUNT, source)
     return Reading.of(0.0, Unit.COUNT, source)

@@ -1,4 +1,4 @@
-"""What traced requests show of one model: waits that idle instances explain, calls inside calls, overlap."""
+"""What traced requests show of one model: how many there are, and waits that idle instances explain."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ ALL_TRACED = 0.98
 # A queue that holds L requests in front of n instances is L ÷ n executions long; one more is under way, and one is
 # already taken out of the queue for the next free instance (core, payload queue).
 _EXECUTIONS_AHEAD = 2
-# Half of the time: what a model does most of it.
-MOSTLY_NESTED = 0.5
 TRACE_FIX = "start Triton with --trace-config mode=opentelemetry,level=TIMESTAMPS,rate=100 and record its exports"
 
 
@@ -113,29 +111,6 @@ def _free_seconds(visits: Sequence[Visit], instances: int) -> list[float]:
     return [(until(visit.began or 0) - until(visit.queued or 0)) * NANOSECOND for visit in visits]
 
 
-def _nested_share(view: View) -> Reading:
-    """Time in which at least one called model is at work, as a share of the caller's own execution."""
-    visits = executed_visits(view)
-    if not visits:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
-    own = sum((visit.computed or 0) - (visit.began or 0) for visit in visits)
-    inside = sum(union_of((child.start, child.end) for child in visit.below) for visit in visits)
-    if own <= 0:
-        return Reading.unknown(Missing.IDLE, Unit.RATIO, TRACES)
-    return Reading.of(min(inside / own, 1.0), Unit.RATIO, TRACES, events=len(visits))
-
-
-def _nested_wait(view: View) -> Reading:
-    """The called models' queues as a share of their whole time."""
-    called = [child for visit in executed_visits(view) for child in visit.below]
-    whole = sum(child.seconds for child in called)
-    if not called or whole <= 0:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
-    return Reading.of(
-        sum(child.queue_seconds or 0.0 for child in called) / whole, Unit.RATIO, TRACES, events=len(called)
-    )
-
-
 def union_of(intervals: Iterable[tuple[int, int]]) -> int:
     """Return the length that intervals cover together."""
     total, reached = 0, 0
@@ -159,16 +134,4 @@ BLOCKED_SECONDS = _signal(
     "its wait that its queue's limit cannot explain.",
     _blocked,
     fix=TRACE_FIX,
-)
-NESTED_WAIT = _signal(
-    "nested_wait",
-    Unit.RATIO,
-    "Share of the called models' time for which the calls wait for an instance.",
-    _nested_wait,
-)
-NESTED_SHARE = _signal(
-    "nested_share",
-    Unit.RATIO,
-    "Share of the model's execution in which models that it calls are at work, queues included.",
-    _nested_share,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
@@ -21,6 +21,13 @@ class PathStep(NamedTuple):
     visit: Visit
     after: str | None
     gap: int
+
+
+class Call(NamedTuple):
+    """A visit that another one made from inside its execution, and when its answer was there, Unix nanoseconds."""
+
+    visit: Visit
+    answered: int
 
 
 class Path(NamedTuple):
@@ -61,6 +68,25 @@ def path_of(root: Visit, ensemble: Ensemble | None, hidden: Collection[str] = ()
             break
         current = before
     return Path(tuple(reversed(steps)), tail)
+
+
+def calls_of(caller: Visit, hidden: Collection[str] = ()) -> list[Call]:
+    """Return the calls that a visit made from inside its execution, in order of their start.
+
+    Args:
+        caller: the visit.
+        hidden: models that go on working after their span has ended: one of them answers before the caller's next call,
+            or before its execution ends.
+
+    """
+    starts = sorted(visit.start for visit in caller.below)
+    last = caller.end if caller.computed is None else caller.computed
+
+    def answered(visit: Visit) -> int:
+        following = bisect_left(starts, visit.end)
+        return max(visit.end, starts[following] if following < len(starts) else last)
+
+    return [Call(visit, answered(visit) if visit.model in hidden else visit.end) for visit in caller.below]
 
 
 def _done(visit: Visit) -> int:

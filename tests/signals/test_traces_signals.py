@@ -16,14 +16,10 @@ from diagnostics.signals.callers import (
     TRANSFER_SECONDS,
 )
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
+from diagnostics.signals.nested import FILLABLE_SHARE, NESTED_SHARE, NESTED_WAIT
 from diagnostics.signals.orchestration import DIRECT_CALLS, ENSEMBLE_CALLS, HOP_SECONDS, LOCKSTEP_GAP, WRAPPED
 from diagnostics.signals.reading import Missing
-from diagnostics.signals.traces import (
-    BLOCKED_SECONDS,
-    NESTED_SHARE,
-    NESTED_WAIT,
-    TRACED_SHARE,
-)
+from diagnostics.signals.traces import BLOCKED_SECONDS, TRACED_SHARE
 from diagnostics.window.view import View
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Kind, Scrape
@@ -129,6 +125,37 @@ def test_calls_inside_an_execution_are_its_nested_share_once_however_many_run_be
 
     assert NESTED_SHARE.read(view).value == pytest.approx(0.7)
     assert NESTED_WAIT.read(view).value == pytest.approx(0.01 / 0.1)
+
+
+def test_a_called_engine_is_at_work_until_its_caller_goes_on() -> None:
+    """Its span takes 1 ms; then 69 ms pass until the next call, which takes 10 of the last 30 ms."""
+    calling = Leg(
+        model="wrapper",
+        compute=0.1,
+        below=(Leg(model="llm", compute=0.001, starts=0.0), Leg(model="b", compute=0.01, starts=0.07)),
+    )
+    models = [Stage(name, rate=1.0, config=model_config(name)) for name in ("wrapper", "b")]
+    engine = Stage("llm", rate=1.0, config=model_config("llm", model_transaction_policy={"decoupled": True}))
+    view = seen(SyntheticTriton(models=(*models, engine)), "wrapper", calls(calling, EVERY_SECOND))
+
+    share = NESTED_SHARE.read(view)
+    assert share.value == pytest.approx(0.8)
+    assert (share.low, share.estimated) == (pytest.approx(0.11), True)
+    assert share.high == pytest.approx(1.0)  # so may the other one be, which is a Python model
+
+
+@pytest.mark.parametrize(("rate", "share"), [(10.0, 0.6), (20.0, 1.0), (13.0, 0.0)])
+def test_models_that_are_called_in_step_might_be_called_from_inside(rate: float, share: float) -> None:
+    """Executions of 100 ms, beside one or two of 60 ms each; or beside another's traffic."""
+    triton = SyntheticTriton(
+        models=(
+            Stage("wrapper", rate=10.0, execution=0.1, config=model_config("wrapper")),
+            Stage("other", rate=rate, execution=0.06, config=model_config("other")),
+        ),
+        before=0.0,
+    )
+
+    assert FILLABLE_SHARE.read(seen(triton, "wrapper")).value == pytest.approx(share, abs=0.02)
 
 
 CHAT = chain("chat", "tokenizer", "safety")

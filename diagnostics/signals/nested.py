@@ -1,0 +1,120 @@
+"""Models that are called from inside a model's execution (business logic scripting): what of its time is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from diagnostics import names
+from diagnostics.signals.engine_rows import hides_its_time
+from diagnostics.signals.executions import EXECUTION_SECONDS
+from diagnostics.signals.orchestration import LOCKSTEP, at, counts_of, direct_steps, member_seconds, parting_of
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.signals.traces import TRACE_FIX, TRACES, executed_visits, union_of
+from diagnostics.units import Unit
+from diagnostics.window.paths import calls_of
+from diagnostics.window.view import METRICS, View
+from diagnostics.window.visits import NANOSECOND, Visit
+
+# Half of the time: what a model does most of it.
+MOSTLY_NESTED = 0.5
+Span = tuple[float, float]
+
+
+def may_hide(view: View, model: str) -> bool:
+    """Return whether a model may go on after its span without a sign of it: a Python model's response sender."""
+    config = at(view, model).config
+    return config is None or config.backend in ("", names.PYTHON_BACKEND, *names.ENGINE_BACKENDS)
+
+
+def _called(visits: Collection[Visit], which: Callable[[str], bool]) -> frozenset[str]:
+    return frozenset(model for model in {below.model for visit in visits for below in visit.below} if which(model))
+
+
+def _inside(visits: Collection[Visit], hidden: Collection[str]) -> int:
+    """Return for how long at least one called model is at work, over all visits, in nanoseconds."""
+    return sum(union_of((call.visit.start, call.answered) for call in calls_of(visit, hidden)) for visit in visits)
+
+
+def _nested_share(view: View) -> Reading:
+    """Time in which at least one called model is at work, as a share of the caller's own execution.
+
+    An engine's span ends where the request is handed to it; until the caller goes on, it is at work. Of a Python model
+    that may be so, which is the upper end.
+    """
+    visits = executed_visits(view)
+    if not visits:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
+    own = sum((visit.computed or 0) - (visit.began or 0) for visit in visits)
+    if own <= 0:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, TRACES)
+    hidden = _called(visits, lambda model: hides_its_time(at(view, model)))
+    possible = _called(visits, lambda model: may_hide(view, model))
+    low, value, high = (min(_inside(visits, models) / own, 1.0) for models in ((), hidden, hidden | possible))
+    return Reading.of(value, Unit.RATIO, TRACES, low=low, high=high, estimated=bool(hidden), events=len(visits))
+
+
+def _nested_wait(view: View) -> Reading:
+    """The called models' queues as a share of their whole time."""
+    visits = executed_visits(view)
+    hidden = _called(visits, lambda model: hides_its_time(at(view, model)))
+    called = [call for visit in visits for call in calls_of(visit, hidden)]
+    whole = sum(call.answered - call.visit.start for call in called) * NANOSECOND
+    if not called or whole <= 0:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
+    waited = sum(call.visit.queue_seconds or 0.0 for call in called)
+    return Reading.of(waited / whole, Unit.RATIO, TRACES, events=len(called))
+
+
+def _fillable(view: View) -> Reading:
+    """The time of all models that are called from outside any ensemble in step with it, at most all of its execution.
+
+    Called in step are those whose running totals do not part by what independent callers' would. One that hides its
+    time may fill all of it.
+    """
+    own, execution = counts_of(view), EXECUTION_SECONDS.read(view)
+    if own is None or not execution.value or not may_hide(view, view.model or ""):
+        return Reading.of(0.0, Unit.RATIO, METRICS)
+    source, steps = own
+    others = {model for model, _ in view.server.keys_seen()} - {view.model} - set(view.server.graph.ensembles)
+    inside = 0.0
+    for model in sorted(others):
+        times = _times(steps, direct_steps(view, model, source), source)
+        seconds = member_seconds(view, model).value
+        inside += times * (execution.value if seconds is None else seconds)
+    return Reading.of(min(inside / execution.value, 1.0), Unit.RATIO, source, estimated=True)
+
+
+def _times(own: Mapping[Span, float], other: Mapping[Span, float], source: str) -> int:
+    """Return how often another model is called per request of the own one, read for read; 0 where it is not."""
+    total = sum(own.values())
+    times = round(sum(other.values()) / total) if total > 0 else 0
+    if times < 1:
+        return 0
+    parting = parting_of([own, {span: count / times for span, count in other.items()}], source).value
+    return times if parting is not None and parting <= LOCKSTEP else 0
+
+
+NESTED_WAIT = Signal(
+    name="nested_wait",
+    unit=Unit.RATIO,
+    scope=Scope.MODEL,
+    doc="Share of the called models' time for which the calls wait for an instance.",
+    readers=(_nested_wait,),
+)
+NESTED_SHARE = Signal(
+    name="nested_share",
+    unit=Unit.RATIO,
+    scope=Scope.MODEL,
+    doc="Share of the model's execution in which models that it calls are at work, queues included.",
+    readers=(_nested_share,),
+    fix=TRACE_FIX,
+)
+FILLABLE_SHARE = Signal(
+    name="fillable_share",
+    unit=Unit.RATIO,
+    scope=Scope.MODEL,
+    doc="Share of the model's execution that others, called in step with it, would fill if it is what calls them.",
+    readers=(_fillable,),
+)

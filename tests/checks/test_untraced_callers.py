@@ -1,0 +1,49 @@
+"""A model that may be what calls others: what is said of it where no trace tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.checks.check import Fires, Outcome, Unknown
+from diagnostics.diagnosis.run import decide
+from diagnostics.evidence.ledger import Ledger
+from diagnostics.evidence.stated import SUBJECT, StatedEvidence
+from diagnostics.signals.nested import FILLABLE_SHARE, NESTED_SHARE
+from diagnostics.signals.signal import Signal
+
+
+def said(check: str, **changes: float) -> tuple[Outcome, float]:
+    """Return what a check says of its first case with other calls in it, and how sure it is."""
+    registered = catalogue()[check]
+    calls: dict[Signal, float] = {
+        {"nested": NESTED_SHARE, "fillable": FILLABLE_SHARE}[k]: v for k, v in changes.items()
+    }
+    readings = {k: v for k, v in registered.cases[0].readings.items() if k is not NESTED_SHARE}
+    evidence = StatedEvidence({**readings, **calls})
+    ledger = Ledger(evidence, evidence.entry)
+    return decide(registered, ledger, SUBJECT), ledger.confidence()
+
+
+@pytest.mark.parametrize("check", ["batch-size-collapse", "bls-serialization"])
+def test_a_model_that_others_are_called_in_step_with_is_unknown_until_it_is_traced(check: str) -> None:
+    outcome, _ = said(check, fillable=0.9)
+
+    assert isinstance(outcome, Unknown)
+    assert outcome.signal == NESTED_SHARE.name
+
+
+@pytest.mark.parametrize("calls", [{}, {"fillable": 0.4}, {"fillable": 0.9, "nested": 0.1}])
+def test_batches_are_missed_where_others_fill_little_of_an_execution(calls: dict[str, float]) -> None:
+    assert isinstance(said("batch-size-collapse", **calls)[0], Fires)
+
+
+def test_more_instances_help_a_caller_as_well_and_the_name_of_the_cause_is_less_sure() -> None:
+    (own, sure), (perhaps, unsure) = (
+        said("single-instance-serialization"),
+        said("single-instance-serialization", fillable=0.9),
+    )
+
+    assert isinstance(own, Fires)
+    assert isinstance(perhaps, Fires)
+    assert unsure < sure
