@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.checks.check import Prediction, Suggestion
@@ -51,15 +51,16 @@ class Predictor:
 
     evidence: Evidence
     anatomy: Sequence[Anatomy]
-    _fits: dict[Subject, Fitted | Unpredicted]
-
-    @classmethod
-    def of(cls, evidence: Evidence, anatomy: Sequence[Anatomy]) -> Predictor:
-        """Return one that has fitted nothing yet."""
-        return cls(evidence, anatomy, {})
+    _fits: dict[Subject, Fitted | Unpredicted] = field(default_factory=dict)
+    _asked: dict[str, Asked | Unpredicted | None] = field(default_factory=dict)
 
     def asked(self, finding: Finding, result: Result) -> Asked | Unpredicted | None:
         """Return what to forecast for a finding, why nothing can be, or None where there is nothing to tell."""
+        if finding.id not in self._asked:
+            self._asked[finding.id] = self._made(finding, result)
+        return self._asked[finding.id]
+
+    def _made(self, finding: Finding, result: Result) -> Asked | Unpredicted | None:
         suggestion, fires = finding.suggestion, result.fires
         if suggestion is None or fires is None:
             return None
@@ -86,16 +87,35 @@ class Predictor:
             try:
                 self._fits[on] = fit(self.evidence, on)
             except DiagError as error:
-                self._fits[on] = Unpredicted(because=_told(error))
+                self._fits[on] = Unpredicted(because=why_not(error))
         return self._fits[on]
 
 
-def _told(error: DiagError) -> str:
+def why_not(error: DiagError) -> str:
+    """Return why nothing can be forecast, and what to do."""
     return f"{error.what}; {error.hint}" if error.hint else error.what
 
 
-def simulated(fitted: Fitted) -> Performance:
-    """Return a forecast by simulation, as long as a report may wait."""
+@dataclass(slots=True)
+class Simulations:
+    """Forecasts by simulation, each deployment's made once."""
+
+    _kept: dict[int, tuple[Fitted, Performance]] = field(default_factory=dict)
+
+    def of(self, fitted: Fitted) -> Performance:
+        """Return a forecast by simulation, as long as a report may wait.
+
+        Raises:
+            Unpredictable: the simulation takes more events than a run may have.
+
+        """
+        # A deployment that is kept keeps its identity: no other one gets it meanwhile.
+        if id(fitted) not in self._kept:
+            self._kept[id(fitted)] = fitted, _simulated(fitted)
+        return self._kept[id(fitted)][1]
+
+
+def _simulated(fitted: Fitted) -> Performance:
     found = performance(fitted, draws=_DRAWS, visits=_VISITS)
     stages = tuple(
         replace(one, queue_mean=_wider(one.queue_mean), compute_mean=_wider(one.compute_mean) or one.compute_mean)
@@ -104,13 +124,18 @@ def simulated(fitted: Fitted) -> Performance:
     return replace(found, mean=_wider(found.mean), p95=_wider(found.p95), stages=stages)
 
 
-def effect(asked: Asked, finding: Finding, *, simulate: bool) -> Effect:
-    """Return what the suggestion does, by simulation where that is asked for and affordable, else by closed forms."""
+def effect(asked: Asked, finding: Finding, simulations: Simulations | None) -> Effect:
+    """Return what the suggestion does, by simulation where that is given and affordable, else by closed forms.
+
+    Raises:
+        Unpredictable: the simulation takes more events than a run may have.
+
+    """
     now, found = asked.fitted.measured, estimate(asked.after)
     if full := _full(asked.after):
         return _unsteady(f"with it {', '.join(full)} is offered more than it can do", overrules=True)
-    simulate = simulate and asked.affordable
-    found = simulated(asked.after) if simulate else found
+    simulate = simulations is not None and asked.affordable
+    found = simulations.of(asked.after) if simulations is not None and simulate else found
     known = finding.impact.mean_seconds if now.mean is None else now.mean
     if found.mean is None or not found.stable:
         return _unsteady("the model finds no steady state with it", overrules=estimate(asked.fitted).stable)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from math import inf
+from time import thread_time
 from typing import TypeVar, cast
 
 import msgspec
@@ -15,10 +16,11 @@ from diagnostics.checks.check import Quiet
 from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation, rejudged
 from diagnostics.diagnosis.finding import Finding, by_saving, claimed, id_of
-from diagnostics.diagnosis.predicting import Asked, Predictor, effect, simulated
+from diagnostics.diagnosis.predicting import Asked, Predictor, Simulations, effect, why_not
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, Line
 from diagnostics.forecast.estimate import estimate
+from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import unlike
 from diagnostics.signals.reading import Reading
@@ -26,6 +28,9 @@ from diagnostics.units import Unit
 
 # What holds of a window holds of the next ones: a running service asks anew after so many seconds.
 KEPT_SECONDS = 300.0
+# Processor time that all forecasts of one explanation may take together: five times what those of five stages do. One
+# that has begun is finished, within the events that a run may have.
+PROOF_SECONDS = 10.0
 T = TypeVar("T")
 
 
@@ -44,7 +49,29 @@ class Memory:
         return cast("T", self._kept[key][1])
 
 
-def proved(explanation: Explanation, *, simulate: bool = True, memory: Memory | None = None) -> Explanation:
+class _SpentError(Exception):
+    """The time for proofs is over."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """The processor time that forecasts may take, from the first question on."""
+
+    seconds: float = PROOF_SECONDS
+    clock: Callable[[], float] = thread_time
+    _end: float = inf
+
+    @property
+    def spent(self) -> bool:
+        """Whether it is over; the first question begins it."""
+        now = self.clock()
+        self._end = min(self._end, now + self.seconds)
+        return now >= self._end
+
+
+def proved(
+    explanation: Explanation, *, simulate: bool = True, memory: Memory | None = None, budget: Budget | None = None
+) -> Explanation:
     """Return the explanation with what each suggestion would do, without causes whose removal would not help.
 
     A finding is dropped, its check quiet with the reason, where closed forms and the simulation agree that even the
@@ -56,11 +83,12 @@ def proved(explanation: Explanation, *, simulate: bool = True, memory: Memory | 
         explanation: of a window.
         simulate: simulate the first suggestion that can be; the others, and all where False, are by closed forms.
         memory: answers of earlier windows of the same deployment; None to answer anew.
+        budget: the time that it may take; what is not proven by then stays as the checks say, and is told so.
 
     """
     if all(finding.suggestion is None for finding in explanation.findings):
         return explanation
-    court = _Court(explanation, memory or Memory())
+    court = _Court(explanation, memory or Memory(), budget or Budget())
     explanation = court.judged()
     return replace(explanation, findings=tuple(court.told(explanation.findings, simulate=simulate)))
 
@@ -68,17 +96,22 @@ def proved(explanation: Explanation, *, simulate: bool = True, memory: Memory | 
 class _Court:
     """Asks for forecasts of one explanation's findings."""
 
-    def __init__(self, explanation: Explanation, memory: Memory) -> None:
-        self._before, self._memory = explanation, memory
-        self._predictor = Predictor.of(explanation.evidence, explanation.anatomy)
+    def __init__(self, explanation: Explanation, memory: Memory, budget: Budget) -> None:
+        self._before, self._memory, self._budget = explanation, memory, budget
+        self._predictor = Predictor(explanation.evidence, explanation.anatomy)
+        self._simulations = Simulations()
         self._results: Mapping[str, Result] = {id_of(result): result for result in explanation.results if result.fires}
+
+    @property
+    def _by(self) -> Mapping[str, Ask]:
+        return {"closed forms": _by_closed_forms, "simulation": partial(_by_simulation, self._simulations)}
 
     def judged(self) -> Explanation:
         """Return the explanation without what is refuted, and rivals in the order of what they save."""
         refuted = {
             one.id: line
             for one in self._before.findings
-            if (line := self._answer("helps", one, partial(_too_little, one)))
+            if (line := self._answer("helps", one, partial(_too_little, one, self._by)))
         }
         ahead = tuple(self._ahead(self._before.findings))
         if not refuted and not ahead:
@@ -94,22 +127,43 @@ class _Court:
             yield _with(finding, told)
 
     def _effect(self, finding: Finding, *, simulate: bool) -> Effect | None:
+        simulations = self._simulations if simulate else None
+
         def make() -> Effect | None:
             asked = self._asked(finding)
-            return effect(asked, finding, simulate=simulate) if isinstance(asked, Asked) else asked
+            try:
+                return effect(asked, finding, simulations) if isinstance(asked, Asked) else asked
+            except Unpredictable as error:
+                return Unpredicted(because=why_not(error))
 
-        return self._kept(f"effect {simulate}", finding, make)
+        try:
+            return self._kept(f"effect {simulate}", finding, make)
+        except _SpentError:
+            seconds = Unit.SECONDS.show(self._budget.seconds)
+            return Unpredicted(because=f"not proven: forecasts took {seconds} by then; ask diag whatif for it")
 
-    def _answer(self, what: str, finding: Finding, ask: Callable[[Asked], T]) -> T | None:
+    def _answer(self, what: str, finding: Finding, ask: Callable[[Asked], T | None]) -> T | None:
         def make() -> T | None:
             asked = self._asked(finding)
-            return ask(asked) if isinstance(asked, Asked) else None
+            try:
+                return ask(asked) if isinstance(asked, Asked) else None
+            except Unpredictable:
+                return None
 
-        return self._kept(what, finding, make)
+        try:
+            return self._kept(what, finding, make)
+        except _SpentError:
+            return None
 
     def _kept(self, what: str, finding: Finding, make: Callable[[], T]) -> T:
         key = (what, finding.id, repr(finding.suggestion and finding.suggestion.change))
-        return self._memory.of(key, self._before.window.end, make)
+        return self._memory.of(key, self._before.window.end, partial(self._within, make))
+
+    def _within(self, make: Callable[[], T]) -> T:
+        """Return an answer made now; what is known already costs nothing, whatever the budget."""
+        if self._budget.spent:
+            raise _SpentError
+        return make()
 
     def _asked(self, finding: Finding) -> Asked | Unpredicted | None:
         result = self._results.get(finding.id)
@@ -135,8 +189,8 @@ class _Court:
     def _saves_more(self, one: Finding, other: Finding) -> bool:
         """Whether one saves more at every end of what is not known, by as much as is worth a change."""
         needed = self._answer("needed", one, _needed) or inf
-        for ask in (_by_closed_forms, _by_simulation):
-            mine, others = (self._answer(ask.__name__, finding, ask) for finding in (one, other))
+        for name, ask in self._by.items():
+            mine, others = (self._answer(name, finding, ask) for finding in (one, other))
             if mine is None or others is None or mine[1] - others[1] < needed:
                 return False
             if any(a < b for a, b in zip(mine, others, strict=True)):
@@ -168,12 +222,15 @@ def _by_closed_forms(asked: Asked) -> Saving | None:
     return _saving(estimate(asked.fitted), estimate(asked.after))
 
 
-def _by_simulation(asked: Asked) -> Saving | None:
+Ask = Callable[[Asked], Saving | None]
+
+
+def _by_simulation(simulations: Simulations, asked: Asked) -> Saving | None:
     """Return the saving as simulated; None where the simulation does not account for the window as it is."""
     if not asked.affordable:
         return None
-    base = simulated(asked.fitted)
-    return None if unlike(asked.fitted, base) else _saving(base, simulated(asked.after))
+    base = simulations.of(asked.fitted)
+    return None if unlike(asked.fitted, base) else _saving(base, simulations.of(asked.after))
 
 
 def _saving(base: Performance, after: Performance) -> Saving | None:
@@ -194,7 +251,7 @@ def _needed(asked: Asked) -> float:
     return max(WORTHWHILE_SHARE * (asked.fitted.measured.mean or inf), WORTHWHILE_SECONDS)
 
 
-def _too_little(finding: Finding, asked: Asked) -> Line | None:
+def _too_little(finding: Finding, by: Mapping[str, Ask], asked: Asked) -> Line | None:
     """Return the most that the finding's change saves, too little to be worth one; None where that cannot be said."""
     suggestion, needed = finding.suggestion, _needed(asked)
     # What a relief saves is what the finding claims: it cannot speak against it. Failures are more than seconds.
@@ -203,7 +260,7 @@ def _too_little(finding: Finding, asked: Asked) -> Line | None:
     if finding.impact.share_of_requests_failed > 0:
         return None
     most = 0.0
-    for ask in (_by_closed_forms, _by_simulation):
+    for ask in by.values():
         saving = ask(asked)
         if saving is None or max(saving) >= needed:
             return None

@@ -20,6 +20,7 @@ from diagnostics.forecast.fitted import (
 )
 from diagnostics.forecast.members import Member, member
 from diagnostics.forecast.races import raced
+from diagnostics.forecast.running import outcome_of
 from diagnostics.forecast.sharing import CENTRAL, Sharing, alone
 from diagnostics.forecast.steps import Behind, entry_of
 from diagnostics.forecast.traced import hidden_seconds, scv
@@ -31,7 +32,6 @@ from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
 from diagnostics.tuning.simulation.outcome import Outcome
 from diagnostics.tuning.simulation.scenario import Entry, Model, OpenLoop, Resource, Scenario, Step
-from diagnostics.tuning.simulation.simulate import simulate
 from diagnostics.window.graph import Ensemble
 
 # A model is called by others, too, if that makes more than this part of its requests: a window's ends cut less.
@@ -108,7 +108,7 @@ def _settle(evidence: Evidence, server: str, parts: _Parts, sharing: Sequence[Sh
 def _settled(parts: _Parts, sharing: Sequence[Sharing]) -> Outcome:
     # Of closed loops, too: calls have a positive rate or are none.
     rate = sum(calls.rate for calls in parts.calls.values())
-    return simulate(_scenario(parts, sharing), seconds=_SETTLING / rate, warmup_seconds=_SETTLING / 4 / rate)
+    return outcome_of(_scenario(parts, sharing), seconds=_SETTLING / rate, warmup_seconds=_SETTLING / 4 / rate)
 
 
 def _name(item: Anatomy) -> str:

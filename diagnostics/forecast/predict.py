@@ -11,11 +11,11 @@ from diagnostics.forecast.estimate import opened
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.load import open_rate, relaxation_seconds
 from diagnostics.forecast.performance import Forecast, Performance
+from diagnostics.forecast.running import outcome_of
 from diagnostics.forecast.summary import DRAWS, Run, summary
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.simulation.draws import arrivals, stream
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop, Scenario
-from diagnostics.tuning.simulation.simulate import simulate
 from diagnostics.units import Unit
 
 __all__ = ["DRAWS", "forecast", "performance"]
@@ -189,4 +189,4 @@ def _stretched(traffic: OpenLoop | ClosedLoop, seconds: float, seed: int) -> Ope
 
 
 def _run(scenario: Scenario, span: _Span, seed: int) -> Run:
-    return Run(scenario, simulate(scenario, seconds=span.seconds, warmup_seconds=span.warmup, seed=seed))
+    return Run(scenario, outcome_of(scenario, seconds=span.seconds, warmup_seconds=span.warmup, seed=seed))

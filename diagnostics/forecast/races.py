@@ -11,11 +11,11 @@ from statistics import fmean
 
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.fitted import Interval
+from diagnostics.forecast.running import outcome_of
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.tuning.simulation.batcher import prefetches
 from diagnostics.tuning.simulation.scenario import OVERTAKES, Model, Scenario
-from diagnostics.tuning.simulation.simulate import simulate
 
 # Half a second is lost at a time: of a window of 30 s, two runs' mean queues differ by a half of themselves.
 _SPREAD = 1.5
@@ -87,7 +87,7 @@ def race(scenario: Scenario, model: Model, queue_seconds: float, rate: float) ->
 
 
 def _queue(scenario: Scenario, model: str, seconds: float) -> float:
-    waits = simulate(scenario, seconds=seconds, warmup_seconds=seconds * _WARMUP).models[model].waits
+    waits = outcome_of(scenario, seconds=seconds, warmup_seconds=seconds * _WARMUP).models[model].waits
     return fmean(waits) if waits else 0.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, sqrt
 
@@ -25,6 +26,8 @@ _CERTAIN = 2.0
 # An index of dispersion beyond this is a change of level, not a process that simulation can draw.
 _MOST_DISPERSION = 64.0
 _LEAST_DISPERSION = 0.05
+# Recorded arrivals that are replayed at most: a forecast replays them some fifty times, in a quarter of a second each.
+_MOST_REPLAYED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +57,7 @@ def calls_of(evidence: Evidence, item: Anatomy) -> Calls | None:
         return closed
     times = arrival_times(evidence, entry)
     if times is not None:
-        traffic = OpenLoop(entry=name, rate=rate, times=tuple(at - times[0] for at in times), items=items)
-        said = f"requests to {name} arrive as recorded, whatever the server does (open loop)"
-        return Calls(traffic=traffic, rate=rate, dispersion=None, replayed=True, assumptions=(said,))
+        return _replayed(name, times, rate, items)
     return _process(evidence, entry, name, rate, items)
 
 
@@ -118,6 +119,15 @@ def _closed(
     traffic = ClosedLoop(entry=name, clients=clients, think_seconds=think, items=items)
     said = f"{clients} clients call {name} in a closed loop: the number of requests under way hardly changes"
     return Calls(traffic=traffic, rate=rate, dispersion=None, replayed=False, assumptions=(said,))
+
+
+def _replayed(name: str, times: Sequence[float], rate: float, items: int) -> Calls:
+    last = times[-_MOST_REPLAYED:]
+    traffic = OpenLoop(entry=name, rate=rate, times=tuple(at - last[0] for at in last), items=items)
+    said = f"requests to {name} arrive as recorded, whatever the server does (open loop)"
+    if len(last) < len(times):
+        said += f"; of {len(times)}, the last {len(last)} are replayed"
+    return Calls(traffic=traffic, rate=rate, dispersion=None, replayed=True, assumptions=(said,))
 
 
 def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: int) -> Calls:

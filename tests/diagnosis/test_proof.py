@@ -16,7 +16,7 @@ from diagnostics.checks.check import Claim, Fires, Quiet, Suggestion
 from diagnostics.diagnosis.effect import EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation, Verdict, rejudged
 from diagnostics.diagnosis.intervening import intervened, outside
-from diagnostics.diagnosis.proof import Memory, proved
+from diagnostics.diagnosis.proof import Budget, Memory, proved
 from diagnostics.forecast.fitted import Fitted, MeasuredStage
 from diagnostics.render.json_report import report, schema
 from diagnostics.render.text import text
@@ -121,6 +121,24 @@ def test_a_change_that_is_not_simulated_says_so_and_keeps_its_finding() -> None:
     assert isinstance(effect, Unpredicted)
     assert "version_policy" in effect.because
     assert "end to end not predicted: version_policy" in text(explanation)
+
+
+def test_what_the_budget_does_not_reach_is_told_as_not_proven_and_asked_again() -> None:
+    memory = Memory()
+    hasty = proved(degraded(), memory=memory, budget=Budget(seconds=0.0)).findings[0].effect
+
+    assert isinstance(hasty, Unpredicted)
+    assert "not proven" in hasty.because
+    assert isinstance(proved(degraded(), simulate=False, memory=memory).findings[0].effect, EndToEnd)
+
+
+def test_a_forecast_that_would_not_end_is_told_and_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diagnostics.tuning.simulation.clock.MOST_EVENTS", 500)
+    found = proved(degraded()).findings[0]
+
+    assert isinstance(found.effect, Unpredicted)
+    assert "cannot be forecast" in found.effect.because
+    assert found.id == degraded().findings[0].id
 
 
 def test_a_running_service_asks_once_for_what_stays() -> None:

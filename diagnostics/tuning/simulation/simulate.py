@@ -41,6 +41,7 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
 
     Raises:
         UsageError: `seconds` is not positive, or a step or traffic names what the scenario does not hold.
+        Endless: it takes more than a million events (`clock.MOST_EVENTS`).
 
     """
     _check(scenario, seconds)

@@ -1,0 +1,26 @@
+"""Runs of a fitted scenario, none of which is endless."""
+
+from __future__ import annotations
+
+from diagnostics.forecast.fitted import Unpredictable
+from diagnostics.tuning.simulation.clock import MOST_EVENTS, Endless
+from diagnostics.tuning.simulation.outcome import Outcome
+from diagnostics.tuning.simulation.scenario import Scenario
+from diagnostics.tuning.simulation.simulate import simulate
+
+
+def outcome_of(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> Outcome:
+    """Return what happens in a scenario, as `simulate` does.
+
+    Raises:
+        Unpredictable: it takes more events than a run may have.
+
+    """
+    try:
+        return simulate(scenario, seconds=seconds, warmup_seconds=warmup_seconds, seed=seed)
+    except Endless as error:
+        raise Unpredictable(
+            f"cannot be forecast: its simulation takes more than {MOST_EVENTS} events",
+            where=", ".join(entry.name for entry in scenario.entries),
+            hint="ask for less load or fewer instances; if it was asked of the window as it is, record one anew",
+        ) from error
