@@ -8,6 +8,7 @@ from math import inf
 from diagnostics.forecast.performance import Estimate
 from diagnostics.tuning.erlang import erlang_c, waiting_seconds
 from diagnostics.tuning.queueing import StageForecast, StageLoad, predict
+from diagnostics.tuning.service import ServiceTime
 from diagnostics.tuning.simulation.scenario import Engine, Model
 from diagnostics.tuning.stage import stage_capacity
 
@@ -42,9 +43,9 @@ def stage_numbers(model: Model, rate: float, slowed: float, scv: float, span: fl
     """
     load = StageLoad(
         arrival_rate=rate,
-        service=model.service.scaled(slowed),
+        service=_serial(model.service.scaled(slowed), model),
         service_scv=model.service_scv,
-        instances=model.instances * model.in_flight,
+        instances=model.instances,
         max_batch=model.max_batch,
         batching=model.batcher is not None,
         delay_seconds=model.batcher.delay_seconds if model.batcher else 0.0,
@@ -56,14 +57,48 @@ def stage_numbers(model: Model, rate: float, slowed: float, scv: float, span: fl
     if limit:
         load = replace(load, arrival_rate=min(load.arrival_rate, _KEPT_UP * stage_capacity(load)))
     seen = predict(load)
-    compute = Estimate(value=seen.compute_seconds, low=seen.compute_low, high=seen.compute_high)
     queue = None
     if seen.queue_seconds is not None:
         most = limit / stage_capacity(load) if limit else inf
         high = most if limit and seen.queue_high is None else seen.queue_high
         value, high = min(seen.queue_seconds, most), None if high is None else min(high, most)
         queue = Estimate(value=value, low=min(seen.queue_low or 0.0, value), high=high)
-    return StageNumbers(queue, _variance(load, seen), compute, seen.busy_share, seen.batch_size_mean)
+    waited = _inside(model, seen, queue)
+    compute = Estimate(
+        value=seen.compute_seconds + waited.inside, low=seen.compute_low, high=seen.compute_high + waited.most
+    )
+    return StageNumbers(waited.queue, _variance(load, seen), compute, seen.busy_share, seen.batch_size_mean)
+
+
+def _serial(service: ServiceTime, model: Model) -> ServiceTime:
+    """Return the service time of a model whose executions follow each other without a gap where they overlap."""
+    return replace(service, dispatch_gap=0.0) if model.in_flight > 1 else service
+
+
+@dataclass(frozen=True, slots=True)
+class _Waited:
+    """What is waited in the queue, and likely and at most inside an execution."""
+
+    queue: Estimate | None
+    inside: float
+    most: float
+
+
+def _inside(model: Model, seen: StageForecast, queue: Estimate | None) -> _Waited:
+    """Return the wait as the server counts it, where executions leave the queue before an instance computes them.
+
+    One by one, a queue of `c` instances is shorter by those `c` that are inside: what exceeds twice as many of a
+    geometric number is `busy ^ c` of it (M/M/c; Kleinrock, Queueing Systems I, 3.5). A batch that is cut one execution
+    early grows no less, as the one before it did: it waits for that one, where another was already inside.
+    """
+    if model.in_flight == 1 or queue is None:
+        return _Waited(queue, 0.0, 0.0)
+    if model.batcher is not None and model.max_batch > 1:
+        behind = seen.busy_share**2 * seen.compute_seconds
+        return _Waited(queue, behind, seen.compute_high)
+    left = seen.busy_share**model.instances
+    moved = Estimate(value=queue.value * left, low=queue.low * left, high=queue.high)
+    return _Waited(moved, queue.value * (1 - left), seen.compute_high)
 
 
 def _variance(load: StageLoad, seen: StageForecast) -> float:

@@ -24,7 +24,8 @@ def open_rate(traffic: OpenLoop) -> float:
     """Return the requests per second, of recorded arrivals their mean."""
     if traffic.times is None:
         return traffic.rate
-    return (len(traffic.times) - 1) / (traffic.times[-1] - traffic.times[0]) if len(traffic.times) > 1 else 0.0
+    span = traffic.times[-1] - traffic.times[0] if traffic.times else 0.0
+    return (len(traffic.times) - 1) / span if span > 0 else 0.0
 
 
 def capacity(model: Model) -> float | None:
@@ -32,7 +33,7 @@ def capacity(model: Model) -> float | None:
     if model.engine is not None:
         return None
     most = model.max_batch if model.batcher is not None else 1
-    return model.instances * model.in_flight * most / model.service.occupancy(most)
+    return model.instances * most / model.held(most)
 
 
 def drain_seconds(model: Model) -> float:

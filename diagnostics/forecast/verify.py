@@ -267,7 +267,7 @@ def _memory_seen(fitted: Fitted) -> float:
     times = [
         relaxation_seconds(
             service=stage.compute_mean,
-            servers=models[stage.model].instances * models[stage.model].in_flight,
+            servers=models[stage.model].instances,
             busy_share=stage.busy_share,
         )
         for stage in fitted.measured.stages
@@ -280,7 +280,7 @@ def _remembers(stage: StagePerformance, model: Model) -> float:
     """Return a stage's relaxation time; of an engine, its slots serve, and those that run are busy."""
     service, engine = stage.compute_mean.value, model.engine
     if engine is None:
-        servers, busy = model.instances * model.in_flight, stage.busy_share.value
+        servers, busy = model.instances, stage.busy_share.value
     else:
         servers, busy = engine.slots, (stage.batch_size_mean or 0.0) / engine.slots
     return relaxation_seconds(service=service, servers=servers, busy_share=busy)

@@ -53,6 +53,7 @@ def test_overlapping_executions_leave_the_queue_but_compute_one_after_the_other(
     assert milliseconds(outcome.models["m"].waits) == [0, 0, 8]
     assert milliseconds(outcome.models["m"].service) == [10, 19, 20]
     assert milliseconds(outcome.entries["m"].latencies) == [10, 19, 28]
+    assert outcome.models["m"].busy_share * 2e3 == pytest.approx(30)
 
 
 GPU = Resource(name="gpu")

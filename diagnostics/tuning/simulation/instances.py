@@ -63,7 +63,7 @@ class Instances:
 
     """
 
-    __slots__ = ("_at", "_computing", "_freed", "_gap", "_log", "_seconds", "idle", "respond")
+    __slots__ = ("_at", "_computing", "_freed", "_gap", "_held", "_log", "_seconds", "idle", "respond")
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class Instances:
     ) -> None:
         self._at, self._log, self._seconds, self._freed = clock.at, log, seconds, freed
         self._gap, self._computing = model.service.dispatch_gap, computing
+        self._held = model.held(0) - model.service.time(0)
         self.idle = model.instances * model.in_flight
         self.respond: Callable[[float, Visit], None] | None = None
 
@@ -89,12 +90,16 @@ class Instances:
         self._run(now, Execution(now, visits, seconds, noted))
 
     def _run(self, now: float, execution: Execution) -> None:
+        self._compute(now, execution)
+
+    def _compute(self, now: float, execution: Execution) -> None:
+        self._log.running.enter(now)
         self._computing.run(now, execution, self._ended)
 
     def _ended(self, now: float, execution: Execution) -> None:
         if execution.noted is not None:
             self._log.served(execution.noted, len(execution.visits), now - execution.begun)
-        self._log.running.leave(now + self._gap)
+        self._log.running.leave(now + self._held)
         self._at(now + self._gap, self._free, None)
         if self.respond is None:
             for visit in execution.visits:
@@ -129,12 +134,12 @@ class Overlapping(Instances):
         execution.lane = lane
         lane.append(execution)
         if len(lane) == 1:
-            self._computing.run(now, execution, self._ended)
+            self._compute(now, execution)
 
     def _ended(self, now: float, execution: Execution) -> None:
         lane = execution.lane
         assert lane is not None
         lane.popleft()
         if lane:
-            self._computing.run(now, lane[0], self._ended)
+            self._compute(now, lane[0])
         super()._ended(now, execution)

@@ -109,8 +109,7 @@ class ModelLog:
             self.service[position] = seconds
 
     def executed(self, begun: float, items: int) -> None:
-        """Note that an execution begins and occupies an instance until `running.leave`."""
-        self.running.enter(begun)
+        """Note that an execution begins; it occupies an instance from `running.enter` to `running.leave`."""
         if self._begin <= begun < self._end:
             self.executions += 1
             self.items += items
@@ -129,7 +128,7 @@ class ModelLog:
             service=self.service,
             executions=self.executions,
             items=self.items,
-            busy_share=self.running.mean / self._slots,
+            busy_share=min(self.running.mean / self._slots, 1.0),  # sums of a million times are rounded
             queue_length=self.waiting.mean,
             arrived=self.arrived,
             refused=self.refused,

@@ -16,8 +16,8 @@ class ModelOutcome:
             had not ended, what it would take alone (0 in an engine).
         executions: executions that began; of an engine, iterations.
         items: items in them; of an engine, the requests in each iteration.
-        busy_share: share of time an instance was occupied, dispatch gaps included, mean over instances; above 1 where
-            executions overlap. Of an engine, the share of time in which it ran anything.
+        busy_share: share of time an instance was occupied, dispatch gaps included, mean over instances; where
+            executions overlap, in which it computed. Of an engine, the share of time in which it ran anything.
         queue_length: time average of the requests that waited.
         arrived: requests that joined its queue, refused ones included.
         refused: requests turned away by its queue policy (size or timeout).

@@ -110,9 +110,10 @@ class Model:
         max_batch: largest batch; 0 or 1 means one request per execution.
         batcher: the dynamic batcher; None for the default scheduler.
         in_flight: executions that one instance holds at once: 2 for TensorRT, else 1. They compute one after the
-            other, as kernels of one stream do: the second has left the queue and waits in its execution. So `service`
-            is the time without that wait, which Triton's statistics include, and two in flight do not double what an
-            instance can do; they hide its dispatch gap.
+            other, as all of an instance's kernels go into one stream (instance_state.cc of Triton's TensorRT backend):
+            the second has left the queue and waits in its execution. So `service` is the time without that wait, which
+            Triton's statistics include as time of the output, and two in flight do not double what an instance can do;
+            they hide its dispatch gap.
         start_seconds: seconds that an idle instance takes to begin, in which what waits still grows; idle stages
             were measured to queue 0.05 to 0.3 ms.
         demand: what one running execution takes of each resource, in the resource's own amount.
@@ -133,6 +134,10 @@ class Model:
     demand: Mapping[str, float] = field(default_factory=dict)
     engine: Engine | None = None
     rate_limit: Mapping[str, int] = field(default_factory=dict)
+
+    def held(self, size: float) -> float:
+        """Return the seconds after which an instance computes the next execution, of one of `size` items."""
+        return self.service.time(size) if self.in_flight > 1 else self.service.occupancy(size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,7 @@ def capacity(model: Model, items: int = 1) -> float:
     """
     if model.engine:
         return _engine_capacity(model.engine)
-    held = model.service.time if model.in_flight > 1 else model.service.occupancy
-    return model.instances / min(held(size * items) / size for size in {1, _most(model, items)})
+    return model.instances / min(model.held(size * items) / size for size in {1, _most(model, items)})
 
 
 def _most(model: Model, items: int) -> int:
