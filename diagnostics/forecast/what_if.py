@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import inf, nan
 
 from diagnostics.errors import UsageError
 from diagnostics.forecast.fitted import Fitted, Unpredictable
@@ -24,6 +25,7 @@ Traffic = OpenLoop | ClosedLoop
 _MICROSECOND = 1e-6
 _POLICY = "dynamic_batching.default_queue_policy"
 _FRACTION = "kv_cache_free_gpu_mem_fraction"
+_DEFAULT_FRACTION = 0.9
 _CACHE_TOKENS = ("max_tokens_in_paged_kv_cache", "kv_cache_config.max_tokens")
 # A parameter that names another way of batching inside: the engine's model would be another one.
 _STATIC = "gpt_model_type"
@@ -202,14 +204,14 @@ def _parameter(fitted: Fitted, model: Model, key: str, value: SettingValue) -> t
     if key == _STATIC:
         static = str(value).upper() == "V1"
         return _engine(model, f"parameters.{key}", lambda engine: replace(engine, continuous=not static))
+    if key in _CACHE_TOKENS and value is None:
+        raise Unpredictable("how much the cache holds without a limit was not read", where=model.name, hint=_MEASURE)
     if key in _CACHE_TOKENS:
-        tokens = _number(model, key, value)
+        tokens = _positive(model, key, value)
         return _engine(model, f"parameters.{key}", lambda engine: replace(engine, cache_tokens=tokens))
     if key == _FRACTION:
         config = fitted.configs.get(model.name)
-        now = config.parameters.get(_FRACTION, "") if config else ""
-        before = float(now) if now.replace(".", "", 1).isdigit() else 0.9  # TensorRT-LLM's own default
-        factor = _number(model, key, value) / before
+        factor = _share(model, value) / _share_now(config.parameters.get(_FRACTION, "") if config else "")
         return _engine(model, f"parameters.{key}", lambda engine: _with_cache(engine, factor))
     raise Unpredictable(f"what the parameter {key} does is the model's own", where=model.name, hint=_MEASURE)
 
@@ -218,11 +220,31 @@ def _with_cache(engine: Engine, factor: float) -> Engine:
     return engine if engine.cache_tokens is None else replace(engine, cache_tokens=engine.cache_tokens * factor)
 
 
-def _number(model: Model, key: str, value: SettingValue) -> float:
+def _share(model: Model, value: SettingValue) -> float:
+    """Return the part of the free memory that the cache gets; removed, TensorRT-LLM's own default."""
+    share = _DEFAULT_FRACTION if value is None else _positive(model, _FRACTION, value)
+    if share > 1:
+        raise UsageError(f"{_FRACTION} cannot be {value!r}", where=model.name, hint="give a share, at most 1")
+    return share
+
+
+def _share_now(text: str) -> float:
+    """Return the part that is configured; TensorRT-LLM takes what it cannot read, as an unfilled template, for none."""
     try:
-        return float(str(value))
+        share = float(text)
     except ValueError:
-        raise UsageError(f"{key} cannot be {value!r}", where=model.name, hint="give a number") from None
+        return _DEFAULT_FRACTION
+    return share if 0 < share <= 1 else _DEFAULT_FRACTION
+
+
+def _positive(model: Model, key: str, value: SettingValue) -> float:
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = nan
+    if not 0 < number < inf:
+        raise UsageError(f"{key} cannot be {value!r}", where=model.name, hint="give a number above 0")
+    return number
 
 
 def _batched(model: Model, path: str, value: SettingValue) -> Model:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,8 @@ from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.changes import SettingValue
 from diagnostics.tuning.simulation.scenario import ClosedLoop, DynamicBatcher, Engine, Model, OpenLoop
+from diagnostics.wire.model_config import parse_model_config
+from tests.builders import model_config
 from tests.forecast.deployments import by_hand, change, service
 
 SAFETY = Model(name="safety", service=service(0.02), max_batch=8)
@@ -78,6 +81,26 @@ def test_an_engine_takes_slots_and_cache_and_refuses_what_was_not_measured() -> 
     for refused in ({"engine__max_num_tokens": 4096}, {"parameters__unheard_of": "1"}, {"instance_group__count": 2}):
         with pytest.raises(Unpredictable):
             after(LLM, **refused)
+
+
+@pytest.mark.parametrize("given", ["nan", "inf", "0", "-1", "all"])
+def test_a_cache_of_no_size_is_refused(given: str) -> None:
+    for key in ("max_tokens_in_paged_kv_cache", "kv_cache_free_gpu_mem_fraction"):
+        with pytest.raises(UsageError, match="give a number above 0"):
+            after(LLM, **{f"parameters__{key}": given})
+
+
+@pytest.mark.parametrize(("now", "before"), [("0.5", 0.5), ("0", 0.9), ("${unset}", 0.9)])
+def test_a_cache_grows_with_its_share_of_the_memory_from_the_one_in_effect(now: str, before: float) -> None:
+    parameters = {"kv_cache_free_gpu_mem_fraction": {"string_value": now}}
+    config = parse_model_config(json.dumps(model_config("llm", parameters=parameters)).encode())
+    fitted = replace(by_hand(LLM), configs={"llm": config})
+    made = changed(fitted, WhatIf(changes=(change("llm", {"parameters.kv_cache_free_gpu_mem_fraction": "0.25"}),)))
+
+    assert made.scenario.models[0].engine
+    assert made.scenario.models[0].engine.cache_tokens == pytest.approx(1000 * 0.25 / before)
+    with pytest.raises(UsageError, match="at most 1"):
+        after(LLM, parameters__kv_cache_free_gpu_mem_fraction="1.5")
 
 
 def test_settings_without_a_steady_effect_say_so() -> None:
