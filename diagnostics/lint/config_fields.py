@@ -1,142 +1,197 @@
 """The fields of a `config.pbtxt` by message, as of Triton 2.73: `model_config.proto`.
 
-A field with `:` holds a message, one with `:{…}` a map from strings to such messages, or to strings.
+A field is written `name:type`, with `*` where it may be repeated, and `|choice` where it excludes the others of that
+choice. A type is a scalar's or an enumeration's name, a message's, or `{key,value}` for the entries of a map.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 
 ROOT = "ModelConfig"
-SINGLE = frozenset(
-    [
-        "name",
-        "platform",
-        "backend",
-        "runtime",
-        "version_policy",
-        "max_batch_size",
-        "optimization",
-        "dynamic_batching",
-        "sequence_batching",
-        "ensemble_scheduling",
-        "default_model_filename",
-        "model_operations",
-        "model_transaction_policy",
-        "model_repository_agents",
-        "response_cache",
-        "model_metrics",
-    ]
-)
-"""Fields of a configuration that are no lists."""
 _MESSAGES = {
     "ModelConfig": (
-        "name platform backend runtime version_policy:ModelVersionPolicy max_batch_size input:ModelInput "
-        "output:ModelOutput batch_input:BatchInput batch_output:BatchOutput optimization:ModelOptimizationPolicy "
-        "dynamic_batching:ModelDynamicBatching sequence_batching:ModelSequenceBatching "
-        "ensemble_scheduling:ModelEnsembling instance_group:ModelInstanceGroup default_model_filename "
-        "cc_model_filenames:{} metric_tags:{} parameters:{ModelParameter} model_warmup:ModelWarmup "
-        "model_operations:ModelOperations model_transaction_policy:ModelTransactionPolicy "
-        "model_repository_agents:ModelRepositoryAgents response_cache:ModelResponseCache model_metrics:ModelMetrics"
+        "name:string platform:string backend:string runtime:string version_policy:ModelVersionPolicy "
+        "max_batch_size:int32 input:ModelInput* output:ModelOutput* batch_input:BatchInput* batch_output:BatchOutput* "
+        "optimization:ModelOptimizationPolicy dynamic_batching:ModelDynamicBatching|scheduling_choice "
+        "sequence_batching:ModelSequenceBatching|scheduling_choice "
+        "ensemble_scheduling:ModelEnsembling|scheduling_choice instance_group:ModelInstanceGroup* "
+        "default_model_filename:string cc_model_filenames:{string,string}* metric_tags:{string,string}* "
+        "parameters:{string,ModelParameter}* model_warmup:ModelWarmup* model_operations:ModelOperations "
+        "model_transaction_policy:ModelTransactionPolicy model_repository_agents:ModelRepositoryAgents "
+        "response_cache:ModelResponseCache model_metrics:ModelMetrics"
     ),
     "ModelVersionPolicy": (
-        "latest:ModelVersionPolicy.Latest all:ModelVersionPolicy.All specific:ModelVersionPolicy.Specific"
+        "latest:ModelVersionPolicy.Latest|policy_choice all:ModelVersionPolicy.All|policy_choice "
+        "specific:ModelVersionPolicy.Specific|policy_choice"
     ),
-    "ModelVersionPolicy.Latest": "num_versions",
+    "ModelVersionPolicy.Latest": "num_versions:uint32",
     "ModelVersionPolicy.All": "",
-    "ModelVersionPolicy.Specific": "versions",
+    "ModelVersionPolicy.Specific": "versions:int64*",
     "ModelInput": (
-        "name data_type format dims reshape:ModelTensorReshape is_shape_tensor allow_ragged_batch optional "
-        "is_non_linear_format_io"
+        "name:string data_type:DataType format:ModelInput.Format dims:int64* reshape:ModelTensorReshape "
+        "is_shape_tensor:bool allow_ragged_batch:bool optional:bool is_non_linear_format_io:bool"
     ),
-    "ModelTensorReshape": "shape",
+    "ModelTensorReshape": "shape:int64*",
     "ModelOutput": (
-        "name data_type dims reshape:ModelTensorReshape label_filename is_shape_tensor is_non_linear_format_io"
+        "name:string data_type:DataType dims:int64* reshape:ModelTensorReshape label_filename:string "
+        "is_shape_tensor:bool is_non_linear_format_io:bool"
     ),
-    "BatchInput": "kind target_name data_type source_input",
-    "BatchOutput": "target_name kind source_input",
+    "BatchInput": "kind:BatchInput.Kind target_name:string* data_type:DataType source_input:string*",
+    "BatchOutput": "target_name:string* kind:BatchOutput.Kind source_input:string*",
     "ModelOptimizationPolicy": (
-        "graph:ModelOptimizationPolicy.Graph priority cuda:ModelOptimizationPolicy.Cuda "
-        "execution_accelerators:ModelOptimizationPolicy.ExecutionAccelerators "
+        "graph:ModelOptimizationPolicy.Graph priority:ModelOptimizationPolicy.ModelPriority "
+        "cuda:ModelOptimizationPolicy.Cuda execution_accelerators:ModelOptimizationPolicy.ExecutionAccelerators "
         "input_pinned_memory:ModelOptimizationPolicy.PinnedMemoryBuffer "
-        "output_pinned_memory:ModelOptimizationPolicy.PinnedMemoryBuffer gather_kernel_buffer_threshold "
-        "eager_batching"
+        "output_pinned_memory:ModelOptimizationPolicy.PinnedMemoryBuffer gather_kernel_buffer_threshold:uint32 "
+        "eager_batching:bool"
     ),
-    "ModelOptimizationPolicy.Graph": "level",
+    "ModelOptimizationPolicy.Graph": "level:int32",
     "ModelOptimizationPolicy.Cuda": (
-        "graphs busy_wait_events graph_spec:ModelOptimizationPolicy.Cuda.GraphSpec output_copy_stream"
+        "graphs:bool busy_wait_events:bool graph_spec:ModelOptimizationPolicy.Cuda.GraphSpec* output_copy_stream:bool"
     ),
     "ModelOptimizationPolicy.Cuda.GraphSpec": (
-        "batch_size input:{ModelOptimizationPolicy.Cuda.GraphSpec.Shape} "
+        "batch_size:int32 input:{string,ModelOptimizationPolicy.Cuda.GraphSpec.Shape}* "
         "graph_lower_bound:ModelOptimizationPolicy.Cuda.GraphSpec.LowerBound"
     ),
-    "ModelOptimizationPolicy.Cuda.GraphSpec.Shape": "dim",
+    "ModelOptimizationPolicy.Cuda.GraphSpec.Shape": "dim:int64*",
     "ModelOptimizationPolicy.Cuda.GraphSpec.LowerBound": (
-        "batch_size input:{ModelOptimizationPolicy.Cuda.GraphSpec.Shape}"
+        "batch_size:int32 input:{string,ModelOptimizationPolicy.Cuda.GraphSpec.Shape}*"
     ),
     "ModelOptimizationPolicy.ExecutionAccelerators": (
-        "gpu_execution_accelerator:ModelOptimizationPolicy.ExecutionAccelerators.Accelerator "
-        "cpu_execution_accelerator:ModelOptimizationPolicy.ExecutionAccelerators.Accelerator"
+        "gpu_execution_accelerator:ModelOptimizationPolicy.ExecutionAccelerators.Accelerator* "
+        "cpu_execution_accelerator:ModelOptimizationPolicy.ExecutionAccelerators.Accelerator*"
     ),
-    "ModelOptimizationPolicy.ExecutionAccelerators.Accelerator": "name parameters:{}",
-    "ModelOptimizationPolicy.PinnedMemoryBuffer": "enable",
+    "ModelOptimizationPolicy.ExecutionAccelerators.Accelerator": "name:string parameters:{string,string}*",
+    "ModelOptimizationPolicy.PinnedMemoryBuffer": "enable:bool",
     "ModelDynamicBatching": (
-        "preferred_batch_size max_queue_delay_microseconds preserve_ordering priority_levels default_priority_level "
-        "default_queue_policy:ModelQueuePolicy priority_queue_policy:{ModelQueuePolicy}"
+        "preferred_batch_size:int32* max_queue_delay_microseconds:uint64 preserve_ordering:bool "
+        "priority_levels:uint64 default_priority_level:uint64 default_queue_policy:ModelQueuePolicy "
+        "priority_queue_policy:{uint64,ModelQueuePolicy}*"
     ),
-    "ModelQueuePolicy": "timeout_action default_timeout_microseconds allow_timeout_override max_queue_size",
+    "ModelQueuePolicy": (
+        "timeout_action:ModelQueuePolicy.TimeoutAction default_timeout_microseconds:uint64 "
+        "allow_timeout_override:bool max_queue_size:uint32"
+    ),
     "ModelSequenceBatching": (
-        "direct:ModelSequenceBatching.StrategyDirect oldest:ModelSequenceBatching.StrategyOldest "
-        "max_sequence_idle_microseconds control_input:ModelSequenceBatching.ControlInput "
-        "state:ModelSequenceBatching.State iterative_sequence"
+        "direct:ModelSequenceBatching.StrategyDirect|strategy_choice "
+        "oldest:ModelSequenceBatching.StrategyOldest|strategy_choice max_sequence_idle_microseconds:uint64 "
+        "control_input:ModelSequenceBatching.ControlInput* state:ModelSequenceBatching.State* iterative_sequence:bool"
     ),
-    "ModelSequenceBatching.StrategyDirect": "max_queue_delay_microseconds minimum_slot_utilization",
+    "ModelSequenceBatching.StrategyDirect": "max_queue_delay_microseconds:uint64 minimum_slot_utilization:float",
     "ModelSequenceBatching.StrategyOldest": (
-        "max_candidate_sequences preferred_batch_size max_queue_delay_microseconds preserve_ordering"
+        "max_candidate_sequences:int32 preferred_batch_size:int32* max_queue_delay_microseconds:uint64 "
+        "preserve_ordering:bool"
     ),
-    "ModelSequenceBatching.ControlInput": "name control:ModelSequenceBatching.Control",
-    "ModelSequenceBatching.Control": "kind int32_false_true fp32_false_true bool_false_true data_type",
+    "ModelSequenceBatching.ControlInput": "name:string control:ModelSequenceBatching.Control*",
+    "ModelSequenceBatching.Control": (
+        "kind:ModelSequenceBatching.Control.Kind int32_false_true:int32* fp32_false_true:float* bool_false_true:bool* "
+        "data_type:DataType"
+    ),
     "ModelSequenceBatching.State": (
-        "input_name output_name data_type dims initial_state:ModelSequenceBatching.InitialState "
-        "use_same_buffer_for_input_output use_growable_memory"
+        "input_name:string output_name:string data_type:DataType dims:int64* "
+        "initial_state:ModelSequenceBatching.InitialState* use_same_buffer_for_input_output:bool "
+        "use_growable_memory:bool"
     ),
-    "ModelSequenceBatching.InitialState": "data_type dims zero_data data_file name",
-    "ModelEnsembling": "step:ModelEnsembling.Step max_inflight_requests",
-    "ModelEnsembling.Step": "model_name model_version input_map:{} output_map:{} model_namespace",
+    "ModelSequenceBatching.InitialState": (
+        "data_type:DataType dims:int64* zero_data:bool|state_data data_file:string|state_data name:string"
+    ),
+    "ModelEnsembling": "step:ModelEnsembling.Step* max_inflight_requests:uint32",
+    "ModelEnsembling.Step": (
+        "model_name:string model_version:int64 input_map:{string,string}* output_map:{string,string}* "
+        "model_namespace:string"
+    ),
     "ModelInstanceGroup": (
-        "name kind count rate_limiter:ModelRateLimiter gpus secondary_devices:ModelInstanceGroup.SecondaryDevice "
-        "profile passive host_policy"
+        "name:string kind:ModelInstanceGroup.Kind count:int32 rate_limiter:ModelRateLimiter gpus:int32* "
+        "secondary_devices:ModelInstanceGroup.SecondaryDevice* profile:string* passive:bool host_policy:string"
     ),
-    "ModelRateLimiter": "resources:ModelRateLimiter.Resource priority",
-    "ModelRateLimiter.Resource": "name global count",
-    "ModelInstanceGroup.SecondaryDevice": "kind device_id",
-    "ModelParameter": "string_value",
-    "ModelWarmup": "name batch_size inputs:{ModelWarmup.Input} count",
-    "ModelWarmup.Input": "data_type dims zero_data random_data input_data_file",
-    "ModelOperations": "op_library_filename",
-    "ModelTransactionPolicy": "decoupled",
-    "ModelRepositoryAgents": "agents:ModelRepositoryAgents.Agent",
-    "ModelRepositoryAgents.Agent": "name parameters:{}",
-    "ModelResponseCache": "enable",
-    "ModelMetrics": "metric_control:ModelMetrics.MetricControl",
+    "ModelRateLimiter": "resources:ModelRateLimiter.Resource* priority:uint32",
+    "ModelRateLimiter.Resource": "name:string global:bool count:uint32",
+    "ModelInstanceGroup.SecondaryDevice": "kind:ModelInstanceGroup.SecondaryDevice.SecondaryDeviceKind device_id:int64",
+    "ModelParameter": "string_value:string",
+    "ModelWarmup": "name:string batch_size:uint32 inputs:{string,ModelWarmup.Input}* count:uint32",
+    "ModelWarmup.Input": (
+        "data_type:DataType dims:int64* zero_data:bool|input_data_type random_data:bool|input_data_type "
+        "input_data_file:string|input_data_type"
+    ),
+    "ModelOperations": "op_library_filename:string*",
+    "ModelTransactionPolicy": "decoupled:bool",
+    "ModelRepositoryAgents": "agents:ModelRepositoryAgents.Agent*",
+    "ModelRepositoryAgents.Agent": "name:string parameters:{string,string}*",
+    "ModelResponseCache": "enable:bool",
+    "ModelMetrics": "metric_control:ModelMetrics.MetricControl*",
     "ModelMetrics.MetricControl": (
         "metric_identifier:ModelMetrics.MetricControl.MetricIdentifier "
-        "histogram_options:ModelMetrics.MetricControl.HistogramOptions"
+        "histogram_options:ModelMetrics.MetricControl.HistogramOptions|metric_options"
     ),
-    "ModelMetrics.MetricControl.MetricIdentifier": "family",
-    "ModelMetrics.MetricControl.HistogramOptions": "buckets",
+    "ModelMetrics.MetricControl.MetricIdentifier": "family:string",
+    "ModelMetrics.MetricControl.HistogramOptions": "buckets:double*",
 }
-MAP = "{"
+_ENUMS = {
+    "DataType": (
+        "TYPE_INVALID TYPE_BOOL TYPE_UINT8 TYPE_UINT16 TYPE_UINT32 TYPE_UINT64 TYPE_INT8 TYPE_INT16 TYPE_INT32 "
+        "TYPE_INT64 TYPE_FP16 TYPE_FP32 TYPE_FP64 TYPE_STRING TYPE_BF16"
+    ),
+    "ModelInput.Format": "FORMAT_NONE FORMAT_NHWC FORMAT_NCHW",
+    "BatchInput.Kind": (
+        "BATCH_ELEMENT_COUNT BATCH_ACCUMULATED_ELEMENT_COUNT BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO "
+        "BATCH_MAX_ELEMENT_COUNT_AS_SHAPE BATCH_ITEM_SHAPE BATCH_ITEM_SHAPE_FLATTEN"
+    ),
+    "BatchOutput.Kind": "BATCH_SCATTER_WITH_INPUT_SHAPE",
+    "ModelOptimizationPolicy.ModelPriority": "PRIORITY_DEFAULT PRIORITY_MAX PRIORITY_MIN",
+    "ModelQueuePolicy.TimeoutAction": "REJECT DELAY",
+    "ModelSequenceBatching.Control.Kind": (
+        "CONTROL_SEQUENCE_START CONTROL_SEQUENCE_READY CONTROL_SEQUENCE_END CONTROL_SEQUENCE_CORRID"
+    ),
+    "ModelInstanceGroup.Kind": "KIND_AUTO KIND_GPU KIND_CPU KIND_MODEL",
+    "ModelInstanceGroup.SecondaryDevice.SecondaryDeviceKind": "KIND_NVDLA",
+}
+_MAP = "{"
+WHOLE_NUMBERS = {
+    "int32": range(-(2**31), 2**31),
+    "uint32": range(2**32),
+    "int64": range(-(2**63), 2**63),
+    "uint64": range(2**64),
+}
+"""Types of whole numbers, and what each can hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldType:
+    """What a field holds: `type` is a scalar's, an enumeration's or a message's name, or a map's `{key,value}`.
+
+    Attributes:
+        choice: name of the group of fields of which only one may be written; empty for none.
+
+    """
+
+    type: str
+    repeated: bool = False
+    choice: str = ""
 
 
 @cache
-def fields_of(message: str) -> Mapping[str, str]:
-    """Return the fields of a message and what each holds: a message, `{` and a map's values, or ""."""
-    parts = (part.partition(":") for part in _MESSAGES.get(message, "").split())
-    return {name: held.rstrip("}") for name, _, held in parts}
+def fields_of(message: str) -> Mapping[str, FieldType]:
+    """Return the fields of a message, or of a map's entries, by name; none of a message that is not known."""
+    if message.startswith(_MAP):
+        key, _, value = message.strip("{}").partition(",")
+        return {"key": FieldType(type=key), "value": FieldType(type=value)}
+    return {name: _type(rest) for name, _, rest in (part.partition(":") for part in _MESSAGES.get(message, "").split())}
 
 
-def known(message: str) -> bool:
-    """Return whether the fields of this message are known."""
-    return message in _MESSAGES
+@cache
+def words_of(enumeration: str) -> tuple[str, ...]:
+    """Return the words of an enumeration by number from 0; none where it is none."""
+    return tuple(_ENUMS.get(enumeration, "").split())
+
+
+def is_message(type_: str) -> bool:
+    """Return whether a value of this type is a block."""
+    return type_ in _MESSAGES or type_.startswith(_MAP)
+
+
+def _type(written: str) -> FieldType:
+    kind, _, choice = written.partition("|")
+    return FieldType(type=kind.rstrip("*"), repeated=kind.endswith("*"), choice=choice)

@@ -50,7 +50,7 @@ class Scalar:
     def integer(self) -> int | None:
         """Return a whole number (decimal, hexadecimal or octal), None when it is not one."""
         digits = self.text.replace(" ", "")
-        match = re.fullmatch(r"(-?)(?:0[xX]([0-9a-fA-F]{1,16})|0([0-7]{1,22})|(\d{1,20}))", digits, re.ASCII)
+        match = re.fullmatch(r"(-?)(?:0[xX]([0-9a-fA-F]{1,16})|0([0-7]{1,22})|(0|[1-9]\d{0,19}))", digits, re.ASCII)
         if match is None:
             return None
         sign, hexadecimal, octal, decimal = match.groups()
@@ -203,8 +203,12 @@ class _Parser:
         items: list[Value] = []
         while not self._peek("]"):
             items.append(self._message(depth) if self._peek("{<") else self._scalar())
-            if not self._accept(",") and not self._peek("]"):
+            if self._peek("]"):
+                break
+            if not self._accept(","):
                 raise self._error(f"expected ',' or ']', found {self._found()}", "close the list")
+            if self._peek("]"):
+                raise self._error("expected a value after ',', found ']'", "remove the comma")
         end = self.at + 1
         self._advance(1)
         return ListValue(start=start, end=end, items=tuple(items))

@@ -14,7 +14,7 @@ from diagnostics.wire.json_body import Fields, decode_object, excerpt
 
 MICROSECONDS = 1e-6
 LATEST = -1
-"""The version an ensemble step asks for when it names none."""
+"""The version of a step that asks for the latest one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,11 @@ class DynamicBatching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleStep:
-    """One step. The maps go from the member's tensor to the ensemble's; version -1 is the latest."""
+    """One step. The maps go from the member's tensor to the ensemble's.
+
+    Version -1 is the latest. A step that names none has 0, protobuf's default, which no model has: the ensemble does
+    not load ("required version 0 is not loaded", seen on Triton 2.51).
+    """
 
     model: str
     version: int = LATEST
@@ -94,7 +98,7 @@ class ModelConfig:
         warmups: samples run before the model counts as loaded.
         decoupled: whether a request may have any number of responses.
         parameters: the backend's own settings, as strings.
-        version_policy: `latest:1`, `all` or `specific:1,3`.
+        version_policy: `latest:1`, `all` or `specific:1,3`; `latest:0` serves none.
         response_cache: whether the response cache may answer.
         inputs: what a request brings; none where the configuration does not say.
 
@@ -195,7 +199,7 @@ def _seconds(fields: Fields, key: str) -> float:
 def _step(fields: Fields) -> EnsembleStep:
     return EnsembleStep(
         model=fields.text("model_name"),
-        version=fields.integer("model_version", LATEST),
+        version=fields.integer("model_version"),
         input_map=fields.text_map("input_map"),
         output_map=fields.text_map("output_map"),
     )
@@ -228,4 +232,6 @@ def _version_policy(fields: Fields) -> str:
     if fields.has("specific"):
         versions = fields.child("specific").integers("versions")
         return "specific:" + ",".join(map(str, versions))
-    return f"latest:{max(1, fields.child('latest').integer('num_versions'))}"
+    if fields.has("latest"):
+        return f"latest:{fields.child('latest').integer('num_versions')}"
+    return "latest:1"

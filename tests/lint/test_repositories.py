@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from trees import BATCHES, RULE, model, rule_that, write
@@ -9,7 +10,7 @@ from tritonclient.grpc import model_config_pb2
 from diagnostics.errors import CollectError, MalformedBody
 from diagnostics.lint.block import Block, templates
 from diagnostics.lint.catalogue import catalogue
-from diagnostics.lint.config_fields import SINGLE, fields_of
+from diagnostics.lint.config_fields import WHOLE_NUMBERS, FieldType, fields_of, is_message, words_of
 from diagnostics.lint.containers import containers_of
 from diagnostics.lint.documents import documents_of, inner
 from diagnostics.lint.problem import Place
@@ -225,23 +226,39 @@ def test_links_to_themselves_hide_nothing_beside_them(tmp_path: Path) -> None:
     assert [trouble.place.path for trouble in project.troubles] == ["f.yaml", "x/g.json"]
 
 
-def test_the_known_fields_are_those_of_tritons_own_description() -> None:
-    root = model_config_pb2.ModelConfig.DESCRIPTOR
-    assert SINGLE - {"model_metrics", "runtime"} <= {one.name for one in root.fields if one.label != one.LABEL_REPEATED}
-    seen, stack = {root.full_name}, [root]
+def test_the_known_fields_have_the_types_of_tritons_own_description() -> None:
+    seen, stack = set[str](), [model_config_pb2.ModelConfig.DESCRIPTOR]
     while stack:
         message = stack.pop()
-        fields = fields_of(message.full_name.removeprefix("inference."))
-        assert {field.name for field in message.fields} <= set(fields), message.full_name
+        known = fields_of(_type_name(message))
         for field in message.fields:
-            entry = field.message_type.fields_by_name.get("value") if field.message_type else None
-            maps = entry is not None and field.message_type.GetOptions().map_entry
-            inner = entry.message_type if entry and maps else field.message_type
-            held = inner.full_name.removeprefix("inference.") if inner else ""
-            assert fields[field.name] == ("{" if maps else "") + held
-            if inner and inner.full_name not in seen:
-                seen.add(inner.full_name)
-                stack.append(inner)
+            choice = field.containing_oneof.name if field.containing_oneof else ""
+            type_ = _field_type(field)
+            repeated = field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED
+            assert known[field.name] == FieldType(type=type_, repeated=repeated, choice=choice), field.full_name
+            if field.enum_type:
+                assert words_of(type_) == tuple(value.name for value in field.enum_type.values)
+                assert [value.number for value in field.enum_type.values] == list(range(len(words_of(type_))))
+            assert is_message(type_) is bool(field.message_type)
+            if field.message_type and field.message_type.full_name not in seen:
+                seen.add(field.message_type.full_name)
+                stack.append(field.message_type)
+
+
+def _type_name(message: Any) -> str:
+    if not message.GetOptions().map_entry:
+        return str(message.full_name).removeprefix("inference.")
+    key, value = (_field_type(message.fields_by_name[name]) for name in ("key", "value"))
+    return f"{{{key},{value}}}"
+
+
+def _field_type(field: Any) -> str:
+    if field.message_type:
+        return _type_name(field.message_type)
+    if field.enum_type:
+        return str(field.enum_type.full_name).removeprefix("inference.")
+    scalars = (*WHOLE_NUMBERS, "string", "bool", "float", "double")
+    return next(name for name in scalars if field.type == getattr(field, f"TYPE_{name.upper()}"))
 
 
 @pytest.mark.parametrize(("path", "files"), [("models", ["compose.yaml"]), (".", ["compose.yaml"]), ("deep", [])])

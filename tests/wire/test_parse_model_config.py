@@ -81,6 +81,7 @@ def test_an_ensemble_lists_its_steps_with_their_tensors():
             "step": [
                 {"model_name": "a", "model_version": -1, "input_map": {"IN": "IN"}, "output_map": {"OUT": "t_1"}},
                 {"model_name": "b", "model_version": "2", "input_map": {"IN": "t_1"}, "output_map": {"OUT": "OUT"}},
+                {"model_name": "c"},
             ]
         },
     }
@@ -88,6 +89,7 @@ def test_an_ensemble_lists_its_steps_with_their_tensors():
     assert parse_model_config(json.dumps(body).encode()).ensemble_steps == (
         EnsembleStep(model="a", version=-1, input_map={"IN": "IN"}, output_map={"OUT": "t_1"}),
         EnsembleStep(model="b", version=2, input_map={"IN": "t_1"}, output_map={"OUT": "OUT"}),
+        EnsembleStep(model="c", version=0),
     )
 
 
@@ -123,6 +125,16 @@ def test_sequence_batching_and_all_versions_are_seen():
     config = parse_model_config(b'{"name": "m", "sequence_batching": {}, "version_policy": {"all": {}}}')
 
     assert (config.sequence_batching, config.version_policy) == (True, "all")
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [({}, "latest:1"), ({"latest": {}}, "latest:0"), ({"latest": {"num_versions": 2}}, "latest:2")],
+)
+def test_the_latest_are_as_many_as_are_written(policy, expected):
+    body = json.dumps({"name": "m", "version_policy": policy}).encode()
+
+    assert parse_model_config(body).version_policy == expected
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 ## Looks for
 `platform: "ensemble"` without `ensemble_scheduling` and a `step`; `ensemble_scheduling` without that platform; and
-steps without `model_name`, `model_version`, `input_map` or `output_map`.
+steps without `model_name`, `model_version`, `input_map` or `output_map`, or with a version below 1 that is not -1.
 
 ## Means
 The server refuses the ensemble at load: "must specify 'step'", "must specify 'input_map' in step …". A step without
@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.tensors import steps
+from diagnostics.wire.model_config import LATEST
 
 RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
 
@@ -42,6 +43,10 @@ def lint(see: ModelView) -> Iterator[Problem]:
             yield see.problem(
                 f"step {number} lacks {' and '.join(missing)}: the ensemble does not load", at=step.block.place
             )
+        version = step.block.integer("model_version", default=LATEST)
+        if version is not None and version < 1 and version != LATEST:
+            message = f"step {number} asks for version {version}, which no model has: the ensemble does not load"
+            yield see.problem(message, at=step.block.at("model_version"), help="model_version: -1 is the latest")
 
 
 _STEP = (
@@ -65,6 +70,11 @@ CASES = (
         title="speaks when a step names no version",
         files={"models/all/config.pbtxt": _ALL.replace("model_version: -1", "")},
         places=("models/all/config.pbtxt:2:28",),
+    ),
+    Case(
+        title="speaks when a step asks for version 0",
+        files={"models/all/config.pbtxt": _ALL.replace("-1", "0")},
+        places=("models/all/config.pbtxt:2:46",),
     ),
     Case(title="is silent when all is there", files={"models/all/config.pbtxt": _ALL}),
     Case(

@@ -25,17 +25,16 @@ from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.tensors import Step, steps
 from diagnostics.lint.versions import served
+from diagnostics.wire.model_config import LATEST
 
 RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.WARNING, question=Question.FITS)
-
-_LATEST = -1
 
 
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of versions that are not served, and of steps that may drift apart."""
     versions = [(step, step.block.integer("model_version")) for step in steps(see.config)]
     named = [(step, version) for step, version in versions if version is not None and version > 0]
-    latest = [step for step, version in versions if version == _LATEST]
+    latest = [step for step, version in versions if version == LATEST]
     for step, version in named:
         yield from _not_served(see, step, version)
     if named and latest:

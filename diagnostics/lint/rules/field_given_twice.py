@@ -1,35 +1,63 @@
-"""A field that is no list is written twice, so the model does not load.
+"""A field that is no list, or a key of a map, is written twice.
 
 ## Looks for
-Fields of the configuration itself, such as `max_batch_size` or `dynamic_batching`, more than once.
+Fields such as `max_batch_size` or `dynamic_batching` more than once in one block, at any depth; and a key of
+`parameters` or of another map more than once.
 
 ## Means
-The server cannot parse the file: "Non-repeated field is specified multiple times". Merges of branches leave such pairs.
+The server cannot parse the file: "Non-repeated field is specified multiple times". Of a key that is there twice the
+last counts, without a word. Merges of branches leave such pairs.
 
 ## Do
 Keep one of them.
 
 ## Sources
-protobuf, `text_format.cc` (as Triton sets its parser). Seen on Triton 2.51.
+protobuf, `text_format.cc` (as Triton sets its parser), and "Encoding: Maps". Seen on Triton 2.51.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
-from diagnostics.lint.config_fields import SINGLE
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.typed_fields import TypedMessage, typed_messages
+from diagnostics.tuning.pbtxt import Field, Message, Scalar
 
 RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.READABLE)
 
 
 def lint(see: ModelView) -> Iterator[Problem]:
-    """Tell of each such field, at the last."""
-    for name in sorted(SINGLE):
-        if see.config.times(name) > 1:
-            message = f"{name} is written {see.config.times(name)} times: the model does not load"
-            yield see.problem(message, at=see.config.at(name), help="keep one of them")
+    """Tell of each such field, at the last, and of each key."""
+    for found in typed_messages(see.model):
+        single = [field for field, held in found.known() if not held.repeated]
+        for field, times in _twice(single):
+            message = f"{field.name} is written {times} times: the model does not load"
+            yield see.problem(message, at=see.config.file.place(field.start), help="keep one of them")
+        yield from _keys(see, found)
+
+
+def _twice(fields: list[Field]) -> Iterator[tuple[Field, int]]:
+    times = Counter(field.name for field in fields)
+    if len(times) < len(fields):
+        last = {field.name: field for field in fields}
+        yield from ((last[name], count) for name, count in times.items() if count > 1)
+
+
+def _keys(see: ModelView, found: TypedMessage) -> Iterator[Problem]:
+    seen = set[tuple[str, str]]()
+    for field, held in found.known():
+        for value in field.values() if held.type.startswith("{") else ():
+            key = value.scalar("key") if isinstance(value, Message) else None
+            if key is not None and not key.templates:
+                yield from _key(see, field.name, key) if (field.name, key.value) in seen else ()
+                seen.add((field.name, key.value))
+
+
+def _key(see: ModelView, field: str, key: Scalar) -> Iterator[Problem]:
+    message = f"{field} has the key {key.value!r} twice: the last counts"
+    yield see.problem(message, at=see.config.file.place(key.start), help="keep one of them", severity=Severity.WARNING)
 
 
 CASES = (
@@ -39,9 +67,18 @@ CASES = (
         places=("models/a/config.pbtxt:3:1",),
     ),
     Case(
-        title="is silent when a list is written in parts",
+        title="speaks when they stand within a block, and of a key that is there twice",
+        files={
+            "models/a/config.pbtxt": "dynamic_batching { priority_levels: 1 priority_levels: 2 }\n"
+            "parameters { key: 'k' value { string_value: '1' } }\nparameters { key: 'k' }\nparameters { key: 'l' }\n"
+        },
+        places=("models/a/config.pbtxt:1:39", "models/a/config.pbtxt:3:19"),
+    ),
+    Case(
+        title="is silent when a list is written in parts, and about templates",
         files={
             "models/a/config.pbtxt": 'backend: "python"\ninstance_group { count: 1 }\ninstance_group { count: 2 }\n'
+            "parameters { key: '${k}' }\nparameters { key: '${k}' }\n${more}\n${more}\n"
         },
     ),
 )

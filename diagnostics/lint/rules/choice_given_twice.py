@@ -1,0 +1,63 @@
+"""Two fields are written of which a configuration may have one, so the model does not load.
+
+## Looks for
+More than one of `latest`, `all` and `specific` in `version_policy`; of `direct` and `oldest` in `sequence_batching`;
+of `zero_data` and `data_file` in an `initial_state`; and of `zero_data`, `random_data` and `input_data_file` in an
+input of `model_warmup`. Two schedulers are told by `scheduler-settings-conflict`, those of an ensemble by
+`ensemble-forbidden-field`.
+
+## Means
+The server cannot parse the file: "Field … is specified along with field …, another member of oneof …".
+
+## Do
+Keep the one that is meant.
+
+## Sources
+Triton common, `model_config.proto` (`oneof`). protobuf, `text_format.cc`. Seen on Triton 2.51.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.typed_fields import TypedMessage, typed_messages
+
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.READABLE)
+
+_SCHEDULERS = "scheduling_choice"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the second field of each choice."""
+    for found in typed_messages(see.model):
+        yield from _of_message(see, found)
+
+
+def _of_message(see: ModelView, found: TypedMessage) -> Iterator[Problem]:
+    made: dict[str, str] = {}
+    for field, held in found.known():
+        first = made.setdefault(held.choice, field.name) if held.choice not in ("", _SCHEDULERS) else field.name
+        if first != field.name:
+            message = f"either {first} or {field.name} may be written, not both: the model does not load"
+            yield see.problem(message, at=see.config.file.place(field.start), help="keep the one that is meant")
+
+
+def _model(policy: str) -> dict[str, str]:
+    return {"models/a/config.pbtxt": f'backend: "python"\nversion_policy {{ {policy} }}\n'}
+
+
+CASES = (
+    Case(
+        title="speaks when a version policy is two",
+        files=_model("latest { num_versions: 1 } all { }"),
+        places=("models/a/config.pbtxt:2:45",),
+    ),
+    Case(
+        title="speaks when a sequence batcher has two strategies",
+        files={"models/a/config.pbtxt": "sequence_batching { direct { } oldest { } }\n"},
+        places=("models/a/config.pbtxt:1:32",),
+    ),
+    Case(title="is silent about one, and a template", files=_model("all { } ${more}")),
+)

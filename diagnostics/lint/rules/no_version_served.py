@@ -1,0 +1,82 @@
+"""A version policy leaves no version to serve.
+
+## Looks for
+`latest` without a `num_versions` of at least 1, `specific` without versions, and `specific` with versions of which none
+has a folder although others have.
+
+## Means
+The server refuses the model at load: "at least one version must be available under the version policy". `latest { }`
+does not mean the latest version, but the latest 0.
+
+## Do
+Write how many versions, or which, are to be served; or leave `version_policy` out, which serves the latest.
+
+## Sources
+Triton core, `model_repository_manager.cc` (`VersionsToLoad`); `model_config.proto` (`ModelVersionPolicy`). Seen on
+Triton 2.51.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of a policy that serves nothing."""
+    policy = see.config.block("version_policy")
+    latest, specific = (policy.block("latest"), policy.block("specific")) if policy else (None, None)
+    if latest is not None and latest.integer("num_versions") == 0:
+        help_ = "write num_versions: 1, or leave version_policy out"
+        yield see.problem("the latest 0 versions are served: the model does not load", at=latest.place, help=help_)
+    if specific is not None:
+        yield from _of_specific(see, specific)
+
+
+def _of_specific(see: ModelView, specific: Block) -> Iterator[Problem]:
+    listed, there = specific.integers("versions"), see.model.versions
+    if listed is None:
+        return
+    if not listed:
+        yield see.problem("version_policy lists no version: the model does not load", at=specific.place)
+    elif there and not set(listed) & set(there):
+        wanted, have = (", ".join(map(str, versions)) for versions in (listed, there))
+        message = f"version_policy asks for {wanted}, but only {have} is there: the model does not load"
+        yield see.problem(message, at=specific.at("versions"))
+
+
+def _model(policy: str) -> dict[str, str]:
+    text = f'backend: "python"\nversion_policy {{ {policy} }}\n'
+    return {"models/a/config.pbtxt": text, "models/a/2/model.py": ""}
+
+
+CASES = (
+    Case(
+        title="speaks when the latest are 0",
+        files=_model("latest { }"),
+        places=("models/a/config.pbtxt:2:25",),
+    ),
+    Case(
+        title="speaks when a list is empty",
+        files=_model("specific { versions: [ ] }"),
+        places=("models/a/config.pbtxt:2:27",),
+    ),
+    Case(
+        title="speaks when none of the list is there",
+        files=_model("specific { versions: [ 1, 3 ] }"),
+        places=("models/a/config.pbtxt:2:29",),
+    ),
+    Case(title="is silent when one of them is there", files=_model("specific { versions: [ 1, 2 ] }")),
+    Case(
+        title="is silent when no version is there, as where weights come from elsewhere, and about templates",
+        files={
+            "models/b/config.pbtxt": "version_policy { specific { versions: 7 } }\n",
+            **_model("latest { num_versions: ${n} }"),
+        },
+    ),
+)

@@ -1,0 +1,154 @@
+"""A value is of another type than its field, so the model does not load.
+
+## Looks for
+At any depth of a configuration: words where a number, a text in quotes or `true` and `false` belong, and the other way
+round; numbers that the field cannot hold; words that an enumeration does not have, such as `TYPE_FLOAT`; a list, or a
+block, where the field takes one value; and a list of values without the `:` before it.
+
+## Means
+The server cannot parse the file, says where on its standard error, and refuses the model: "failed to read text proto".
+
+## Do
+Write the value as the field takes it. A newer release may have a word that is not known here: waive it, with the
+release as the reason.
+
+## Sources
+protobuf, `text_format.cc` (`ConsumeFieldValue`), and Triton common, `model_config.proto` of 2.73. Each kind was seen to
+be refused by Triton 2.51.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.config_fields import FieldType, is_message
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.scalars import nearest, refusal
+from diagnostics.lint.typed_fields import typed_messages
+from diagnostics.tuning.pbtxt import Field, ListValue, Message, Scalar
+
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.READABLE)
+
+_LONGEST_SHOWN = 40
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each value."""
+    for found in typed_messages(see.model):
+        for field, held in found.known():
+            yield from _of_field(see, field, held)
+
+
+def _of_field(see: ModelView, field: Field, held: FieldType) -> Iterator[Problem]:
+    listed = isinstance(field.value, ListValue)
+    if listed and not held.repeated:
+        yield _problem(see, field, "takes one value, not a list", field.value)
+    elif listed and not field.colon and not is_message(held.type):
+        yield _problem(see, field, "needs a ':' before its list", field.value)
+    else:
+        for value in field.values():
+            yield from _of_value(see, field, held.type, value)
+
+
+def _of_value(see: ModelView, field: Field, type_: str, value: object) -> Iterator[Problem]:
+    if isinstance(value, Message):
+        if not is_message(type_):
+            yield _problem(see, field, "takes a value, not a block", value)
+    elif isinstance(value, Scalar):
+        if not is_message(type_):
+            wrong, near = refusal(value, type_), nearest(value, type_)
+        else:
+            wrong, near = "" if value.templates else "takes a block: { … }", ""
+        if wrong:
+            yield _problem(see, field, f"{wrong}, not {_shown(value)}", value, f"did you mean {near}?" if near else "")
+
+
+def _problem(see: ModelView, field: Field, what: str, at: Scalar | Message | ListValue, help_: str = "") -> Problem:
+    place = see.config.file.place(at.start)
+    return see.problem(f"{field.name} {what}: the model does not load", at=place, help=help_)
+
+
+def _shown(scalar: Scalar) -> str:
+    text = " ".join(scalar.text.split())
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _model(more: str) -> dict[str, str]:
+    return {"models/a/config.pbtxt": f"{more}\n"}
+
+
+_LOADS = """name: 'a' backend: "py" 'thon'; max_batch_size: 0x4,
+input [ { name: "X" data_type: 11 dims: 1 }, { name: "Z\\x41" data_type: TYPE_BF16 dims: [ -1, 010 ] } ]
+instance_group < kind: KIND_CPU count: 1 >
+dynamic_batching: { preserve_ordering: t max_queue_delay_microseconds: 18446744073709551615 }
+parameters [ { key: "k" value: { string_value: "v" } }, { } ]
+newest { field: [ word ] }
+"""
+_TEMPLATES = """name: "${name}"
+max_batch_size: ${most}
+dynamic_batching { ${more} preferred_batch_size: [ ${sizes} ] }
+model_transaction_policy { decoupled: ${decoupled} }
+instance_group ${groups}
+"""
+CASES = (
+    Case(
+        title="speaks when an enumeration has no such word, in other letters or in quotes",
+        files=_model(
+            "instance_group { kind: KIND_CPUU }\ninput { data_type: type_fp32 }\noutput { data_type: 'TYPE_FP32' }"
+        ),
+        places=(
+            "models/a/config.pbtxt:1:24",
+            "models/a/config.pbtxt:2:20",
+            "models/a/config.pbtxt:3:21",
+        ),
+    ),
+    Case(
+        title="speaks when a number is a text, a fraction, too large, negative, or octal and is not",
+        files=_model(
+            'max_batch_size: "4"\ninput { dims: [ 1, 2.0 ] }\ninstance_group { count: 4294967296 gpus: 08 }\n'
+            "dynamic_batching { priority_levels: -1 }"
+        ),
+        places=(
+            "models/a/config.pbtxt:1:17",
+            "models/a/config.pbtxt:2:20",
+            "models/a/config.pbtxt:3:25",
+            "models/a/config.pbtxt:3:42",
+            "models/a/config.pbtxt:4:37",
+        ),
+    ),
+    Case(
+        title="speaks when a text has no quotes or no such escape, and a flag is another word",
+        files=_model(
+            "backend: python\nplatform: '\\q'\nmodel_transaction_policy { decoupled: yes }\n"
+            "response_cache { enable: 2 }"
+        ),
+        places=(
+            "models/a/config.pbtxt:1:10",
+            "models/a/config.pbtxt:2:11",
+            "models/a/config.pbtxt:3:39",
+            "models/a/config.pbtxt:4:26",
+        ),
+    ),
+    Case(
+        title="speaks when a block and a value, or a value and a list, are mixed up",
+        files=_model(
+            "dynamic_batching: true\nmax_batch_size { }\nname: [ 'a' ]\ninput { dims [ 1 ] }\n"
+            "parameters { key: 'k' value: 'v' }"
+        ),
+        places=(
+            "models/a/config.pbtxt:1:19",
+            "models/a/config.pbtxt:2:16",
+            "models/a/config.pbtxt:3:7",
+            "models/a/config.pbtxt:4:14",
+            "models/a/config.pbtxt:5:30",
+        ),
+    ),
+    Case(
+        title="speaks when a share is a word",
+        files=_model("sequence_batching { direct { minimum_slot_utilization: half } }"),
+        places=("models/a/config.pbtxt:1:56",),
+    ),
+    Case(title="is silent about every way to write a value that the server takes", files=_model(_LOADS)),
+    Case(title="is silent about templates", files=_model(_TEMPLATES)),
+)
