@@ -15,7 +15,7 @@ from exporters.sources.prometheus_slo import StoredEvents
 
 
 def reports_from_prometheus(
-    source: str, slos: Sequence[Slo], period: float | None, options: SourceOptions
+    source: str, slos: Sequence[Slo], period: float | None, deployment: str | None, options: SourceOptions
 ) -> tuple[list[SloReport], CollectError | None]:
     """Return how the objectives stand now, by the store's own clock, and why some are not among them.
 
@@ -39,7 +39,7 @@ def reports_from_prometheus(
     found, failed = list[SloReport](), list[tuple[str, CollectError]]()
     for slo in slos:
         try:
-            found.append(report_on(slo, StoredEvents(api, slo, now, warn), now, period=period))
+            found.append(report_on(slo, StoredEvents(api, slo, now, warn, deployment), now, period=period))
         except CollectError as error:
             failed.append((slo.name, error))
             if not isinstance(error, TooMuch):

@@ -59,7 +59,7 @@ def reports_from(
     if len(sources) == 1 and is_prometheus(sources[0]):
         from diagnostics.cli.slo_prometheus import reports_from_prometheus
 
-        return reports_from_prometheus(sources[0], slos, period, options)
+        return reports_from_prometheus(sources[0], slos, period, deployment, options)
     for source in sources:
         if not looks_like_a_path(source):
             raise _no_source(source)

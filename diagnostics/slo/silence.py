@@ -26,5 +26,15 @@ def silence_of(sli: Triton, window: Window) -> str:
 
 def missing(model: str, there: Sequence[str]) -> str:
     """Return that no server has a model, and which ones there are."""
-    more = ", …" if len(there) > _MOST_NAMES else ""
-    return f"no server has a model {model!r}; there is {', '.join(there[:_MOST_NAMES])}{more}"
+    return f"no server has a model {model!r}; there is {_some(there)}"
+
+
+def untagged(model: str, name: str, value: str, there: Sequence[str]) -> str:
+    """Return that no series of a model has a label with a value, and which values there are."""
+    if not there:
+        return f"no series of {model} has a label {name}; look at its name, and at Triton's metric_tags"
+    return f"no series of {model} has {name}={value!r}; there is {_some(there)}"
+
+
+def _some(there: Sequence[str]) -> str:
+    return ", ".join(there[:_MOST_NAMES]) + (", …" if len(there) > _MOST_NAMES else "")

@@ -7,7 +7,7 @@ their own are asked as they are written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
@@ -18,7 +18,7 @@ from diagnostics.slo.attribution import Cause
 from diagnostics.slo.bins import Bin, Span
 from diagnostics.slo.histograms import of_buckets
 from diagnostics.slo.samples import Batch, from_averages
-from diagnostics.slo.silence import missing
+from diagnostics.slo.silence import missing, untagged
 from diagnostics.slo.slo import WINDOW, Promise, Slo, Triton
 from diagnostics.slo.tally import Tally
 from diagnostics.wire.prometheus_answer import Answer
@@ -28,23 +28,35 @@ SOURCE = "Prometheus"
 # Where the first sample is sought: within the last hour by the minute, and within the period.
 _RECENT, _STEPS, _SHORTEST_STEP = 3600.0, 500, 60.0
 _ATTRIBUTED = "diag_slo_bad_events_attributed_total"
+# The label that tells the parts of an answer apart: a window is one question, however much is asked of it.
+_PART, _TOTAL, _BAD, _LOW, _HIGH, _TOOK = "part", "total", "bad", "low", "high", "took"
+# `increase` reckons each series up to the edges of its window: sums of the same events differ by as much.
+_ROUNDING = 0.01
 # A restart of Triton begins its counters anew: `increase` knows, and adds up replicas only afterwards.
 _MILLISECOND, _MICROSECOND = 1e-3, 1e-6
 
 
 @dataclass(slots=True)
 class StoredEvents:
-    """One objective's events; each question is a handful of queries, whatever the number of servers.
+    """One objective's events; each question is a few queries, whatever the number of servers.
 
-    `at` is the Unix second up to which is asked; `warn` is told what the store says is missing.
+    Attributes:
+        api: the store.
+        slo: the objective.
+        at: the Unix second up to which is asked.
+        warn: told what the store says is missing.
+        deployment: of which deployment alone; of Triton's own series, which do not name theirs, whose they are.
+
     """
 
     api: PrometheusApi
     slo: Slo
     at: float
     warn: Callable[[str], None]
+    deployment: str | None = None
     _known: dict[tuple[float, float], Bin] = field(default_factory=dict)
     _since: list[float | None] = field(default_factory=list)
+    _why_none: str = ""
 
     def over(self, start: float, end: float) -> Bin:
         """Return the events of [start, end], Unix seconds; a bin of nothing where the store has none.
@@ -66,77 +78,118 @@ class StoredEvents:
         return [(max(since, start), end)] if since is not None and since < end else []
 
     def since(self) -> float | None:
-        """Return the first sample of the period, to a five-hundredth of it; None where there is none.
+        """Return the first sample of the period, to the minute or 1/250,000 of it; None where there is none.
 
         Of queries of one's own, the first five minutes of which the store has a total.
         """
         for series in self._begun():
-            found = [self._first(series, span) for span in (_RECENT, self.slo.period)]
+            found = [self._first(series, span, self.at) for span in (_RECENT, self.slo.period)]
             known = [at for at in found if at is not None]
             # A series that began since the last full minute is on no grid of minutes.
             known = known or [at for at in [self._number(f"min(timestamp({series}))", self.at)] if at is not None]
             if known:
-                return min(known)
+                return self._sooner(series, min(known))
         return None
 
-    def _begun(self) -> tuple[str, ...]:
+    def _begun(self) -> Sequence[str]:
         """Return what is there as long as events are known, the first that the store has."""
-        if not isinstance(self.slo.sli, Triton):
+        sli = self.slo.sli
+        if not isinstance(sli, Triton):
             return (total_events(self.slo, "5m", 300.0),)
-        triton = names.REQUEST_SUCCESS + self.api.address.selector(*_matchers(self.slo.sli))
-        return f'{EVENTS}{{slo="{self.slo.name}"}}', triton
+        triton = [] if self._elsewhere(sli) else [names.REQUEST_SUCCESS + self.api.address.selector(*_matchers(sli))]
+        return [self._counted(EVENTS), *triton]
 
     def silence(self) -> str:
         """Return whether the series are missing, the model is, or only the traffic; and what to do."""
         sli = self.slo.sli
         if not isinstance(sli, Triton):
-            return f"the store has no sample for {sli.total.replace(WINDOW, '5m')}; look at the query and the period"
+            none = f"the store has no sample for {sli.total.replace(WINDOW, '5m')}; look at the query and the period"
+            return self._why_none or none
+        if self._elsewhere(sli):
+            hint = f"say --deployment {sli.deployment} where all that is asked of are its servers"
+            return f"it is about the deployment {sli.deployment}, which Triton's own series do not name; {hint}"
         family = names.REQUEST_SUCCESS + self.api.address.selector()
-        models = self.api.label_values(names.MODEL, family, self.at - self.slo.period, self.at)
+        models = self._values(names.MODEL, family)
         if not models:
             return (
                 f"the store has no {family}; let it scrape Triton's metrics page (port 8002), or look at the selector"
             )
         if sli.model not in models:
             return missing(sli.model, models)
-        asked = names.REQUEST_SUCCESS + self.api.address.selector(*_matchers(sli))
-        return f"no increase of {asked} is known; look again once it was scraped twice while the model is called"
+        return self._untagged(sli) or (
+            f"no increase of {names.REQUEST_SUCCESS}{self.api.address.selector(*_matchers(sli))} is known; look again "
+            "once it was scraped twice while the model is called"
+        )
 
-    def _first(self, series: str, span: float) -> float | None:
+    def _untagged(self, sli: Triton) -> str:
+        """Return which of the objective's labels no series of the model has; empty where each is there."""
+        family = names.REQUEST_SUCCESS + self.api.address.selector(*_matched({names.MODEL: sli.model}))
+        for name, value in sli.tags:
+            if value not in (there := self._values(name, family)):
+                return untagged(sli.model, name, value, there)
+        return ""
+
+    def _values(self, label: str, series: str) -> tuple[str, ...]:
+        return self.api.label_values(label, series, self.at - self.slo.period, self.at)
+
+    def _first(self, series: str, span: float, end: float) -> float | None:
         step = max(span / _STEPS, _SHORTEST_STEP)
-        return self._number(f"min(min_over_time(timestamp({series})[{span:.0f}s:{step:.0f}s]))", self.at)
+        return self._number(f"min(min_over_time(timestamp({series})[{span:.0f}s:{step:.0f}s]))", end)
+
+    def _sooner(self, series: str, found: float) -> float:
+        """Return the first sample within one step of the period's grid before the one that was found."""
+        step = self.slo.period / _STEPS
+        if step <= _SHORTEST_STEP:
+            return found
+        return self._first(series, step, found) or found
+
+    def _elsewhere(self, sli: Triton) -> bool:
+        """Return whether Triton's own series may be of other servers than the objective's."""
+        return sli.deployment is not None and sli.deployment != self.deployment
 
     def _asked(self, start: float, end: float) -> Bin:
-        seconds = max(round(end - start), 1)
+        seconds, sli = max(round(end - start), 1), self.slo.sli
         window = f"{seconds}s"
-        total = self._number(total_events(self.slo, window, seconds), end)
+        answer = self._ask(_together(self._queries(window, seconds)), end)
+        parts = {one.labels.get(_PART, ""): one.values[-1] for one in answer.series}
         found = Bin()
-        if total is not None:
-            bad = self._number(bad_events(self.slo, window, seconds), end) or 0.0
-            low, high = self._bounds(window, end, bad)
-            found.add(Tally(total=total, bad=bad, low=low, high=high, source=SOURCE), self._causes(window, end))
-        elif isinstance(self.slo.sli, Triton):
-            found.add(self._from_triton(self.slo.sli, window, end), {})
+        if _TOTAL in parts:
+            if (tally := self._tally(parts)) is not None:
+                found.add(tally, _causes(answer))
+        elif isinstance(sli, Triton) and not self._elsewhere(sli):
+            found.add(self._from_triton(sli, window, end), {})
         return found
 
-    def _bounds(self, window: str, end: float, bad: float) -> tuple[float, float]:
-        if not isinstance(self.slo.sli, Triton):
-            return bad, bad
-        families = (BAD.replace("_total", "_low_total"), BAD.replace("_total", "_high_total"))
-        low, high = (self._number(self._own(family, window), end) for family in families)
-        return bad if low is None else low, bad if high is None else high
-
-    def _own(self, family: str, window: str) -> str:
-        return f'sum(increase({family}{{slo="{self.slo.name}"}}[{window}]))'
-
-    def _causes(self, window: str, end: float) -> dict[Cause, float]:
-        query = f'sum by (check, server, model) (increase({_ATTRIBUTED}{{slo="{self.slo.name}"}}[{window}])) > 0'
-        found: dict[Cause, float] = {}
-        for one in self._ask(query, end).series:
-            labels = one.labels
-            check, server, model = (labels.get(name, "") for name in ("check", "server", "model"))
-            found[Cause("", check, server, model)] = one.values[-1]
+    def _queries(self, window: str, seconds: float) -> dict[str, str]:
+        """Return what is asked of a window."""
+        sli = self.slo.sli
+        if not isinstance(sli, Triton):
+            return {_TOTAL: total_events(self.slo, window, seconds), _BAD: bad_events(self.slo, window, seconds)}
+        low, high = (BAD.replace("_total", f"_{part}_total") for part in (_LOW, _HIGH))
+        families = {_TOTAL: EVENTS, _BAD: BAD, _LOW: low, _HIGH: high}
+        found = {part: f"sum(increase({self._counted(family)}[{window}]))" for part, family in families.items()}
+        if self.deployment in (None, sli.deployment):
+            # What took the budget is not counted by deployment.
+            took = self.api.address.beside().selector(*_matched({"slo": self.slo.name}))
+            found[_TOOK] = f"sum by (check, server, model) (increase({_ATTRIBUTED}{took}[{window}])) > 0"
         return found
+
+    def _counted(self, family: str) -> str:
+        """Return a family of what `diag serve` counts, of this objective."""
+        of = {} if self.deployment is None else {"deployment": self.deployment}
+        return family + self.api.address.beside().selector(*_matched({"slo": self.slo.name} | of))
+
+    def _tally(self, parts: Mapping[str, float]) -> Tally | None:
+        """Return the events; None where the numbers are none, or cannot be numbers of the same events."""
+        total, bad = parts[_TOTAL], parts.get(_BAD, 0.0)
+        if not isfinite(total + bad):
+            self._why_none = f"its queries give no numbers ({total:g} events, {bad:g} bad); mend them"
+            return None
+        if not -_ROUNDING * total - 1 <= bad <= total + _ROUNDING * total + 1:
+            self._why_none = f"its queries do not count the same events ({bad:g} bad of {total:g}); mend them"
+            return None
+        cut = {part: min(max(parts.get(part, bad), 0.0), total) for part in (_BAD, _LOW, _HIGH)}
+        return Tally(total=total, bad=cut[_BAD], low=cut[_LOW], high=cut[_HIGH], source=SOURCE)
 
     def _from_triton(self, sli: Triton, window: str, end: float) -> Tally:
         done = self._triton(names.REQUEST_SUCCESS, sli, window, end) or 0.0
@@ -190,8 +243,26 @@ def _whole(sli: Triton) -> bool:
     return sli.promise is Promise.LATENCY
 
 
+def _together(queries: Mapping[str, str]) -> str:
+    """Return one query for several, each of whose samples says by a label which it is of."""
+    return " or ".join(f'label_replace({query}, "{_PART}", "{part}", "", "")' for part, query in queries.items())
+
+
+def _causes(answer: Answer) -> dict[Cause, float]:
+    found: dict[Cause, float] = {}
+    for one in answer.series:
+        if one.labels.get(_PART) == _TOOK and isfinite(one.values[-1]):
+            check, server, model = (one.labels.get(name, "") for name in ("check", "server", "model"))
+            found[Cause("", check, server, model)] = one.values[-1]
+    return found
+
+
 def _matchers(sli: Triton) -> list[str]:
-    labels = {names.MODEL: sli.model, **dict(sli.tags)}
+    return _matched({names.MODEL: sli.model, **dict(sli.tags)})
+
+
+def _matched(labels: Mapping[str, str]) -> list[str]:
+    """Return matchers of labels that have these values."""
     escaped = {
         name: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name, value in labels.items()
     }

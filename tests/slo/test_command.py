@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import jsonschema
@@ -9,18 +8,12 @@ import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.cli.slo_sources import reports_from
-from diagnostics.errors import UsageError
 from diagnostics.render.slo_json import slo_report, slo_schema
-from diagnostics.render.slo_text import slo_markdown, slo_text
+from diagnostics.render.slo_text import slo_markdown
 from diagnostics.render.slo_words import shares
 from diagnostics.slo.burn import DAY
 from diagnostics.slo.reading import read_slos
-from diagnostics.slo.report import report_on
-from diagnostics.slo.slo import Promise, Promql, Slo, Triton
-from diagnostics.wire.prometheus_answer import Answer, SampledSeries
 from exporters.sources.access import SourceOptions
-from exporters.sources.prometheus_address import parse_prometheus
-from exporters.sources.prometheus_slo import StoredEvents
 
 CAPTURE = Path(__file__).parents[2] / "fixtures/captures/cpu-handed-single-instance.tar.xz"
 SLOS = """\
@@ -112,108 +105,3 @@ def test_rules_come_out_on_standard_output(file: str, capsys: pytest.CaptureFixt
     told = capsys.readouterr()
     assert 'runbook_url: "https://wiki/runbooks/slo-burns-fast.md"' in told.out
     assert told.err == ""
-
-
-class Store:
-    """A store that answers each query by what its text holds."""
-
-    address = parse_prometheus('prometheus+http://store?selector={job="triton"}')
-
-    def __init__(self, answers: Mapping[str, list[tuple[dict[str, str], float]]], models: tuple[str, ...] = ()) -> None:
-        self._answers, self._models, self.asked = answers, models, list[str]()
-
-    def label_values(self, label: str, selector: str, start: float, end: float) -> tuple[str, ...]:
-        return self._models
-
-    def instant(self, query: str, at: float | None = None) -> Answer:
-        self.asked.append(query)
-        found = next((rows for text, rows in self._answers.items() if text in query), [])
-        series = tuple(SampledSeries(labels=labels, times=[at or 0.0], values=[value]) for labels, value in found)
-        return Answer(series=series)
-
-
-def stored(
-    slo: Slo, answers: Mapping[str, list[tuple[dict[str, str], float]]], *models: str
-) -> tuple[StoredEvents, Store]:
-    store = Store(answers, models)
-    return StoredEvents(store, slo, 1e6, lambda _: None), store  # type: ignore[arg-type]
-
-
-LATENCY = Slo(name="late", objective=0.99, sli=Triton(promise=Promise.LATENCY, model="chat", seconds=0.5))
-
-
-def test_a_store_that_scrapes_the_service_gives_its_counts_and_its_causes() -> None:
-    cause = {"check": "gpu-saturated", "server": "triton-0", "model": "llm"}
-    answers = {
-        "timestamp(diag_slo_events_total": [({}, 1e6 - 3.5 * DAY)],
-        "diag_slo_bad_events_attributed_total": [(cause, 30.0)],
-        "diag_slo_bad_events_low_total": [({}, 35.0)],
-        "diag_slo_bad_events_high_total": [({}, 50.0)],
-        "diag_slo_bad_events_total": [({}, 40.0)],
-        "diag_slo_events_total": [({}, 1000.0)],
-    }
-    seen, store = stored(LATENCY, answers)
-    report = report_on(LATENCY, seen, 1e6, period=7 * DAY)
-    assert (report.tally.total, report.tally.low, report.tally.bad, report.tally.high) == (1000, 35, 40, 50)
-    assert [(one.cause.check, one.share) for one in report.spent] == [("gpu-saturated", 0.75)]
-    assert (report.seen, report.allowed) == (pytest.approx(3.5 * DAY), pytest.approx(20.0))
-    assert len(store.asked) < 60
-
-
-def test_a_store_of_the_last_minute_knows_when_its_series_began() -> None:
-    seen, _ = stored(LATENCY, {"min(timestamp(nv_inference_request_success": [({}, 1e6 - 20.0)]})
-    assert seen.since() == 1e6 - 20.0
-
-
-def test_a_store_without_the_service_bounds_what_tritons_families_allow() -> None:
-    name = "nv_inference_first_response_histogram_ms_bucket"
-    answers = {
-        name: [({}, 7.0), ({"le": "100"}, 50.0), ({"le": "500"}, 90.0), ({"le": "+Inf"}, 100.0)],
-        "nv_inference_request_success": [({}, 100.0)],
-        "nv_inference_request_duration_us": [({}, 20e6)],
-    }
-    seen, store = stored(LATENCY, answers)
-    tally = seen.over(0, 3600).tally
-    assert (tally.total, tally.low, tally.bad, tally.high) == (100, 10, 10, 40)
-    assert all('job="triton"' in query for query in store.asked if query.startswith("sum(increase(nv_"))
-
-
-def test_own_queries_are_asked_as_they_are_written_and_rates_become_events() -> None:
-    slo = Slo(name="gate", objective=0.99, sli=Promql(total="sum(rate(all[$window]))", bad="sum(rate(bad[$window]))"))
-    seen, store = stored(slo, {"bad": [({}, 18.0)], "all": [({}, 360.0)]})
-    assert seen.over(0, 3600).tally.total == 360.0
-    assert "sum(sum(rate(all[3600s]))) * 3600" in store.asked[0]
-
-
-def test_own_queries_are_as_old_as_their_total() -> None:
-    slo = Slo(name="gate", objective=0.99, sli=Promql(total="sum(rate(all[$window]))", bad="sum(rate(bad[$window]))"))
-    seen, _ = stored(slo, {"timestamp((sum(sum(rate(all[5m]))) * 300))": [({}, 1e6 - 900.0)]})
-    assert seen.since() == 1e6 - 900.0
-    assert stored(slo, {})[0].since() is None
-
-
-def test_a_query_that_the_store_cannot_read_is_told_with_the_line_of_its_objective() -> None:
-    slo = Slo(name="gate", objective=0.99, sli=Promql(total="all", bad="bad"), where="slos.yaml:7")
-    seen, store = stored(slo, {})
-
-    def refuse(query: str, at: float | None = None) -> Answer:
-        raise UsageError("the query was refused (parse error)", where="prometheus+http://store", hint="the selector")
-
-    store.instant = refuse  # type: ignore[method-assign]
-    with pytest.raises(UsageError) as caught:
-        seen.over(0, 3600)
-    assert str(caught.value).startswith("slos.yaml:7: gate: the query was refused (parse error); ")
-
-
-@pytest.mark.parametrize(
-    ("models", "why"),
-    [
-        ((), 'the store has no nv_inference_request_success{job="triton"}; let it scrape'),
-        (("talk",), "no server has a model 'chat'; there is talk"),
-        (("chat",), 'no increase of nv_inference_request_success{model="chat",job="triton"} is known'),
-    ],
-)
-def test_a_store_without_events_tells_why(models: tuple[str, ...], why: str) -> None:
-    report = report_on(LATENCY, stored(LATENCY, {}, *models)[0], 1e6)
-    assert report.tally.total == 0
-    assert why in slo_text([report]).replace("\n    ", " ")
