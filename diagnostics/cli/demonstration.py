@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.cli.sources import TIMELESS, Question, until_sure
+from diagnostics.demo.driving import Action, run_load
 from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.faults import Fault, make_release
-from diagnostics.demo.load import Action, ClientRecord, LoadProgress, LoadSummary, run_load, summarise
+from diagnostics.demo.load import ClientRecord, LoadProgress, LoadSummary, summarise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.diagnosis.finding import Finding

@@ -51,10 +51,10 @@ def explain_history(directory: Path, deployment: str | None, question: Question)
 
 def _of_settings(file: Path) -> Path:
     try:
-        from diagnostics.settings.load import load
+        from diagnostics.cli.service_settings import loaded_from
     except ModuleNotFoundError as error:
         raise not_installed(error, "serve", where="--config.file", otherwise=", or give --history") from None
-    return load(file, os.environ, {}).settings.history.directory
+    return loaded_from(file).settings.history.directory
 
 
 def _chosen(directory: Path, deployment: str | None) -> str:

@@ -95,9 +95,9 @@ def report(
     with _installed():
         from diagnostics.cli.slo_sources import reports_from
 
-    found, missed = reports_from(
-        sources, slos, period=period, config_file=config_file, deployment=deployment, options=options
-    )
+        found, missed = reports_from(
+            sources, slos, period=period, config_file=config_file, deployment=deployment, options=options
+        )
     from diagnostics.render.slo_json import slo_report
     from diagnostics.render.slo_text import slo_markdown, slo_text
 
@@ -127,7 +127,7 @@ def _objectives(files: Sequence[Path], config_file: Path | None) -> tuple[Slo, .
     if config_file is None:
         return read_slos(files) if files else ()
     with _installed():
-        from diagnostics.cli.slo_sources import loaded_from
+        from diagnostics.cli.service_settings import loaded_from
         from diagnostics.slo.configured import configured
 
     return unique([*configured(loaded_from(config_file)), *(read_slos(files) if files else ())])
@@ -165,9 +165,12 @@ def _exit_code(told: dict[str, list[dict[str, dict[str, float | None]]]], fail_o
 def rules(files: tuple[Path, ...], prometheusrule: bool, runbooks: str) -> None:
     """Print recording rules and burn alerts for the objectives of FILE."""
     from diagnostics.gen.slo_rules import prometheus_rule, rule_file
+    from diagnostics.slo.cautions import cautions
     from diagnostics.slo.reading import read_slos
 
     slos = read_slos(files)
+    for caution in (text for slo in slos for text in cautions(slo)):
+        click.echo(f"diag: {caution}", err=True)
     if "://" not in runbooks:
         click.echo("diag: runbook_url is relative, so alerts lead nowhere: name its address with --runbooks", err=True)
     click.echo(prometheus_rule(slos, runbooks) if prometheusrule else rule_file(slos, runbooks), nl=False)

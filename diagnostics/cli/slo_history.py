@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from diagnostics.cli.slo_sources import loaded_from
+from diagnostics.cli.service_settings import loaded_from
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError
 from diagnostics.settings.tree import HistorySettings

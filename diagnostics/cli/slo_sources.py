@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,6 @@ from pathlib import Path
 from diagnostics.cli.sources import aloud, looks_like_a_path
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.settings.load import Loaded
 from diagnostics.slo.bins import Bins, Together
 from diagnostics.slo.replaying import count_recorded
 from diagnostics.slo.report import SloReport, report_on
@@ -26,18 +24,6 @@ from exporters.sources.prometheus_address import is_prometheus
 # As in triton:8000.
 _PORT = re.compile(r":\d+/?$")
 _NO_PROMQL = "its queries are PromQL: give prometheus+http://… as SOURCE"
-
-
-def loaded_from(file: Path) -> Loaded:
-    """Return the settings of the service, and where each comes from.
-
-    Raises:
-        UsageError: they cannot be used, or the service's packages are not installed.
-
-    """
-    from diagnostics.settings.load import load
-
-    return load(file, os.environ, {})
 
 
 def reports_from(

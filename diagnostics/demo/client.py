@@ -58,7 +58,7 @@ class Sender:
         """Return the records in order of sending.
 
         Raises:
-            DiagError: the run could not start; see `run_load`.
+            DiagError: the run could not start; see `diagnostics.demo.driving.run_load`.
 
         """
         if self._failure is not None:

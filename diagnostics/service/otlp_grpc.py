@@ -18,7 +18,7 @@ from diagnostics.service.grpc_tls import refuse_versions, server_credentials
 from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Authentication
 from diagnostics.service.http.authentication import Answer as Credential
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.http.listening import Listen, parse_listen, refuse_strangers
+from diagnostics.service.listening import Listen, parse_listen, refuse_strangers
 from diagnostics.service.otlp_intake import Form, OtlpIntake, Status, exported
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.settings.tree import Settings

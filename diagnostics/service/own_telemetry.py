@@ -10,7 +10,7 @@ from typing import Protocol
 
 from diagnostics.errors import UsageError
 from diagnostics.service.daemon import Part
-from diagnostics.service.http.listening import LISTEN_SETTING, Listen, parse_listen
+from diagnostics.service.listening import LISTEN_SETTING, Listen, parse_listen
 from diagnostics.service.otel_variables import GRPC, Signal, signals_of
 from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.settings.tree import Settings

@@ -12,8 +12,9 @@ from math import inf
 
 from diagnostics.errors import MalformedBody
 from diagnostics.window.visits import Outer, TracedRequest, Visit, front_of, outer_spans, visit_of
-from diagnostics.wire.spans import RANKS, Span, rank, read_spans
+from diagnostics.wire.spans import RANKS, Span, rank
 from diagnostics.wire.spans_json import Recorded, recorded
+from diagnostics.wire.trace_export import read_spans
 
 MAX_SPANS = 400_000
 """Kept at once, about 400 MB; beyond, half of all traces are dropped by their ids, then half of the rest, and so on."""

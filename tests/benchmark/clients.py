@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import urllib3
 
-from diagnostics.demo.load import Action, ClientRecord, LoadProfile, Pattern, run_load, schedule
+from diagnostics.demo.driving import Action, run_load
+from diagnostics.demo.load import ClientRecord, LoadProfile, Pattern, schedule
 from tests.benchmark.draws.base import Drawn, Traffic
 
 # Long after any drawn queue, and short enough to end a recording in which nothing is answered any more.

@@ -15,8 +15,9 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from diagnostics.demo.driving import Action
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.load import Action, ClientRecord, summarise
+from diagnostics.demo.load import ClientRecord, summarise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.errors import CollectError
 from diagnostics.wire.capture import CaptureWriter

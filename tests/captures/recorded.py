@@ -17,7 +17,8 @@ from diagnostics.window import traces as traces_module
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Scrape
-from diagnostics.wire.spans import Span, Take, read_spans
+from diagnostics.wire.spans import Span, Take
+from diagnostics.wire.trace_export import read_spans
 
 FOLDER = Path(__file__).parents[2] / "fixtures/captures"
 HEALTHY = "healthy"

@@ -22,9 +22,10 @@ from typing import Any
 import pytest
 import urllib3
 
+from diagnostics.demo.driving import Action, run_load
 from diagnostics.demo.environment import TritonEnvironment, find_environment, reference_root
 from diagnostics.demo.faults import load_fault, make_release, materialise
-from diagnostics.demo.load import Action, LoadProfile, Pattern, run_load, summarise
+from diagnostics.demo.load import LoadProfile, Pattern, summarise
 from diagnostics.demo.ports import HOST, Ports
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.errors import CollectError, UsageError

@@ -20,7 +20,7 @@ from diagnostics.signals.callers import CALLER_SECONDS
 from diagnostics.signals.subject import Subject
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Scrape
-from diagnostics.wire.spans import decode_spans
+from diagnostics.wire.trace_export import decode_spans
 from exporters.sources.schedule import collect
 from exporters.sources.triton import discover
 from tests.benchmark.record import Spans, tracing

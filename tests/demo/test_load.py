@@ -12,15 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.demo.load import (
-    ClientRecord,
-    LoadProfile,
-    Pattern,
-    run_load,
-    schedule,
-    summarise,
-    write_records,
-)
+from diagnostics.demo.driving import run_load
+from diagnostics.demo.load import ClientRecord, LoadProfile, Pattern, schedule, summarise, write_records
 from diagnostics.demo.ports import Ports
 from diagnostics.errors import CollectError, UsageError
 

@@ -9,7 +9,7 @@ import pytest
 from diagnostics.render.text import text
 from diagnostics.window import traces
 from diagnostics.window.window import window_of
-from diagnostics.wire import spans as wire_spans
+from diagnostics.wire import trace_export
 from tests.builders import Stage, SyntheticTriton, chain, explained, model_config
 from tests.builders_traces import Json, Leg, ensemble_trace, export, exported, trace_id
 
@@ -64,7 +64,7 @@ def test_more_spans_than_are_kept_leave_a_share_that_is_told(monkeypatch: pytest
 
 
 def test_a_body_that_unpacks_to_too_much_is_told_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire_spans, "MAX_UNPACKED_BYTES", 1 << 16)
+    monkeypatch.setattr(trace_export, "MAX_UNPACKED_BYTES", 1 << 16)
     spans = requests()
 
     told = shown(gzip.compress(export(spans)))

@@ -14,7 +14,7 @@ from diagnostics.demo.faults import load_fault, materialise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Kind
-from diagnostics.wire.spans import decode_spans
+from diagnostics.wire.trace_export import decode_spans
 from tests.collect.fake_triton import fake_triton, free_ports
 from tests.service.otel_collector import collecting, said
 from tests.soak.running import serving, until

@@ -15,8 +15,8 @@ from diagnostics.service.own_metrics import OwnMetrics
 from diagnostics.service.span_sampling import PERIOD
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Kind, Scrape
-from diagnostics.wire.spans import decode_spans
 from diagnostics.wire.spans_json import Recorded, write_json
+from diagnostics.wire.trace_export import decode_spans
 from tests.builders_traces import export, span, trace_id
 from tests.service.receiving import SPANS_A_TRACE, Recording, Watched, body
 from tests.store.lived import deployment, rounds

@@ -26,7 +26,7 @@ from diagnostics.service.state import Board
 from diagnostics.store.history import History
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
-from diagnostics.wire.spans import decode_spans
+from diagnostics.wire.trace_export import decode_spans
 from tests.builders import START
 from tests.builders_traces import Leg, ensemble_trace, export, trace_id
 from tests.store.lived import FAST, NAME, QUEUED, opened, rounds

@@ -21,9 +21,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from diagnostics.demo.driving import run_load
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault
-from diagnostics.demo.load import run_load
 from diagnostics.demo.server import TritonLauncher
 from exporters.sources.access import SourceOptions
 from exporters.sources.triton import discover

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from diagnostics.demo.driving import run_load
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import Fault, load_fault
-from diagnostics.demo.load import run_load
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.window.window import window_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.spans import decode_spans
+from diagnostics.wire.trace_export import decode_spans
 from tests.builders_traces import Leg, ensemble_trace, export, nanoseconds, span, trace_id
 
 STAGES = (Leg(model="tokenizer", queue=0.001, compute=0.002), Leg(model="safety", queue=0.1, input=0.001, compute=0.02))
@@ -144,7 +144,7 @@ def test_a_giant_attribute_leaves_nothing_behind() -> None:
 
 
 def test_a_gzip_bomb_is_refused_before_it_fills_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diagnostics.wire.spans.MAX_UNPACKED_BYTES", 1_000_000)
+    monkeypatch.setattr("diagnostics.wire.trace_export.MAX_UNPACKED_BYTES", 1_000_000)
 
     with pytest.raises(MalformedBody, match="more than"):
         decode_spans(gzip.compress(b" " * 5_000_000 + b"{}"))

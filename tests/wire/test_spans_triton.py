@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.wire.spans import Span, decode_spans, read_spans
+from diagnostics.wire.spans import Span
+from diagnostics.wire.trace_export import decode_spans, read_spans
 
 START = 1_795_818_299_000_000_000
 LEAF = {

@@ -18,12 +18,12 @@ from diagnostics.service.http.guard import Guard
 from diagnostics.service.http.head import HeadAsGet
 from diagnostics.service.http.hosts import Hosts
 from diagnostics.service.http.json_answer import JsonAnswer
-from diagnostics.service.http.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import document
 from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.problems import answer_with_problems
 from diagnostics.service.http.traced import Traced
+from diagnostics.service.listening import LISTEN_SETTING, parse_listen
 from diagnostics.settings.prefix import Prefix, prefix_of
 from exporters.sources.access import read_secret
 

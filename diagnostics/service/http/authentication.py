@@ -19,7 +19,7 @@ from enum import Enum
 import bcrypt
 
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.http.listening import ip_of
+from diagnostics.service.listening import ip_of
 
 # Wrong ones in a row from one address, and the seconds after which one more is let through.
 MOST_ATTEMPTS = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from diagnostics.errors import UsageError
-from diagnostics.service.http.listening import Listen, ip_of
+from diagnostics.service.listening import Listen, ip_of
 from diagnostics.settings.tree import WebSettings
 
 _ALWAYS = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.diagnosis.proof import proved
 from diagnostics.errors import CollectError, DiagError, UsageError
-from diagnostics.service.http.listening import ip_of
+from diagnostics.service.listening import ip_of
 from diagnostics.service.state import TargetState
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Scrape

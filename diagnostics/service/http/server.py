@@ -16,7 +16,7 @@ from diagnostics.service.http.connection import Connection
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.hosts import Hosts
-from diagnostics.service.http.listening import LISTEN_SETTING, Listen, bound, parse_listen, refuse_strangers
+from diagnostics.service.listening import LISTEN_SETTING, Listen, bound, parse_listen, refuse_strangers
 from diagnostics.settings.prefix import prefix_of
 from diagnostics.settings.tree import WebSettings
 from exporters.sources.access import read_secret
