@@ -74,7 +74,7 @@ def _series(name: str, window: str, slo: Slo) -> str:
 
 
 def _alerts(slo: Slo, runbooks: str) -> Iterator[Tree]:
-    found = pairs(slo.period)
+    found = [pair for pair in pairs(slo.period) if pair.severity not in slo.quiet]
     for severity in dict.fromkeys(pair.severity for pair in found):
         yield _alert(slo, severity, [pair for pair in found if pair.severity == severity], runbooks)
     if not isinstance(slo.sli, Promql):

@@ -12,6 +12,7 @@ from diagnostics.slo.fields import Fields
 from diagnostics.slo.short_form import short_form
 from diagnostics.slo.slo import Slo
 
+_SLOTH_RESOURCE = "sloth.slok.dev/"
 _HINT = "begin with apiVersion: openslo/v1, with version: prometheus/v1 (Sloth), or with a list slo:"
 # An objective with an indicator of its own is written eleven levels deep.
 _DEEPEST = 16
@@ -37,6 +38,9 @@ def slos_of(file: Path) -> list[Slo]:
 def _of(parts: Sequence[Fields]) -> Iterator[Slo]:
     """Yield the objectives of the documents that stand for themselves; refuse those of no known form."""
     for one in parts:
+        if one.has("apiVersion") and one.text("apiVersion").startswith(_SLOTH_RESOURCE):
+            hint = f"write version: {sloth.VERSION}, then its spec, with error_query for errorQuery and so on"
+            raise one.wrong("is Sloth's resource for Kubernetes, not its file", hint, "apiVersion")
         if one.has("apiVersion"):
             _expect(one, "apiVersion", openslo.VERSION)
         elif one.has("version"):

@@ -35,10 +35,21 @@ def openslo(documents: Sequence[Fields]) -> Iterator[Slo]:
             raise one.wrong(
                 f"{one.text('kind')!r} is no kind of {VERSION}", f"it has {', '.join(sorted(KINDS))}", "kind"
             )
-    by_kind = {kind: {_name(one): one for one in documents if one.text("kind") == kind} for kind in KINDS}
+    by_kind = {kind: _named([one for one in documents if one.text("kind") == kind]) for kind in KINDS}
     for slo in documents:
         if slo.text("kind") == "SLO":
             yield from _slo(slo, by_kind)
+
+
+def _named(documents: Sequence[Fields]) -> dict[str, Fields]:
+    """Return documents of one kind by their names, of which each is there once."""
+    found: dict[str, Fields] = {}
+    for one in documents:
+        name = _name(one)
+        if found.setdefault(name, one) is not one:
+            what = f"there is another {one.text('kind')} {name!r}, in line {found[name].leaf.line}"
+            raise one.wrong(what, "give it a name of its own")
+    return found
 
 
 def _name(document: Fields) -> str:
@@ -76,6 +87,8 @@ def _slo(document: Fields, known: Known) -> Iterator[Slo]:
 
 
 def _target(objective: Fields) -> float:
+    if objective.has("targetPercent") and objective.has("target"):
+        raise objective.wrong("has a target and a targetPercent", "leave one of them out", "targetPercent")
     if objective.has("targetPercent"):
         return objective.number("targetPercent", "write 99 % as 99") / 100
     return objective.number("target", "write 99 % as 0.99")
@@ -114,6 +127,8 @@ def _ratio(ratio: Fields, known: Known) -> Triton | Promql:
     if ratio.has("raw"):
         hint = "give good or bad, and total"
         raise ratio.wrong("a ratio alone does not tell how many events there were", hint, "raw")
+    if ratio.has("good") and ratio.has("bad"):
+        raise ratio.wrong("gives good and bad events", "leave one of them out: the other follows from total", "bad")
     counter = ratio.flag("counter")
     total = _query(ratio.section("total"), known, counter=counter)
     if ratio.has("good"):

@@ -16,6 +16,8 @@ SHORTEST_PERIOD, LONGEST_PERIOD = 3600.0, 366 * 86400.0
 WINDOW = "$window"
 # A name is a label of metrics and part of the names of recording rules.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+# Prometheus' data model: two underscores at the beginning are its own.
+_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 class Promise(StrEnum):
@@ -66,6 +68,7 @@ class Slo:
         sli: which events, and which of them are good.
         description: as written; may be empty.
         labels: added to its alerts.
+        quiet: severities of which nobody is told: `page`, `ticket`.
         where: the file and line it was read from.
 
     """
@@ -76,6 +79,7 @@ class Slo:
     period: float = DEFAULT_PERIOD
     description: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    quiet: frozenset[str] = frozenset()
     where: str = ""
 
     @property
@@ -107,6 +111,10 @@ def checked(slo: Slo) -> Slo:
         raise wrong(f"an objective of {slo.objective * 100:g} % cannot be missed or met", hint)
     if not SHORTEST_PERIOD <= slo.period <= LONGEST_PERIOD:
         raise wrong("a period is between an hour and a year", "30d is usual")
+    tags = dict(slo.sli.tags) if isinstance(slo.sli, Triton) else {}
+    for name in (*slo.labels, *tags):
+        if not _LABEL.fullmatch(name):
+            raise wrong(f"{name[:100]!r} is no label of Prometheus", "use letters, digits and '_'")
     if isinstance(slo.sli, Triton):
         _check(slo.sli, wrong)
     return slo

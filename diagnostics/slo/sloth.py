@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics.settings.yaml_file import Leaf
 from diagnostics.slo.fields import Fields, of_objective
 from diagnostics.slo.promql_queries import understood, with_window
 from diagnostics.slo.promql_text import promql
@@ -34,10 +35,27 @@ def sloth(document: Fields) -> Iterator[Slo]:
                 objective=one.number("objective", "write 99 % as 99") / 100,
                 sli=sli,
                 description=one.text("description", ""),
-                labels=shared | one.texts("labels"),
+                labels=shared | one.texts("labels") | _alerting(one).texts("labels"),
+                quiet=frozenset(_quiet(_alerting(one))),
                 where=f"{one.document.file}:{one.leaf.line}",
             )
         )
+
+
+def _alerting(slo: Fields) -> Fields:
+    """Return how people are told: names and annotations of alerts are this project's own."""
+    nothing = Fields(slo.document, Leaf(line=slo.leaf.line, value=None), "alerting")
+    found = slo.section("alerting") if slo.has("alerting") else nothing
+    return found.only("name", "labels", "annotations", "page_alert", "ticket_alert")
+
+
+def _quiet(alerting: Fields) -> Iterator[str]:
+    """Yield the severities of alerts that are switched off."""
+    for severity in ("page", "ticket"):
+        key = f"{severity}_alert"
+        alert = alerting.section(key).only("disable", "labels", "annotations") if alerting.has(key) else None
+        if alert is not None and alert.flag("disable"):
+            yield severity
 
 
 def _sli(sli: Fields) -> Triton | Promql:

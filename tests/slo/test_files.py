@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from diagnostics.errors import UsageError
+from diagnostics.gen.slo_rules import rules_text
 from diagnostics.settings.load import load
+from diagnostics.slo.cautions import cautions
 from diagnostics.slo.configured import configured
 from diagnostics.slo.reading import read_slos
 from diagnostics.slo.slo import Promise, Promql, Slo, Triton
@@ -156,6 +161,37 @@ def test_a_query_over_tritons_failures_in_sloths_form_is_measured_by_us_and_anot
     )
 
 
+def test_alerts_that_sloth_switches_off_are_not_told_and_its_labels_are_theirs(tmp_path: Path) -> None:
+    told = "alerting: {name: Whatever, labels: {team: a}, page_alert: {disable: true}, ticket_alert: {labels: {}}}"
+    ours, kept = written(tmp_path, SLOTH.replace("alerting: {name: Whatever}", told))
+    assert ours.labels == {"service": "chat", "owner": "ml", "team": "a"}
+    assert (ours.quiet, kept.quiet) == ({"page"}, frozenset())
+    alerts = re.findall("alert: (.*)", rules_text([ours, kept], "https://x"))
+    assert alerts == ["TritonSloBurnsSlowly", "TritonSloUnmeasured", "TritonSloBurnsFast", "TritonSloBurnsSlowly"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, []),
+        (
+            {"period": 3600.0},
+            ["a: its shortest window is 30 s: alerts stay silent where"],
+        ),
+        (
+            {"objective": 0.8},
+            ["a: when every event is bad its budget burns 5 times as fast"],
+        ),
+        ({"objective": 0.8, "quiet": frozenset({"page"})}, []),
+    ],
+)
+def test_alerts_that_cannot_fire_are_told_before_they_are_loaded(changes: dict[str, Any], said: list[str]) -> None:
+    slo = Slo(name="a", objective=0.99, sli=Triton(promise=Promise.AVAILABILITY, model="m"))
+    told = list(cautions(replace(slo, **changes)))
+    assert len(told) == len(said)
+    assert all(one.startswith(begin) for one, begin in zip(told, said, strict=True))
+
+
 def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
     found = {one.name: one for one in written(tmp_path, OPENSLO)}
     slow, most, nearly = (found[name] for name in ("slow", "chat-most", "chat-nearly-all"))
@@ -189,6 +225,12 @@ def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
         (SLOTH.replace('"5.."}', '"5.."'), 19, "chat-gateway: error_query is no PromQL: a ')' closes nothing"),
         (SLOTH.replace('"5.."}', '"5..}'), 19, "chat-gateway: error_query is no PromQL: a quote"),
         (OPENSLO.replace('le="500"}', 'le="500"} /'), 15, "chat-most: query is no PromQL: nothing follows '/'"),
+        (SHORT.replace("{customer: acme}", "{cust-omer: acme}"), 2, "'cust-omer' is no label of Prometheus"),
+        (SLOTH.replace("{owner: ml}", "{__name__: ml}"), 5, "'__name__' is no label of Prometheus"),
+        (OPENSLO.replace("targetPercent: 99.9", "targetPercent: 99.9, target: 0.9"), 31, "has a target and a target"),
+        (OPENSLO.replace("    total:", "    bad: {}\n    total:"), 16, "chat-most: gives good and bad events"),
+        (OPENSLO + "---\n" + OPENSLO[: OPENSLO.index("---")], 47, "there is another DataSource 'prom', in line 1"),
+        (OPENSLO.replace("openslo/v1", "sloth.slok.dev/v1", 1), 1, "is Sloth's resource for Kubernetes"),
         ("hello: world\n", 1, "is in no form of objectives that is known"),
         ("slo: [{name: a, objective: [}]\n", 1, "expected the node content"),
         ("a: &x 1\n", 1, "anchors and aliases are not allowed"),
