@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.bench.answer import Answer
@@ -37,7 +38,7 @@ class Block:
         seconds: the measured time, without warm-up.
         requests: requests that were due in it.
         failed: those of them that failed.
-        throughput: successful answers per second of the measured time.
+        throughput: successful answers per second of the measured time; of a closed loop see `block_of`.
         mean, p50, p95, p99: end-to-end latency.
         ttft_p50, ttft_p95: time to first token.
         tpot: mean time per output token of the requests.
@@ -46,6 +47,7 @@ class Block:
         good: requests within the limits; None without limits, or where that cannot be known of some.
         late_p99: by how much the client sent too late.
         client_busy: share of one processor that the client's process used.
+        error: why most of the failed ones failed, in the server's words; empty where none did.
         diagnosis: what was wrong with the server meanwhile; None where it was not looked at.
 
     """
@@ -67,6 +69,7 @@ class Block:
     good: int | None = None
     late_p99: float | None = None
     client_busy: float | None = None
+    error: str = ""
     diagnosis: Diagnosis | None = None
 
     @property
@@ -76,8 +79,11 @@ class Block:
 
     @property
     def goodput(self) -> float | None:
-        """Requests per second that kept the limits; None as `good`."""
-        return None if self.good is None else self.good / self.seconds
+        """The part of the throughput that kept the limits, per second; None as `good`, and of no request."""
+        if self.good is None or not self.requests:
+            return None
+        answered = self.requests - self.failed
+        return self.throughput * self.good / answered if answered else 0.0
 
 
 def block_of(
@@ -85,22 +91,29 @@ def block_of(
     start: float,
     seconds: float,
     *,
+    closed: bool = False,
     limits: RequestLimits | None = None,
     client_busy: float | None = None,
 ) -> Block:
     """Return the block of a run.
 
+    Throughput counts what was answered in the measured time. Of a closed loop each answer counts by the part of its
+    time that lies in it: every client is always at one, so that throughput is clients ÷ latency (Little's law) however
+    few answers there are, where whole ones are cut off at both ends. In an open loop that would count a growing queue.
+
     Args:
         answers: all of the run's, in any order, warm-up included.
         start: when the measured time began, on the answers' clock.
         seconds: how long it is.
+        closed: whether each client sent once its last request was answered.
         limits: what goodput counts; None counts none.
         client_busy: share of one processor that the client used.
 
     """
     measured = [one for one in answers if start <= one.due < start + seconds]
     fine = [one for one in measured if one.ok]
-    done = sum(one.ok and start <= one.end < start + seconds for one in answers)
+    end = start + seconds
+    done = sum(_part(one, start, end) if closed else float(start <= one.end < end) for one in answers if one.ok)
     latency = sorted(one.latency for one in fine)
     ttft = sorted(value for one in fine if (value := one.ttft) is not None)
     tpot = [value for one in fine if (value := one.tpot) is not None]
@@ -122,7 +135,18 @@ def block_of(
         good=_good(measured, limits),
         late_p99=percentile(sorted(one.late for one in measured), 0.99),
         client_busy=client_busy,
+        error=_commonest(one.error for one in measured if not one.ok),
     )
+
+
+def _part(answer: Answer, start: float, end: float) -> float:
+    """Return which part of an answer's time lies between two moments."""
+    inside = max(0.0, min(answer.end, end) - max(answer.sent, start))
+    return inside / max(answer.end - answer.sent, 1e-9)
+
+
+def _commonest(errors: Iterable[str]) -> str:
+    return max(Counter(errors).items(), key=lambda each: each[1], default=("", 0))[0]
 
 
 def _good(measured: Sequence[Answer], limits: RequestLimits | None) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from diagnostics.bench.block import Block
@@ -19,10 +21,21 @@ MOST_LATE = Limit(
     unit=Unit.RATIO,
     because="a lateness of the client above a twentieth of the median latency shows in it",
 )
+# A Poisson count differs from its mean by more than three times its root in one of four hundred runs.
+BACKLOG = Limit(value=3.0, unit=Unit.RATIO, because="roots of a Poisson count that chance does not explain")
+# The nearest-rank p99 of fewer is their longest.
+_FEWEST_FOR_P99 = 100
 
 
-def notes_of(workload: Workload, points: Sequence[Point]) -> Iterator[str]:
-    """Yield what the reader of the numbers has to know."""
+def notes_of(workload: Workload, points: Sequence[Point], *, closed: bool = True) -> Iterator[str]:
+    """Yield what the reader of the numbers has to know.
+
+    Args:
+        workload: what each request was.
+        points: what was measured.
+        closed: whether the loop is.
+
+    """
     if workload.unasked:
         yield (
             f"the model takes no input for {', '.join(workload.unasked)}: answers may be shorter than "
@@ -33,6 +46,8 @@ def notes_of(workload: Workload, points: Sequence[Point]) -> Iterator[str]:
     if workload.streaming and points and not any(block.ttft_p50 for point in points for block in point.blocks):
         yield "answers came in one response each: there is no time to first token to see"
     yield from _of_lengths(workload, points)
+    yield from _of_failures(points)
+    yield from _of_counts(points, closed=closed)
     busy = [point.load for point in points if any(_is_busy(block) for block in point.blocks)]
     if busy:
         yield f"the client itself was busy at {_loads(busy)}: the server may be faster than shown"
@@ -50,6 +65,41 @@ def _of_lengths(workload: Workload, points: Sequence[Point]) -> Iterator[str]:
     most = max((block.most_tokens for block in blocks if block.most_tokens is not None), default=None)
     if fewest is not None and most is not None and fewest != most:
         yield f"answers had {fewest} to {most} tokens, not {workload.max_tokens} each"
+
+
+def _of_failures(points: Sequence[Point]) -> Iterator[str]:
+    failing = [point.load for point in points if any(block.failed for block in point.blocks)]
+    errors = Counter[str]()
+    for block in (block for point in points for block in point.blocks if block.error):
+        errors[block.error] += block.failed
+    if errors:
+        yield f"requests failed at {_loads(failing)}, most of them with: {max(errors, key=errors.__getitem__)}"
+
+
+def _of_counts(points: Sequence[Point], *, closed: bool) -> Iterator[str]:
+    none = [point.load for point in points if not all(block.requests for block in point.blocks)]
+    if none:
+        yield (
+            f"no request began in a measured time at {_loads(none)}, as an answer takes longer than it and warm-up "
+            "together: give a longer --duration"
+        )
+    few = [point.load for point in points if any(0 < block.requests < _FEWEST_FOR_P99 for block in point.blocks)]
+    if few:
+        yield (
+            f"p99 is the longest of a block's requests at {_loads(few)}, where it has fewer than {_FEWEST_FOR_P99}: "
+            "give a longer --duration"
+        )
+    behind = [] if closed else [point.load for point in points if any(_is_behind(block) for block in point.blocks)]
+    if behind:
+        yield (
+            f"answers fell behind the requests at {_loads(behind)}: the load is too high, or an answer takes longer "
+            "than --warm-up; a longer test would show longer latencies"
+        )
+
+
+def _is_behind(block: Block) -> bool:
+    answered = block.throughput * block.seconds + block.failed
+    return block.requests - answered > BACKLOG.value * math.sqrt(block.requests)
 
 
 def _is_busy(block: Block) -> bool:

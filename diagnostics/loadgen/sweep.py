@@ -79,6 +79,7 @@ class Sweep:
             sent.answers,
             sent.start + plan.warm_up,
             plan.seconds,
+            closed=plan.closed,
             limits=self.limits,
             client_busy=sent.client_busy,
         )
@@ -130,7 +131,7 @@ class Sweep:
             protocol=target.endpoint.protocol,
             workload=target.workload,
             points=points,
-            notes=tuple(notes_of(target.workload, points)),
+            notes=tuple(notes_of(target.workload, points, closed=self.plan.closed)),
         )
 
 

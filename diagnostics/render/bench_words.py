@@ -42,7 +42,7 @@ _MAIN = (
 _FURTHER = (
     Column(measure="ttft_p50", head="TTFT p50", unit=Unit.SECONDS),
     Column(measure="ttft_p95", head="TTFT p95", unit=Unit.SECONDS),
-    Column(measure="tpot", head="per token", unit=Unit.SECONDS),
+    Column(measure="tpot", head="TPOT", unit=Unit.SECONDS),
     Column(measure="token_throughput", head="tokens/s", unit=Unit.COUNT),
     Column(measure="goodput", head="goodput/s", unit=Unit.COUNT),
 )
@@ -93,12 +93,14 @@ def method(report: Report) -> str:
 def workload(target: TargetResult) -> str:
     """Return what each request was."""
     sent = target.workload
-    kind = "prompts" if sent.text else "tensors"
+    kind = "prompt" if sent.text else "request"
     size = "" if sent.length is None else f" of {sent.length} words" if sent.text else f", variable sizes {sent.length}"
     answer = ""
     if sent.generates:
-        answer = f"; {sent.max_tokens} tokens an answer ({', '.join(sent.asked)} asked for)"
-    return f"{sent.variants} different {kind}{size}{answer}"
+        most = "up to " if sent.unasked else ""
+        answer = f"; {most}{sent.max_tokens} tokens an answer ({', '.join(sent.asked)} asked for)"
+    count = f"one {kind}" if sent.variants == 1 else f"{sent.variants} different {kind}s"
+    return f"{count}{size}{answer}"
 
 
 def diagnoses(target: TargetResult) -> Iterator[tuple[float, str, str]]:
@@ -123,11 +125,12 @@ def knee_text(report: Report, target: TargetResult) -> str:
     found = knee(target.points, report.seed)
     if found is None:
         return f"knee: unknown; it takes {FEWEST_POINTS} loads"
-    return f"knee: {_knee(found, report)}"
+    # A closed loop has no load below one client.
+    lower = report.loop == "open" or target.points[0].load > 1
+    return f"knee: {_knee(found, report, lower=lower)}"
 
 
-def _knee(found: Knee, report: Report) -> str:
-    axis = report.axis
+def _knee(found: Knee, report: Report, *, lower: bool) -> str:
     if found.low is None or found.high is None:
         sure = "one block a load does not tell how sure that is"
     elif found.low == found.high:
@@ -135,10 +138,15 @@ def _knee(found: Knee, report: Report) -> str:
     else:
         sure = f"{found.low:g} to {found.high:g} in 90 % of resamples"
     if found.above:
-        return f"not below {found.low or found.load:g} {axis}; measure higher loads ({sure})"
-    if found.below:
-        return f"at {found.high or found.load:g} {axis} or below; measure lower loads ({sure})"
-    return f"{found.load:g} {axis} ({sure}): more load costs more latency than it brings throughput"
+        return f"not below {_load(report, found.low or found.load)}; measure higher loads ({sure})"
+    if found.below and lower:
+        return f"at {_load(report, found.high or found.load)} or below; measure lower loads ({sure})"
+    return f"{_load(report, found.load)} ({sure}): more load costs more latency than it brings throughput"
+
+
+def _load(report: Report, load: float) -> str:
+    """Return a load with what it counts."""
+    return "1 client" if report.loop == "closed" and load == 1 else f"{load:g} {report.axis}"
 
 
 def goodput_text(report: Report, target: TargetResult) -> str:
@@ -147,12 +155,23 @@ def goodput_text(report: Report, target: TargetResult) -> str:
         return ""
     known = [(one.value, point.load) for point in target.points if (one := point.estimate("goodput"))]
     if not known:
-        return f"goodput under {report.limits}: unknown, as it cannot be told of each request whether it kept them"
+        return f"goodput under {report.limits}: unknown, {_unseen(report, target)}"
     value, load = max(known)
     kept = next(point for point in target.points if point.load == load)
     good, all_of = (sum(_count(block, what) for block in kept.blocks) for what in ("good", "requests"))
     share = f"{Unit.RATIO.show(good / all_of)} of requests kept it" if all_of else "no request"
-    return f"goodput under {report.limits}: at most {Unit.PER_SECOND.show(value)}, at {load:g} {report.axis} ({share})"
+    return f"goodput under {report.limits}: at most {Unit.PER_SECOND.show(value)}, at {_load(report, load)} ({share})"
+
+
+def _unseen(report: Report, target: TargetResult) -> str:
+    """Return why nothing can be told of the limits, and what to do about it."""
+    blocks = [block for point in target.points for block in point.blocks if block.requests]
+    if not blocks:
+        return "as no request was measured"
+    needed = [name for name, limit in report.limits.pairs() if limit is not None]
+    if any(block.ttft_p50 is None for block in blocks) and {"ttft", "tpot"} & set(needed):
+        return "as the first token of an answer is not seen: take responses one by one (--streaming)"
+    return "as tokens are not counted: give --tokenizer or --tokens-from"
 
 
 def _count(block: Block, what: str) -> int:
@@ -168,12 +187,15 @@ def compared(report: Report, measure: str) -> Comparison | None:
 
 def sides(report: Report) -> tuple[str, ...]:
     """Return a name of each target that tells them apart."""
-    names = [target.name for target in report.targets]
-    if len(set(names)) < len(names):
-        names = [f"{target.name} ({target.protocol})" for target in report.targets]
-    if len(set(names)) < len(names):
-        names = [f"{name} {mark}" for name, mark in zip(names, ("A", "B"), strict=False)]
-    return tuple(names)
+    targets = report.targets
+    for names in (
+        [target.name for target in targets],
+        [f"{target.model} at {target.name}" for target in targets],
+        [f"{target.name} ({target.protocol})" for target in targets],
+    ):
+        if len(set(names)) == len(names):
+            return tuple(names)
+    return tuple(f"{target.name} {mark}" for target, mark in zip(targets, ("A", "B"), strict=False))
 
 
 def verdict(report: Report, found: Comparison) -> str:
@@ -206,12 +228,17 @@ def routing(report: Report, found: Comparison) -> str:
             low, high = names[found.low_load_better], names[1 - found.low_load_better]
             return (
                 f"route: to {low} while load stays under {found.low:.3g} {report.axis} (latency regime), to {high} "
-                f"above {found.high:.3g} (throughput regime); measure loads in between to narrow it"
+                f"above {found.high:.3g} (throughput regime){_untried(found)}"
             )
         case Outcome.FIRST_BETTER | Outcome.SECOND_BETTER:
             return f"route: everything to {names[found.outcome is Outcome.SECOND_BETTER]}, at the loads measured"
         case _:
             return f"route: no recommendation; measure more blocks (--blocks {max(2 * report.blocks, 6)})"
+
+
+def _untried(found: Comparison) -> str:
+    low, high = found.between or (found.loads[0], found.loads[-1])
+    return f"; nothing was measured between {low:g} and {high:g}: loads there would narrow it"
 
 
 def ratio_rows(found: Comparison) -> Iterator[tuple[float, str]]:

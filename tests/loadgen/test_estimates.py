@@ -41,6 +41,23 @@ def test_latency_counts_from_when_a_request_was_due() -> None:
     assert found.late_p99 == pytest.approx(1.9)
 
 
+def test_throughput_of_a_closed_loop_is_clients_over_latency_however_few_answers_there_are() -> None:
+    two_clients = [answer(at + shift, 3.0) for at in (0.0, 3.0, 6.0, 9.0) for shift in (0.0, 0.4)]
+    found = block_of(two_clients, start=2.0, seconds=5.0, closed=True, limits=RequestLimits(latency=4.0))
+    assert found.throughput == pytest.approx(2 / 3.0)
+    assert found.goodput == pytest.approx(2 / 3.0)
+    assert block_of(two_clients, start=2.0, seconds=5.0).throughput == pytest.approx(4 / 5.0)
+    none_began = block_of(two_clients, start=3.5, seconds=1.0, closed=True, limits=RequestLimits(latency=4.0))
+    assert (none_began.requests, none_began.mean, none_began.goodput) == (0, None, None)
+    assert none_began.throughput == pytest.approx(2 / 3.0)
+
+
+def test_why_most_requests_failed_is_kept() -> None:
+    errors = ["full", "late", "full", ""]
+    assert block_of([answer(0, 1, ok=not each, error=each) for each in errors], 0.0, 1.0).error == "full"
+    assert block_of([answer(0, 1)], 0.0, 1.0).error == ""
+
+
 def test_failures_are_counted_and_have_no_latency() -> None:
     found = block_of([answer(0, 0.1), answer(1, 5.0, ok=False, code=503)], start=0.0, seconds=2.0)
     assert (found.requests, found.failed, found.mean) == (2, 1, pytest.approx(0.1))
@@ -223,3 +240,16 @@ def test_what_limits_the_numbers_is_told() -> None:
     assert "client itself was busy at 64:" in notes
     assert "sent late at 64," in notes
     assert not list(notes_of(workload(), points[:0]))
+
+
+def test_what_a_measured_time_is_too_short_for_is_told() -> None:
+    def told(rate: float = 1.0, *, closed: bool = True, **changed: object) -> str:
+        return " ".join(notes_of(workload(), [Point(load=4, blocks=(block(rate, 1, **changed),))], closed=closed))
+
+    assert "no request began in a measured time at 4" in told(requests=0)
+    assert "p99 is the longest of a block's requests at 4" in told(requests=99)
+    assert not told(requests=100)
+    assert not told(17.0, requests=200, closed=False)
+    assert "answers fell behind the requests at 4" in told(15.0, requests=200, closed=False)
+    assert not told(15.0, requests=200, closed=True)
+    assert "requests failed at 4, most of them with: full" in told(failed=1, error="full")

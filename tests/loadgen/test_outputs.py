@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import html5lib
@@ -49,9 +50,39 @@ def test_the_text_tells_numbers_diagnoses_knee_and_goodput(swept: Report) -> Non
     assert "knee: 4 clients (in 90 % of resamples)" in text
     assert "41 ±7 %" in text
     assert "3/300" in text
-    assert "goodput under latency ≤ 500 ms: at most 9/s, at 16 clients (90 % of" in text
+    assert "goodput under latency ≤ 500 ms: at most 37.3/s, at 16 clients (90 % of" in text
     assert "4 ms" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_what_is_not_seen_of_requests_is_told_with_what_would_show_it() -> None:
+    def told(**changed: object) -> str:
+        shown = bench_text(report(target({1: [block(1, 1, **changed)]}), limits=RequestLimits(ttft=1, tpot=1)))
+        return " ".join(shown.split())
+
+    assert "first token of an answer is not seen: take responses one by one (--streaming)" in told()
+    assert "unknown, as tokens are not counted: give --tokenizer" in told(ttft_p50=0.1)
+    assert "unknown, as no request was measured" in told(requests=0)
+
+
+def test_no_load_below_one_client_is_asked_for() -> None:
+    falling = report(curve({n: [0.1 * n] * 2 for n in (1, 2, 4)}))
+    assert "knee: 1 client (in 90 % of resamples): more load costs" in bench_text(falling)
+    assert "knee: at 1 requests/s or below; measure lower loads" in bench_text(replace(falling, loop="open"))
+
+
+def test_an_answer_whose_length_is_only_bounded_is_told_as_such() -> None:
+    def told(**changed: object) -> str:
+        return bench_text(report(target({}, workload=workload(max_tokens=8, **changed))))
+
+    assert "64 different prompts of 32 words; up to 8 tokens an answer" in told(asked=("max_tokens",))
+    every = ("max_tokens", "min_tokens", "ignore_eos", "greedy")
+    assert "one prompt; 8 tokens an answer" in told(asked=every, variants=1, length=None)
+
+
+def test_two_models_of_one_server_are_told_apart(crossing: Report) -> None:
+    both = [replace(one, name="a:8000", model=model) for one, model in zip(crossing.targets, ("m", "n"), strict=True)]
+    assert "route: to m at a:8000 while load" in " ".join(bench_text(replace(crossing, targets=tuple(both))).split())
 
 
 def test_a_terminal_without_unicode_gets_bars_of_ascii(swept: Report) -> None:
