@@ -49,7 +49,6 @@ class Watcher:
         self._stack.callback(machine.close)
         self._sources: list[Source] = [server, *([machine] if machine.local else []), *beside]
         self._lasting: list[Scrape] = []
-        self._patience = options.read_timeout
         self._clock = time.time() - time.perf_counter()
 
     def close(self) -> None:
@@ -61,32 +60,14 @@ class Watcher:
         return Watch(self._sources, wait, seconds)
 
     def diagnose(self, watch: Watch, model: str, answers: Iterable[Answer]) -> Diagnosis:
-        """Return what a run is diagnosed as, once its reading has ended; what was read goes into the capture.
-
-        A load test waits for it, and no longer than it is worth: what is not explained or not proven by then names no
-        cause, and says so; likewise what cannot be explained.
-        """
-        scrapes = watch.end(self._patience)
+        """Return what a run is diagnosed as, once its reading has ended; what was read goes into the capture."""
+        scrapes = watch.end()
         client = self._client(model, answers)
         self._lasting += [scrape for scrape in scrapes if scrape.kind in _LASTING]
         for scrape in [*scrapes, client] if self._capture else []:
             self._keep(scrape)
         passing = [scrape for scrape in scrapes if scrape.kind not in _LASTING]
-        return self._bounded([*self._lasting, *passing, client], model)
-
-    def _bounded(self, scrapes: Sequence[Scrape], model: str) -> Diagnosis:
-        found: list[Explanation] = []
-        try:
-            with deadline(LONGEST.value):
-                return self._explained(scrapes, model, found.append)
-        except OutOfTimeError:
-            return _late(found)
-        except Exception as error:  # noqa: BLE001 - what was measured is worth more than why
-            text = f"not explained ({type(error).__name__}: {error}); {_NEXT}, and report what it says"
-            return Diagnosis(verdict=_UNKNOWN, cause="", text=" ".join(text.split()))
-
-    def _explained(self, scrapes: Sequence[Scrape], model: str, tell: Callable[[Explanation], None]) -> Diagnosis:
-        window = window_of(scrapes)
+        window = window_of([*self._lasting, *passing, client])
         found = explain_window(window, sources=[self._server.name], gaps=blind_spots([self._server]))
         return diagnosis(focused(proved(found, simulate=False), model))
 
@@ -115,7 +96,6 @@ class Watch:
 
     def __init__(self, sources: Sequence[Source], wait: float, seconds: float) -> None:
         self._sources, self._wait, self._seconds = sources, wait, seconds
-        self._until = time.monotonic() + wait + seconds
         self._over = threading.Event()
         self._scrapes: list[Scrape] = []
         self._thread = threading.Thread(target=self._read, name="watch", daemon=True)
@@ -127,25 +107,15 @@ class Watch:
         interval = min(_INTERVAL, self._seconds / _ROUNDS)
         self._scrapes.extend(collect(self._sources, interval, seconds=self._seconds, stop=self._over.is_set))
 
-    def end(self, patience: float) -> list[Scrape]:
-        """Return what was read, once the reading is over; a round that lasts `patience` seconds longer is left."""
-        self._thread.join(max(0.0, self._until - time.monotonic()) + patience)
-        self.cancel()
+    def end(self) -> list[Scrape]:
+        """Return what was read, once the reading is over."""
+        self._thread.join()
         return self._scrapes
 
     def cancel(self) -> None:
         """End at once."""
         self._over.set()
         self._thread.join()
-
-
-def _late(found: Sequence[Explanation]) -> Diagnosis:
-    """Return what can be said of a run whose explanation took too long: a cause without proof is none."""
-    within = f"within {LONGEST.show()}; {_NEXT}"
-    if not found:
-        return Diagnosis(verdict=_UNKNOWN, cause="", text=f"not explained {within}")
-    first = diagnosis(found[0])
-    return Diagnosis(verdict=first.verdict, cause="", text=f"{first.text}: not proven {within}")
 
 
 def diagnosis(explanation: Explanation) -> Diagnosis:
