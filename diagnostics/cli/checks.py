@@ -19,6 +19,9 @@ Examples:
   diag checks                       all checks
   diag checks cold-start            its runbook and limits
   diag checks TritonDiagColdStart   the same, by the name of its alert
+
+\b
+Exit: 0 shown, 2 there is no such check.
 """
 
 

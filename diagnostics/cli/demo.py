@@ -19,7 +19,7 @@ Examples:
   diag demo --list
 
 \b
-The server is NVIDIA's own, from PyPI (55 MB at first use), without a GPU: its
+The server is NVIDIA's own, from PyPI (60 MB at first use), without a GPU: its
 stages sleep where a GPU would compute. It listens on loopback only, and nothing
 of it is left behind. $DIAG_TRITON_ENV names an environment that has it already.
 Exit: 0 the fault's own cause was named, 1 it was not, 2 usage, 3 no server.
@@ -27,9 +27,11 @@ Exit: 0 the fault's own cause was named, 1 it was not, 2 usage, 3 no server.
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--fault", "name", default="single-instance", show_default=True, help="What is wrong with it.")
+@click.option(
+    "--fault", "name", default="single-instance", show_default=True, metavar="NAME", help="What is wrong with it."
+)
 @click.option("--list", "listing", is_flag=True, help="List the faults.")
-@click.option("--seconds", type=DURATION, help="Length of each load; 25s, or what the fault needs.")
+@click.option("--duration", "seconds", type=DURATION, help="Of each load; 25s, or what the fault needs.")
 @click.pass_context
 def command(ctx: click.Context, name: str, listing: bool, seconds: float | None) -> None:
     """Show a real Triton with a known fault: explain it, apply the patch, measure again."""
@@ -40,7 +42,9 @@ def command(ctx: click.Context, name: str, listing: bool, seconds: float | None)
             click.echo(f"{each:<24}{load_fault(each).title}")
         return
     if name not in fault_names():
-        raise UsageError(f"there is no fault {name!r}", where="--fault", hint=nearest(name, fault_names()))
+        raise UsageError(
+            f"there is no fault {name!r}", where="--fault", hint=nearest(name, fault_names(), "diag demo --list")
+        )
     ctx.exit(EXIT_OK if _run(name, seconds) else EXIT_FINDINGS)
 
 

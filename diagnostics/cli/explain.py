@@ -43,7 +43,7 @@ Exit: 0 nothing at --fail-on, 1 something, 2 usage, 3 could not collect.
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--objective", metavar="TEXT", help="What latency must be, as in 'p95 < 200ms' or 'mean < 1s'.")
+@click.option("--objective", metavar="LIMIT", help="What latency must be, as in 'p95 < 200ms' or 'mean < 1s'.")
 @click.option("--output", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True)
 @click.option("--fail-on", type=click.Choice(FAIL_ON), default="never", show_default=True, help="When to exit 1.")
 @click.option("--why-not", metavar="CHECK", help="Show what this check saw, and what would have changed its mind.")
@@ -107,7 +107,7 @@ def _refuse(source: EvidenceSource, objective: str | None) -> None:
 def _check_id(name: str) -> str:
     if name in catalogue():
         return name
-    raise UsageError(f"there is no check {name!r}", where="--why-not", hint=nearest(name, catalogue()))
+    raise UsageError(f"there is no check {name!r}", where="--why-not", hint=nearest(name, catalogue(), "diag checks"))
 
 
 def _show(explanation: Explanation, output: str, check: str | None) -> None:

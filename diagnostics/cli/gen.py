@@ -30,6 +30,7 @@ Writes recording/ and alerts/ (Prometheus rules), tests/ (for promtool test
 rules), runbooks/, alertmanager/ (an example with grouping and inhibition),
 prometheusrule.yaml (for the operator), mixin/, lint/ (pages of diag lint's
 rules) and README.md. Files that it did not write are left alone.
+Exit: 0 written or up to date, 1 stale (--check), 2 usage or not writable.
 """
 _RULES_EPILOG = """\b
 Examples:
@@ -41,12 +42,19 @@ Examples:
 A replay needs none of the recording rules to be loaded. It evaluates every
 alert once a minute of that history, holds it for as long as its rule says,
 and names the series that do not exist.
+Exit: 0 written, up to date or replayed, 1 stale (--check), 2 usage or not
+writable, 3 the Prometheus did not answer.
 """
 _WRITING = (
     click.option(
         "--check", "only_check", is_flag=True, help="Write nothing; exit with 1 and a list if files are stale."
     ),
-    click.option("--output", type=click.Path(path_type=Path), help="Folder to write to; ./rules when it exists."),
+    click.option(
+        "--output",
+        type=click.Path(path_type=Path),
+        metavar="DIRECTORY",
+        help="Folder to write to; ./rules when it exists.",
+    ),
     click.option(
         "--runbooks",
         default=_RUNBOOKS,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
+from diagnostics.cli.names import nearest
 from diagnostics.errors import UsageError
 from diagnostics.lint.catalogue import Registered, catalogue
 from diagnostics.lint.rule import Question
@@ -32,8 +32,7 @@ def rule(identifier: str) -> Registered:
 
     """
     if identifier not in catalogue():
-        near = difflib.get_close_matches(identifier, catalogue(), n=1)
-        hint = f"did you mean {near[0]}?" if near else "`diag lint --rules` lists them"
+        hint = nearest(identifier, catalogue(), "diag lint --rules")
         raise UsageError(f"there is no rule {identifier!r}", hint=hint)
     return catalogue()[identifier]
 

@@ -39,6 +39,7 @@ Examples:
 \b
 SOURCE is any endpoint of a Triton: the others are found from it. Secrets
 are always redacted. Ctrl-C ends early, with a valid capture.
+Exit: 0 recorded, 2 usage, 3 a server could not be read, 130 interrupted.
 """
 _SUFFIXES = (".tar.xz", ".tar.gz", ".txz", ".tgz", ".tar")
 Change = Callable[[Scrape], Scrape]

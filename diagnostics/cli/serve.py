@@ -24,6 +24,7 @@ Examples:
 \b
 SOURCE is a server, besides those of the settings file. Every setting can be
 given as DIAG_SECTION__KEY. SIGHUP reads the file anew, SIGTERM ends.
+Exit: 0 ended, 2 a setting is wrong, 3 what it needs cannot be used.
 """
 _FLAGS = {
     "web_listen_address": "web.listen_address",
@@ -62,9 +63,17 @@ _FLAGS = {
     help="The path all else is below; that of --web.external-url unless a proxy strips it.",
 )
 @click.option(
-    "--log.level", "log_level", type=click.Choice(["debug", "info", "warn", "error"]), help="The least that is logged."
+    "--log.level",
+    "log_level",
+    type=click.Choice(["debug", "info", "warn", "error"]),
+    help="The least that is logged.  [default: info]",
 )
-@click.option("--log.format", "log_format", type=click.Choice(["logfmt", "json"]), help="How a line is written.")
+@click.option(
+    "--log.format",
+    "log_format",
+    type=click.Choice(["logfmt", "json"]),
+    help="How a line is written.  [default: logfmt]",
+)
 def command(
     sources: tuple[str, ...], config_file: Path | None, check_config: bool, systemd_unit: bool, **flags: str | None
 ) -> None:

@@ -42,8 +42,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(epilog=_EPILOG)
-@evidence_options
-@click.option("--objective", required=True, metavar="TEXT", help="Like 'p95 < 200ms'; of the mean, p50, p95 or p99.")
+@click.option("--objective", required=True, metavar="LIMIT", help="Like 'p95 < 200ms'; of the mean, p50, p95 or p99.")
 @click.option("--minimize", type=click.Choice([one.value for one in Minimize]), help="What the answer takes least of.")
 @click.option("--maximize", type=click.Choice(["throughput"]), help="Look for the most load within the objective.")
 @click.option("--vary", multiple=True, metavar="MODEL.SETTING=VALUES", help="Choose from these values only.")
@@ -60,6 +59,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     show_default=True,
     help="When to exit 1: a change is needed, or none would do.",
 )
+@evidence_options
 @click.pass_context
 def command(
     ctx: click.Context,

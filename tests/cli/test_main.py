@@ -56,6 +56,14 @@ def test_help_shows_examples_exit_codes_and_completion(capsys: pytest.CaptureFix
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.parametrize("verb", entry.VERBS)
+def test_the_help_of_every_verb_shows_examples_and_exit_codes(verb: str, capsys: pytest.CaptureFixture[str]):
+    assert main([verb, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert f"Examples:\n    diag {verb}" in shown
+    assert "Exit: 0" in shown
+
+
 def test_a_verb_without_a_module_is_not_listed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(entry, "VERBS", ("record", "dance"))
     assert diag.list_commands(click.Context(diag)) == ["record"]
