@@ -2,7 +2,8 @@
 
 ## Looks for
 Iterations that read prompts beside generating tokens, and take longer by that than those that only generate; and the
-share of a request's time in the engine that is lost so.
+share of a request's time in the engine that is lost so. Where iterations are not timed: iterations with long prompts
+in at least a third of the reads, and fewer iterations whenever more requests join.
 
 ## Means
 Prompts and generation share iterations: each token of a running request then waits for someone else's prompt. Long
@@ -11,6 +12,8 @@ prompts make gaps in streams that users see, at any load.
 ## Rules out
 - Requests that wait before they start (`engine-batch-limit`, `kv-cache-exhausted`, `engine-token-budget`).
 - Iterations that are long with and without prompts: that is the model itself (`engine-bound`).
+- Short prompts: an iteration of a few hundred tokens takes as long as one of a single token.
+- Long answers: what joining requests add may then be their keys and values, which later iterations read.
 
 ## Do
 1. Turn on `enable_chunked_context` (an engine built with `--use_paged_context_fmha enable`), so that a prompt is read
@@ -25,13 +28,16 @@ where prompts are short.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import engine_phase
 from diagnostics.checks.engine_settings import parameter, parameter_change
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.engine import ENGINE_WAITING, ENGINE_WORK_SECONDS
-from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE, ENGINE_PREFILL_STALL
-from diagnostics.signals.reading import Missing
+from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL
+from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
+from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
@@ -54,25 +60,34 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if see.evidence.read(ENGINE_WAITING, on).value is None:
         return Quiet(because="the engine exports no gauges")
     stall = see.evidence.read(ENGINE_PREFILL_STALL, on)
-    if stall.value is None:
-        return _without_times(see, on, stall.missing or Missing.NOT_EXPORTED)
-    lost = stall * see.evidence.read(ENGINE_WORK_SECONDS, on)
-    if not see.worthwhile("prefill_stall_seconds", on, lost.with_unit(Unit.SECONDS)):
+    work = see.evidence.read(ENGINE_WORK_SECONDS, on)
+    lost = (stall * replace(work, low=work.value, high=work.value)).with_unit(Unit.SECONDS)
+    if stall.value is None or stall.estimated:
+        if quiet := _not_timed(see, on, stall, lost):
+            return quiet
+    elif not see.worthwhile("prefill_stall_seconds", on, lost):
         return Quiet(because="prompts hardly lengthen the iterations that they share")
-    return _finding(see, on, stall.value, lost.value or 0.0)
+    return _finding(see, on, stall, lost.value or 0.0)
 
 
-def _without_times(see: Ledger, on: Subject, reason: Missing) -> Quiet:
-    """Return quiet where prompts are too rare to matter; what iterations take is not known."""
-    if see.at_least(ENGINE_CONTEXT_SHARE, on, OFTEN):
-        raise Undecided(ENGINE_PREFILL_STALL.name, reason)
-    return Quiet(because="few iterations read prompts")
+def _not_timed(see: Ledger, on: Subject, stall: Reading, lost: Reading) -> Quiet | None:
+    """Return why prompts do not matter where iterations are not timed; None where even the least they cost does."""
+    if not see.at_least(ENGINE_CONTEXT_SHARE, on, OFTEN):
+        return Quiet(because="few iterations read prompts")
+    if lost.low is None or lost.high is None:
+        raise Undecided(ENGINE_PREFILL_STALL.name, stall.missing or Missing.NOT_EXPORTED)
+    if not see.worthwhile("most_prefill_stall", on, replace(lost, value=lost.high)):
+        return Quiet(because="requests that join hardly lengthen iterations")
+    if not see.worthwhile("least_prefill_stall", on, replace(lost, value=lost.low)):
+        raise Undecided(ENGINE_PREFILL_STALL.name, Missing.TOO_FEW_EVENTS)
+    return None
 
 
-def _finding(see: Ledger, on: Subject, share: float, lost: float) -> Fires:
+def _finding(see: Ledger, on: Subject, stall: Reading, lost: float) -> Fires:
+    about = "about " if stall.estimated else ""
     return Fires(
-        summary=f"prompts of others stall running requests of {on.model}'s engine for {Unit.SECONDS.show(lost)} each, "
-        f"{Unit.RATIO.show(share)} of its time",
+        summary=f"prompts of others stall running requests of {on.model}'s engine for {about}"
+        f"{Unit.SECONDS.show(lost)} each, {Unit.RATIO.show(stall.value)} of its time",
         claims=(Claim(stage=on.model or "", phase=engine_phase(see, on), seconds=lost),),
         saved_seconds=lost,
         suggestion=_suggestion(see, on),

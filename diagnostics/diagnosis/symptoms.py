@@ -10,12 +10,15 @@ from diagnostics.checks.check import Layer
 from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART
 from diagnostics.checks.gates import HOST_FULL
 from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
+from diagnostics.checks.prefill_interference import OFTEN
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.callers import OUTSIDE_SECONDS
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.engine import ENGINE_WAITING
+from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS, LONG_PROMPTS
+from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
 from diagnostics.signals.neighbours import FOREIGN_PROCESS, FOREIGN_SHARE, FOREIGN_STAY, OWN_GPU_SECONDS
@@ -58,6 +61,7 @@ def symptoms(
         *_queues(anatomy, left),
         *_between(evidence, anatomy, found),
         *_engines(evidence, found),
+        *_prompts(evidence, anatomy, found),
         *(() if explained_failures else _failures(evidence)),
         *_clients(evidence, anatomy, found),
         *(() if any(finding.layer is Layer.HOST for finding in found) else _host(evidence)),
@@ -123,6 +127,37 @@ def _engines(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
                 next_measurement="compare its scheduled requests with its slots, and its KV blocks with what requests "
                 "need",
             )
+
+
+def _prompts(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:
+    """Long prompts that an engine reads most of the time, where nothing times what they do to those that run."""
+    explained = {finding.subject.model for finding in found if finding.layer is Layer.ENGINE and finding.severity.loud}
+    for item in anatomy:
+        for stage in item.stages:
+            on = Subject(server=item.server, model=stage.model)
+            seconds = max(stage.cells.get(Phase.ENGINE, 0.0), stage.cells.get(Phase.COMPUTE, 0.0))
+            most = seconds * _most_stalled(evidence, on) if evidence.is_engine(on) else 0.0
+            long = most >= WORTHWHILE_SECONDS and most >= WORTHWHILE_SHARE * item.mean_seconds
+            if long and stage.model not in explained:
+                yield Symptom(
+                    text=f"the engine of {stage.model} reads prompts of "
+                    f"{Unit.COUNT.show(evidence.read(ENGINE_PROMPT_TOKENS, on).value)} tokens in "
+                    f"{Unit.RATIO.show(evidence.read(ENGINE_CONTEXT_SHARE, on).value)} of its iterations: up to "
+                    f"{Unit.SECONDS.show(most)} of each request may be other requests' prompts",
+                    next_measurement="time its iterations (trtllm-serve: enable_iter_perf_stats), or read for longer; "
+                    "compare the time per output token at half the load",
+                )
+
+
+def _most_stalled(evidence: Evidence, on: Subject) -> float:
+    """Return the largest share of an engine's time that long prompts of others may take; 0 where that is timed."""
+    stall = evidence.read(ENGINE_PREFILL_STALL, on)
+    often = (evidence.read(ENGINE_CONTEXT_SHARE, on).value or 0.0) >= OFTEN.value
+    long = (evidence.read(ENGINE_PROMPT_TOKENS, on).value or 0.0) >= LONG_PROMPTS
+    timed = stall.value is not None and not stall.estimated
+    if timed or not often or not long:
+        return 0.0
+    return 1.0 if stall.high is None else stall.high
 
 
 def _failures(evidence: Evidence) -> Iterator[Symptom]:

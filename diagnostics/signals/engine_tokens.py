@@ -78,18 +78,6 @@ def _iteration_seconds(engine: Engine, _: View) -> Reading:
     return Reading.of(seconds / iterations, Unit.SECONDS, METRICS, estimated=True, events=iterations, span=seconds)
 
 
-def _stall_seconds(engine: Engine, _: View) -> Reading:
-    """Time by which iterations that also read prompts outlast those that only generate, per generating iteration."""
-    timed = [(s, s.iteration_seconds) for s in engine.live if s.iteration_seconds and s.generation]
-    plain = [seconds for sample, seconds in timed if prefills(sample) is False]
-    mixed = [seconds for sample, seconds in timed if prefills(sample)]
-    if len(plain) < _ENOUGH_TOKENS or len(mixed) < _ENOUGH_TOKENS:
-        return Reading.unknown(Missing.TOO_FEW_EVENTS if timed else Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
-    base = sum(plain) / len(plain)
-    lost = sum(max(seconds - base, 0.0) for seconds in mixed)
-    return Reading.of(lost / (sum(plain) + sum(mixed)), Unit.RATIO, METRICS, events=len(timed))
-
-
 def _histogram_mean(*families: str) -> Read:
     """Return a reader of the mean of what a histogram observed in the span: Δsum ÷ Δcount."""
 
@@ -158,13 +146,6 @@ ENGINE_TOKEN_BUDGET = engine_signal(
 )
 ENGINE_ITERATION_SECONDS = engine_signal(
     "engine_iteration_seconds", Unit.SECONDS, "Mean time of an iteration of the engine.", _iteration_seconds
-)
-ENGINE_PREFILL_STALL = engine_signal(
-    "engine_prefill_stall_share",
-    Unit.RATIO,
-    "Share of generating iterations' time by which those with prompts outlast those without.",
-    _stall_seconds,
-    fix="let trtllm-serve report its iterations (enable_iter_perf_stats)",
 )
 ENGINE_SECONDS = _latency(
     "engine_seconds",
