@@ -65,11 +65,9 @@ def intervened(fitted: Fitted, fires: Fires, suggestion: Suggestion, entry: Entr
 
 
 def _less(fitted: Fitted, load: float) -> WhatIf:
-    loops = [one for one in fitted.scenario.traffic if isinstance(one, ClosedLoop)]
-    if not loops:
-        return WhatIf(rate_factor=load)
+    loops = (one for one in fitted.scenario.traffic if isinstance(one, ClosedLoop))
     own = next((one.clients for one in loops if one.entry == fitted.entry), None)
-    return WhatIf(clients=None if own is None else ceil(own * load))
+    return WhatIf(rate_factor=load) if own is None else WhatIf(clients=ceil(own * load))
 
 
 def _relieved(fitted: Fitted, fires: Fires, entry: Entry | None) -> Fitted | Unpredicted:

@@ -19,8 +19,23 @@ def outcome_of(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.
     try:
         return simulate(scenario, seconds=seconds, warmup_seconds=warmup_seconds, seed=seed)
     except Endless as error:
-        raise Unpredictable(
-            f"cannot be forecast: its simulation takes more than {MOST_EVENTS} events",
-            where=", ".join(entry.name for entry in scenario.entries),
-            hint="ask for less load or fewer instances; if it was asked of the window as it is, record one anew",
-        ) from error
+        raise _endless(scenario) from error
+
+
+def check_visits(scenario: Scenario, visits: float) -> None:
+    """Refuse a scenario of which a run makes so many visits to stages, before they are drawn.
+
+    Raises:
+        Unpredictable: each is an event at least, and these are more than a run may have.
+
+    """
+    if visits > MOST_EVENTS:
+        raise _endless(scenario)
+
+
+def _endless(scenario: Scenario) -> Unpredictable:
+    return Unpredictable(
+        f"cannot be forecast: its simulation takes more than {MOST_EVENTS} events",
+        where=", ".join(entry.name for entry in scenario.entries),
+        hint="ask for less load or fewer instances; if it was asked of the window as it is, record one anew",
+    )

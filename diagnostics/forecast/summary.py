@@ -89,6 +89,9 @@ def _answered(run: Run, entry: Entry, stuck: Collection[str]) -> float:
     through = (outcome.arrived - outcome.failed) / run.outcome.seconds
     if not stuck:
         return through
+    if outcome.failed:
+        # Behind a stage that is full, others turn away: only what came out was answered.
+        return outcome.answered / run.outcome.seconds
     items = max((one.items for one in run.scenario.traffic if one.entry == entry.name), default=1)
     visits = {model: sum(step.model == model for step in entry.steps) for model in stuck}
     return min(_served(run, m) / run.outcome.seconds / items / count for m, count in visits.items())

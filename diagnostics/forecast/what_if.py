@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf, nan
+from math import inf
 
 from diagnostics.errors import UsageError
+from diagnostics.forecast.engine_settings import MEASURE, with_engine, with_parameter
 from diagnostics.forecast.fitted import Fitted, Unpredictable
 from diagnostics.forecast.races import is_racing, missed
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
     DynamicBatcher,
-    Engine,
     Model,
     OpenLoop,
     QueuePolicy,
@@ -24,11 +24,6 @@ from diagnostics.tuning.simulation.scenario import (
 Traffic = OpenLoop | ClosedLoop
 _MICROSECOND = 1e-6
 _POLICY = "dynamic_batching.default_queue_policy"
-_FRACTION = "kv_cache_free_gpu_mem_fraction"
-_DEFAULT_FRACTION = 0.9
-_CACHE_TOKENS = ("max_tokens_in_paged_kv_cache", "kv_cache_config.max_tokens")
-# A parameter that names another way of batching inside: the engine's model would be another one.
-_STATIC = "gpt_model_type"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +32,7 @@ class WhatIf:
 
     Attributes:
         changes: settings, one per model.
-        rate_factor: how many times as many requests come, to every entry.
+        rate_factor: how many times as many requests come, to every entry whose clients do not wait for answers.
         clients: clients of the forecast entry's closed loop; None for as many as now.
         traffic: who calls which entry how, in place of what was fitted for these entries; None to keep it.
 
@@ -75,6 +70,8 @@ def _loaded(fitted: Fitted, what_if: WhatIf) -> Fitted:
             scenario, traffic=tuple(_clients(one, fitted.entry, what_if.clients) for one in scenario.traffic)
         )
     if what_if.rate_factor != 1.0:
+        _check_rate(scenario, fitted.entry, what_if.rate_factor)
+        fitted = replace(fitted, assumptions=(*fitted.assumptions, *_unscaled(scenario)))
         scenario = replace(scenario, traffic=tuple(_scaled(one, what_if.rate_factor) for one in scenario.traffic))
     return replace(fitted, scenario=scenario, doubt=doubt)
 
@@ -91,15 +88,26 @@ def _clients(traffic: Traffic, entry: str, clients: int) -> Traffic:
     return replace(traffic, clients=clients)
 
 
-def _scaled(traffic: Traffic, factor: float) -> Traffic:
-    if isinstance(traffic, ClosedLoop):
+def _check_rate(scenario: Scenario, entry: str, factor: float) -> None:
+    if any(isinstance(one, ClosedLoop) and one.entry == entry for one in scenario.traffic):
         raise UsageError(
             "its clients wait for their answers: their rate follows from the server",
-            where=traffic.entry,
+            where=entry,
             hint="change the number of clients",
         )
-    if factor <= 0:
-        raise UsageError("a rate must be above 0", where=traffic.entry, hint="give a factor or requests per second")
+    if not 0 < factor < inf:
+        raise UsageError("a rate must be above 0", where=entry, hint="give a factor or requests per second")
+
+
+def _unscaled(scenario: Scenario) -> Iterator[str]:
+    for one in scenario.traffic:
+        if isinstance(one, ClosedLoop):
+            yield f"{one.entry} keeps its {one.clients} clients, who wait for their answers, at any rate elsewhere"
+
+
+def _scaled(traffic: Traffic, factor: float) -> Traffic:
+    if isinstance(traffic, ClosedLoop):
+        return traffic
     times = None if traffic.times is None else tuple(at / factor for at in traffic.times)
     return replace(traffic, rate=traffic.rate * factor, times=times)
 
@@ -148,21 +156,18 @@ def _apply(fitted: Fitted, model: Model, setting: Setting) -> tuple[Model, list[
     if path == "max_batch_size" and model.engine is None:
         return replace(model, max_batch=max(_whole(value), 1)), _larger(model, _whole(value))
     if path in ("max_batch_size", "engine.max_batch_size"):
-        return _engine(model, path, lambda engine: replace(engine, slots=max(_whole(value), 1)))
+        return with_engine(model, path, lambda engine: replace(engine, slots=max(_whole(value), 1)))
     if path.startswith("engine."):
-        raise Unpredictable(f"what {path} does to its iterations was not measured", where=model.name, hint=_MEASURE)
+        raise Unpredictable(f"what {path} does to its iterations was not measured", where=model.name, hint=MEASURE)
     if path.startswith("parameters."):
-        return _parameter(fitted, model, path.partition(".")[2], value)
+        return with_parameter(model, fitted.configs.get(model.name), path.partition(".")[2], value)
     if path == "dynamic_batching" or path in _BATCHING or path == _POLICY or path.startswith(f"{_POLICY}."):
         made = _batched(model, path, value)
         raced = [missed(model.name)] if is_racing(made) and not is_racing(model) else []
         return made, [*_larger(model, model.max_batch), *raced]
     if path == "response_cache.enable":
-        raise Unpredictable("how many requests repeat is not known", where=model.name, hint=_MEASURE)
+        raise Unpredictable("how many requests repeat is not known", where=model.name, hint=MEASURE)
     return model, [f"{path} of {model.name} does nothing to requests once it has taken effect"]
-
-
-_MEASURE = "measure it on a server of its own"
 
 
 def _whole(value: SettingValue) -> int:
@@ -172,7 +177,7 @@ def _whole(value: SettingValue) -> int:
 def _instances(fitted: Fitted, model: Model, count: int) -> tuple[Model, list[str]]:
     """Return the model with `count` instances on each device of each group."""
     if model.engine is not None:
-        raise Unpredictable("instances of an engine are engines of their own", where=model.name, hint=_MEASURE)
+        raise Unpredictable("instances of an engine are engines of their own", where=model.name, hint=MEASURE)
     devices = fitted.devices.get(model.name, (1,))
     instances = sum(count * each for each in devices)
     said = []
@@ -187,64 +192,6 @@ def _larger(model: Model, most: int) -> list[str]:
     if most <= max(model.service.sizes_seen) or not model.service.estimated:
         return []
     return [f"batches of {model.name} were not seen: they may cost anything from one request's time to each one's"]
-
-
-def _engine(model: Model, path: str, make: Callable[[Engine], Engine]) -> tuple[Model, list[str]]:
-    if model.engine is None:
-        raise Unpredictable(f"{path} is an engine's, whose iterations were not read", where=model.name, hint=_GAUGES)
-    return replace(model, engine=make(model.engine)), [
-        f"{model.name}'s iterations take no longer with more requests in them than was seen"
-    ]
-
-
-_GAUGES = "read the metrics port, where the engine exports its gauges, in a window in which it works"
-
-
-def _parameter(fitted: Fitted, model: Model, key: str, value: SettingValue) -> tuple[Model, list[str]]:
-    if key == _STATIC:
-        static = str(value).upper() == "V1"
-        return _engine(model, f"parameters.{key}", lambda engine: replace(engine, continuous=not static))
-    if key in _CACHE_TOKENS and value is None:
-        raise Unpredictable("how much the cache holds without a limit was not read", where=model.name, hint=_MEASURE)
-    if key in _CACHE_TOKENS:
-        tokens = _positive(model, key, value)
-        return _engine(model, f"parameters.{key}", lambda engine: replace(engine, cache_tokens=tokens))
-    if key == _FRACTION:
-        config = fitted.configs.get(model.name)
-        factor = _share(model, value) / _share_now(config.parameters.get(_FRACTION, "") if config else "")
-        return _engine(model, f"parameters.{key}", lambda engine: _with_cache(engine, factor))
-    raise Unpredictable(f"what the parameter {key} does is the model's own", where=model.name, hint=_MEASURE)
-
-
-def _with_cache(engine: Engine, factor: float) -> Engine:
-    return engine if engine.cache_tokens is None else replace(engine, cache_tokens=engine.cache_tokens * factor)
-
-
-def _share(model: Model, value: SettingValue) -> float:
-    """Return the part of the free memory that the cache gets; removed, TensorRT-LLM's own default."""
-    share = _DEFAULT_FRACTION if value is None else _positive(model, _FRACTION, value)
-    if share > 1:
-        raise UsageError(f"{_FRACTION} cannot be {value!r}", where=model.name, hint="give a share, at most 1")
-    return share
-
-
-def _share_now(text: str) -> float:
-    """Return the part that is configured; TensorRT-LLM takes what it cannot read, as an unfilled template, for none."""
-    try:
-        share = float(text)
-    except ValueError:
-        return _DEFAULT_FRACTION
-    return share if 0 < share <= 1 else _DEFAULT_FRACTION
-
-
-def _positive(model: Model, key: str, value: SettingValue) -> float:
-    try:
-        number = float(str(value))
-    except ValueError:
-        number = nan
-    if not 0 < number < inf:
-        raise UsageError(f"{key} cannot be {value!r}", where=model.name, hint="give a number above 0")
-    return number
 
 
 def _batched(model: Model, path: str, value: SettingValue) -> Model:

@@ -133,6 +133,16 @@ def test_clients_are_of_closed_loops_and_rates_of_open_ones() -> None:
         changed(by_hand(SAFETY), WhatIf(clients=8))
 
 
+def test_a_rate_is_of_entries_whose_clients_do_not_wait_and_the_others_stay() -> None:
+    fitted = by_hand(SAFETY)
+    loop = ClosedLoop(entry="side", clients=3)
+    beside = replace(fitted, scenario=replace(fitted.scenario, traffic=(*fitted.scenario.traffic, loop)))
+    made = changed(beside, WhatIf(rate_factor=2.0))
+
+    assert made.scenario.traffic == (OpenLoop(entry="chat", rate=40.0), loop)
+    assert made.assumptions == ("side keeps its 3 clients, who wait for their answers, at any rate elsewhere",)
+
+
 def test_a_model_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(UsageError, match="its models are safety"):
         changed(by_hand(SAFETY), WhatIf(changes=(change("saftey", {"instance_group.count": 2}),)))

@@ -135,6 +135,14 @@ class Model:
     engine: Engine | None = None
     rate_limit: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def alone(self) -> float:
+        """Seconds that a request with nobody beside it is executed."""
+        if self.engine is None:
+            return self.service.time(1)
+        iteration = self.engine.iteration_seconds + self.engine.iteration_seconds_per_request
+        return self.engine.iterations * iteration + self.engine.prefill_seconds
+
     def held(self, size: float) -> float:
         """Return the seconds after which an instance computes the next execution, of one of `size` items."""
         return self.service.time(size) if self.in_flight > 1 else self.service.occupancy(size)

@@ -51,9 +51,7 @@ def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
     entries = {entry.name: entry for entry in scenario.entries}
     found: dict[str, float] = dict.fromkeys(models, 0.0)
     for _ in models:
-        passing = {
-            name: min(1 / load, 1.0) if _sheds(models[name]) and load > 0 else 1.0 for name, load in found.items()
-        }
+        passing = _passing(models, found)
         flows = [
             (models[name], rate, traffic.items)
             for traffic in scenario.traffic
@@ -63,7 +61,14 @@ def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
         found = dict.fromkeys(models, 0.0)
         for model, rate, items in flows:
             found[model.name] += rate / capacity(model, items)
-    return {**found, **_shared(scenario, flows)}
+    passing = _passing(models, found)
+    executed = [(model, rate * passing[model.name], items) for model, rate, items in flows]
+    return {**found, **_shared(scenario, executed)}
+
+
+def _passing(models: Mapping[str, Model], loads: Mapping[str, float]) -> Mapping[str, float]:
+    """Return the share of what reaches each model that it executes: all, where it turns nothing away."""
+    return {name: min(1 / load, 1.0) if _sheds(models[name]) and load > 0 else 1.0 for name, load in loads.items()}
 
 
 def _rate(traffic: OpenLoop, seconds: float) -> float:
