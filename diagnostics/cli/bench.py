@@ -112,7 +112,7 @@ class Loads(click.ParamType[tuple[float, ...]]):
 @click.option("--capture", type=click.Path(path_type=Path), help="Keep what was read meanwhile, as diag record does.")
 @click.option("--output", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True)
 @click.option(
-    "--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw latency over throughput into a file."
+    "--png", type=click.Path(path_type=Path, dir_okay=False), help="Draw latency over load and over throughput."
 )
 @source_options
 @click.pass_context
@@ -127,7 +127,9 @@ def command(
     report = _report(targets, given)
     _show(report, by, output)
     if png is not None:
-        _drawing()(report, png)
+        _drawing()(report, png, by)
+    if report.ended and output != "text":
+        aloud(f"ended early: {report.ended}; what was measured until then is in the report")
     ctx.exit(_exit_code(report))
 
 
