@@ -29,9 +29,10 @@ from __future__ import annotations
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
-from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SLOWDOWN
+from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SINCE, VERSION_SLOWDOWN
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Unit
 
@@ -48,9 +49,15 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if not see.at_least(VERSION_SLOWDOWN, on, SLOWER):
         return Quiet(because="there is no version before it to compare with, or it is as fast")
     extra = see.read(VERSION_EXTRA_SECONDS, on)
-    if not see.worthwhile("version_extra", on, extra):
+    if not see.worthwhile("version_extra", on, extra, _since(see, on)):
         return Quiet(because="the difference is small against what a request takes")
     return _finding(see, on, extra.value or 0.0)
+
+
+def _since(see: Ledger, on: Subject) -> Reading:
+    """Return how many times as much a request meets the version since it serves; not told counts as all along."""
+    since = see.evidence.read(VERSION_SINCE, on)
+    return since if since.value is not None else Reading.of(1.0, Unit.RATIO, "stated")
 
 
 def _finding(see: Ledger, on: Subject, extra: float) -> Fires:

@@ -154,17 +154,26 @@ class Ledger:
         )
         return met
 
-    def worthwhile(self, name: str, on: Subject, saved: Reading) -> bool:
+    def worthwhile(self, name: str, on: Subject, saved: Reading, since: Reading | None = None) -> bool:
         """Return whether `saved` seconds per request of the subject are worth a change to those who wait.
 
         Both the share of the entry's mean and the absolute time must be reached; both are noted.
+
+        Args:
+            name: what the seconds are called in the evidence.
+            on: the subject.
+            saved: seconds per request of the subject, over the whole window.
+            since: how many times as much of it a request has met since it began; None for what was there all along.
+                How long ago a window begins does not decide what a change for the worse costs now.
+
         """
         entry = self.entry_of(on)
         if entry is None or entry.mean_seconds <= 0:
             raise Undecided("request_seconds", Missing.IDLE)
         weighted = saved * Reading.of(entry.weight, Unit.RATIO, saved.source)
-        share = weighted / Reading.of(entry.mean_seconds, Unit.SECONDS, saved.source)
-        enough = self.compare(name, weighted, WORTHWHILE_TIME)
+        now = weighted if since is None else weighted * since
+        share = now / (Reading.of(entry.mean_seconds, Unit.SECONDS, saved.source) + (now - weighted))
+        enough = self.compare(name, now, WORTHWHILE_TIME)
         return self.compare(f"{name}_share", share, WORTHWHILE_PART) and enough
 
     def confidence(self) -> float:

@@ -111,6 +111,21 @@ def _by_size(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
     return {round(total.values.get(Counter.INFERENCES, executions) / executions): (executions, mean)}
 
 
+def _since(view: View) -> Reading:
+    """The version's share of its model's requests since its first one ÷ that over the window."""
+    every = View(window=view.window, server=view.server, model=view.model, version=None, start=view.start, end=view.end)
+    for source in (STATISTICS, METRICS):
+        own = [step for step in view.steps(source) if step.values.get(Counter.SUCCESS)]
+        if own:
+            later = _requests([step for step in every.steps(source) if step.end > own[0].start])
+            return Reading.of(_requests(every.steps(source)) / later, Unit.RATIO, source, events=_requests(own))
+    return Reading.of(1.0, Unit.RATIO, STATISTICS)
+
+
+def _requests(steps: Sequence[Step]) -> float:
+    return sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
+
+
 def _from_comparison(unit: Unit, compute: Callable[[Compared], float], idle: float) -> Callable[[View], Reading]:
     def read(view: View) -> Reading:
         found = compared(view)
@@ -150,4 +165,11 @@ VERSION_BEFORE = Signal(
     scope=Scope.MODEL,
     doc="Number of the version that this one is compared with; 0 when it is the same one before a reload, or none.",
     readers=(_before,),
+)
+VERSION_SINCE = Signal(
+    name="version_since_factor",
+    unit=Unit.RATIO,
+    scope=Scope.MODEL,
+    doc="Share of its model's requests that a version answers since its first one ÷ that over the window; 1 all along.",
+    readers=(_since,),
 )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.signals.availability import FAILED_VERSIONS, MODEL_WANTED, READY_VERSIONS
 from diagnostics.signals.fleet import (
     EXECUTION_EXCESS,
@@ -18,7 +19,7 @@ from diagnostics.signals.plausibility import COUNTED_SHARE, IMPLAUSIBLE_STEPS
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.sequence import PRIORITY_LEVELS, QUEUE_SPREAD, SEQUENCE_BATCHING
 from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOADS, STANDSTILL_SECONDS, WAITING_NOW
-from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SLOWDOWN
+from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SINCE, VERSION_SLOWDOWN
 from diagnostics.window.window import window_of
 from tests.builders import Stage, SyntheticTriton, chain, view_of
 from tests.builders_traffic import Did, indexed, scrapes_told, told
@@ -79,6 +80,21 @@ class TestVersions:
         window = told({KEY: [BUSY] * 5 + [Did()] * 5, ("m", "2"): [ABSENT] * 5 + [larger] * 5})
 
         assert VERSION_SLOWDOWN.read(view_of(window, "m", "2")).value == 1.0
+
+    @pytest.mark.parametrize(
+        ("beside", "now", "loud"), [(0, 1.0, ["version-regression"]), (360, 0.1, [])], ids=["all", "a tenth"]
+    )
+    def test_what_a_slower_version_costs_since_it_serves_is_not_thinned_by_the_time_before(
+        self, beside: int, now: float, loud: list[str]
+    ) -> None:
+        """A quarter longer in the last quarter of the window: 6 ms of its mean, and 25 ms of each request now."""
+        before, slow = Did(requests=40, infer=0.1), Did(requests=40, infer=0.125)
+        aside = Did(requests=beside, infer=0.1)
+        window = told({KEY: [before] * 12 + [aside] * 4, ("m", "2"): [ABSENT] * 12 + [slow] * 4})
+        over_the_window = 160 / (480 + 4 * beside + 160)
+
+        assert VERSION_SINCE.read(view_of(window, "m", "2")).value == pytest.approx(now / over_the_window)
+        assert [one.check for one in explain_window(window).loud] == loud
 
     def test_first_cold_executions_are_left_out(self) -> None:
         cold = Did(requests=40, infer=2.0)
