@@ -22,6 +22,7 @@ class Repository:
         shown: its path as given by the user.
         models: its models by name, sorted.
         asked: names of those to report on; the others are only looked up by these.
+        named: whether it was given itself, rather than found below a folder, or by one of its models.
 
     """
 
@@ -29,6 +30,7 @@ class Repository:
     shown: str
     models: Mapping[str, ModelFolder]
     asked: frozenset[str]
+    named: bool = False
 
     @property
     def place(self) -> Place:
@@ -82,7 +84,7 @@ def _repository(path: Path, found: Models) -> Repository:
     siblings = () if found.complete else _siblings(path)
     shown = {**{name: joined(found.shown, name) for name in siblings}, **found.names}
     models = {name: ModelFolder(name=name, path=path / name, shown=shown[name]) for name in sorted(shown)}
-    return Repository(path=path, shown=found.shown, models=models, asked=frozenset(found.names))
+    return Repository(path=path, shown=found.shown, models=models, asked=frozenset(found.names), named=found.named)
 
 
 def _siblings(path: Path) -> Iterator[str]:

@@ -182,6 +182,7 @@ class Case:
         title: what it is, as the rest of a sentence about the rule: `speaks when …`, `is silent when …`.
         files: texts by path; the repository is the folder `models`, deployment files may stand beside it.
         places: where it must tell a problem, in order, as `models/safety/config.pbtxt:3:1`; none for silence.
+        paths: what is linted.
 
     """
 
@@ -189,6 +190,7 @@ class Case:
     files: Mapping[str, str | bytes | Link]
     places: tuple[str, ...] = ()
     settings: Settings = field(default_factory=Settings)
+    paths: tuple[str, ...] = (".",)
 
     def write(self, folder: Path) -> None:
         """Write the files below `folder`."""

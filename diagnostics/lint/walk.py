@@ -51,12 +51,14 @@ class Trouble:
 class Models:
     """Models of one repository, by name, with their paths to show.
 
-    `complete` when the repository's folder was walked, rather than one of its models named.
+    `complete` when the repository's folder was walked, rather than one of its models named; `named` when it was given
+    itself, rather than found below a folder.
     """
 
     shown: str
     names: dict[str, str] = field(default_factory=dict)
     complete: bool = True
+    named: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,6 +136,8 @@ def _add(found: Found, path: Path) -> None:
         models.names[folder.name] = shown
         return
     _walk(found, folder, shown, entries, {})
+    if folder in found.models:
+        found.models[folder].named = True
     if folder in found.models and not (folder / ".git").exists():
         _add_files_beside(found, folder, shown)
 

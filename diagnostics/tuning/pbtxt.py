@@ -49,7 +49,7 @@ class Scalar:
 
     def integer(self) -> int | None:
         """Return a whole number (decimal, hexadecimal or octal), None when it is not one."""
-        digits = self.text.replace(" ", "")
+        digits = "".join(self.text.split())
         match = re.fullmatch(r"(-?)(?:0[xX]([0-9a-fA-F]{1,16})|0([0-7]{1,22})|(0|[1-9]\d{0,19}))", digits, re.ASCII)
         if match is None:
             return None

@@ -19,7 +19,7 @@ each_rule = pytest.mark.parametrize("found", [pytest.param(found, id=found.id) f
 
 
 def told(found: Registered, case: Case) -> tuple[Problem, ...]:
-    report = lint([Path()], case.settings, {found.id: found})
+    report = lint([Path(path) for path in case.paths], case.settings, {found.id: found})
     assert not report.failures
     return report.problems
 

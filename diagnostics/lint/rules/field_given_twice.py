@@ -5,8 +5,9 @@ Fields such as `max_batch_size` or `dynamic_batching` more than once in one bloc
 `parameters` or of another map more than once.
 
 ## Means
-The server cannot parse the file: "Non-repeated field is specified multiple times". Of a key that is there twice the
-last counts, without a word. Merges of branches leave such pairs.
+The server cannot parse the file: "Non-repeated field is specified multiple times". Of a key that is there twice, and
+of a field whose first value is its default, as `max_batch_size: 0`, the last counts without a word. Merges of branches
+leave such pairs.
 
 ## Do
 Keep one of them.
@@ -17,9 +18,9 @@ protobuf, `text_format.cc` (as Triton sets its parser), and "Encoding: Maps". Se
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
+from diagnostics.lint.config_fields import FieldType, words_of
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.typed_fields import TypedMessage, typed_messages
@@ -31,18 +32,39 @@ RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.RE
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of each such field, at the last, and of each key."""
     for found in typed_messages(see.model):
-        single = [field for field, held in found.known() if not held.repeated]
-        for field, times in _twice(single):
-            message = f"{field.name} is written {times} times: the model does not load"
-            yield see.problem(message, at=see.config.file.place(field.start), help="keep one of them")
+        single = [(field, held) for field, held in found.known() if not held.repeated]
+        if len({field.name for field, _ in single}) < len(single):
+            yield from _fields(see, single)
         yield from _keys(see, found)
 
 
-def _twice(fields: list[Field]) -> Iterator[tuple[Field, int]]:
-    times = Counter(field.name for field in fields)
-    if len(times) < len(fields):
-        last = {field.name: field for field in fields}
-        yield from ((last[name], count) for name, count in times.items() if count > 1)
+def _fields(see: ModelView, single: list[tuple[Field, FieldType]]) -> Iterator[Problem]:
+    written: dict[str, list[tuple[Field, FieldType]]] = {}
+    for field, held in single:
+        written.setdefault(field.name, []).append((field, held))
+    for name, found in written.items():
+        if len(found) > 1:
+            refused = any(_counts(field, held) for field, held in found[:-1])
+            what = "the model does not load" if refused else "the last counts"
+            yield see.problem(
+                f"{name} is written {len(found)} times: {what}",
+                at=see.config.file.place(found[-1][0].start),
+                help="keep one of them",
+                severity=None if refused else Severity.WARNING,
+            )
+
+
+def _counts(field: Field, held: FieldType) -> bool:
+    """Return whether the parser sees that a field was written: not where it has its default, or a template may be it.
+
+    Fields of proto3 that are no blocks, and not of a choice, have no other trace.
+    """
+    value = field.value
+    if not isinstance(value, Scalar) or held.choice:
+        return True
+    first = words_of(held.type)[:1]
+    default = value.integer() == 0 or value.value in ("", "false", "False", "f", *first)
+    return not default and not value.templates
 
 
 def _keys(see: ModelView, found: TypedMessage) -> Iterator[Problem]:
@@ -73,6 +95,11 @@ CASES = (
             "parameters { key: 'k' value { string_value: '1' } }\nparameters { key: 'k' }\nparameters { key: 'l' }\n"
         },
         places=("models/a/config.pbtxt:1:39", "models/a/config.pbtxt:3:19"),
+    ),
+    Case(
+        title="speaks when the first is the default, of which the server knows nothing",
+        files={"models/a/config.pbtxt": "max_batch_size: 0\nmax_batch_size: 4\n"},
+        places=("models/a/config.pbtxt:2:1",),
     ),
     Case(
         title="is silent when a list is written in parts, and about templates",

@@ -1,0 +1,76 @@
+"""A client asks a decoupled model by an address that takes one answer only.
+
+## Looks for
+Addresses as `/v2/models/chat/infer` and `/v2/models/chat/generate` in compose files and manifests, where `chat` is a
+decoupled model of a repository that is linted, or an ensemble with a decoupled member.
+
+## Means
+`infer` over HTTP is refused for each request: "HTTP end point doesn't support models with decoupled transaction
+policy". `generate` works only where the model answers the request exactly once.
+
+## Do
+Ask `generate_stream`, or gRPC's `ModelStreamInfer`; or set `decoupled: false` where each request has one answer.
+
+## Sources
+Triton, `protocol_extension/extension_generate.md`; user guide, "Decoupled Backends and Models". Seen on Triton 2.51.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+from diagnostics.lint.streaming import streams
+
+RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.ERROR, question=Question.DEPLOYMENT)
+
+_ADDRESS = re.compile(r"/v2/models/([\w.\-]+)(?:/versions/\d+)?/(infer|generate)(?![\w\-])")
+
+
+def lint(see: FileView) -> Iterator[Problem]:
+    """Tell of each address."""
+    for found in _ADDRESS.finditer(see.file.text):
+        name, verb = found.groups()
+        models = _named(see, name)
+        if models and all(streams(model, lambda other: next(iter(_named(see, other)), None)) for model in models):
+            one = verb == "generate"
+            what = "answers only where there is exactly one response" if one else "refuses every request"
+            yield see.problem(
+                f"{name} is decoupled: {verb} {what}",
+                at=see.file.place(found.start()),
+                help="ask generate_stream, or stream over gRPC",
+                severity=Severity.WARNING if one else None,
+            )
+
+
+def _named(see: FileView, name: str) -> list[ModelFolder]:
+    return [one.models[name] for one in see.project.repositories if name in one.models]
+
+
+def _files(address: str) -> dict[str, str]:
+    return {
+        "models/llm/config.pbtxt": 'backend: "python"\nmodel_transaction_policy { decoupled: true }\n',
+        "models/all/config.pbtxt": 'platform: "ensemble"\nensemble_scheduling { step { model_name: "llm" } }\n',
+        "models/safety/config.pbtxt": 'backend: "python"\n',
+        "compose.yaml": f"services:\n  load:\n    image: load\n    command: http://triton:8000{address}\n",
+    }
+
+
+CASES = (
+    Case(
+        title="speaks when a decoupled model is asked for one answer",
+        files=_files("/v2/models/llm/versions/1/infer"),
+        places=("compose.yaml:4:32",),
+    ),
+    Case(
+        title="speaks when an ensemble with such a member is",
+        files=_files("/v2/models/all/generate"),
+        places=("compose.yaml:4:32",),
+    ),
+    Case(title="is silent when the answers are streamed", files=_files("/v2/models/llm/generate_stream")),
+    Case(title="is silent about a model that answers once", files=_files("/v2/models/safety/infer")),
+    Case(title="is silent about a model that is not there", files=_files("/v2/models/other/infer")),
+)

@@ -1,0 +1,143 @@
+"""An ensemble joins what a decoupled member streams with something else.
+
+## Looks for
+Steps whose inputs, and ensembles whose outputs, come partly from a decoupled member and partly past it: from the
+request, from another decoupled member, or from the same model in another step. Members of which it is not known whether
+they are decoupled are not judged.
+
+## Means
+A decoupled member may answer any number of times: which of its answers belongs to which of the others is not known.
+The server refuses the ensemble at load: "receives inputs originated from different decoupled models".
+
+## Do
+Lead each tensor that is needed later through the decoupled member, which gives it out with each answer; or join in a
+BLS model; or set `decoupled: false` where each request has one answer.
+
+## Sources
+Triton core, `ensemble_utils.cc` ("different decoupled models"). Each of the cases was seen on Triton 2.51; two
+decoupled members in a chain load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.streaming import streams
+from diagnostics.lint.tensors import Step, steps, tensors
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+_REQUEST = -1
+Origins = Mapping[str, int]
+"""Of each tensor the number of the last decoupled step behind it, or that of the request."""
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each join, where the whole ensemble and all its members are known."""
+    every = steps(see.config)
+    inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
+    members = [see.named(step.model) if step.model else None for step in every]
+    said = [streams(member, see.named) if member else None for member in members]
+    if inputs is None or outputs is None or None in said or True not in said:
+        return
+    if not all(step.complete for step in every):
+        return
+    origins = _origins([tensor.name for tensor in inputs], every, said)
+    for step in every:
+        read = {text.value or "": text.place for text in step.inputs.values()}
+        for one, other in _apart(list(read), origins):
+            what = _told(one, other, origins, every)
+            yield see.problem(f"{step.model} joins {what}: the ensemble does not load", at=read[other], help=_HELP)
+    places = {tensor.name: tensor.place for tensor in outputs}
+    for one, other in _apart(list(places), origins):
+        what = _told(one, other, origins, every)
+        yield see.problem(f"the answer joins {what}: the ensemble does not load", at=places[other], help=_HELP)
+
+
+_HELP = "lead what is needed later through the decoupled model, or join in a BLS model"
+
+
+def _origins(given: Sequence[str], every: Sequence[Step], said: Sequence[bool | None]) -> Origins:
+    origins = dict.fromkeys(given, _REQUEST)
+    waiting, ran = list(range(len(every))), True
+    while ran:
+        before = waiting
+        waiting = []
+        for number in before:
+            read = [text.value or "" for text in every[number].inputs.values()]
+            if not all(name in origins for name in read):
+                waiting.append(number)
+                continue
+            origin = number if said[number] else max((origins[name] for name in read), default=_REQUEST)
+            origins |= {text.value or "": origin for text in every[number].outputs.values()}
+        ran = len(waiting) < len(before)
+    return origins
+
+
+def _apart(names: Sequence[str], origins: Origins) -> Iterator[tuple[str, str]]:
+    """Yield the first of the tensors whose origin is not that of the first one, with that one."""
+    known = [name for name in names if name in origins]
+    other = next((name for name in known if origins[name] != origins[known[0]]), None)
+    if other is not None:
+        yield known[0], other
+
+
+def _told(one: str, other: str, origins: Origins, every: Sequence[Step]) -> str:
+    return f"{one!r} of {_origin(origins[one], every)} with {other!r} of {_origin(origins[other], every)}"
+
+
+def _origin(number: int, every: Sequence[Step]) -> str:
+    return "the request" if number == _REQUEST else f"{every[number].model}, which is decoupled (step {number + 1})"
+
+
+def _step(model: str, inputs: str, outputs: str) -> str:
+    maps = [f'input_map {{ key: "I{n}" value: "{name}" }}' for n, name in enumerate(inputs)]
+    maps += [f'output_map {{ key: "O{n}" value: "{name}" }}' for n, name in enumerate(outputs)]
+    return f'  step {{ model_name: "{model}" model_version: -1 {" ".join(maps)} }}\n'
+
+
+def _files(*steps_: str, outputs: str = "Y") -> dict[str, str]:
+    written = "".join(f'output {{ name: "{name}" }}\n' for name in outputs)
+    head = f'platform: "ensemble"\ninput {{ name: "X" }}\n{written}ensemble_scheduling {{\n'
+    policy = "model_transaction_policy { decoupled: true }\n"
+    return {
+        "models/all/config.pbtxt": f"{head}{''.join(steps_)}}}\n",
+        "models/a/config.pbtxt": 'backend: "pytorch"\n',
+        "models/llm/config.pbtxt": f'backend: "tensorrtllm"\n{policy}',
+        "models/tts/config.pbtxt": f'backend: "python"\n{policy}',
+        "models/open/config.pbtxt": f'backend: "python"\n{policy.replace("true", "${decoupled}")}',
+    }
+
+
+CASES = (
+    Case(
+        title="speaks when a stream meets the request",
+        files=_files(_step("llm", "X", "M"), _step("a", "MX", "Y")),
+        places=("models/all/config.pbtxt:6:108",),
+    ),
+    Case(
+        title="speaks when two streams meet, or one runs twice",
+        files=_files(_step("llm", "X", "M"), _step("tts", "X", "N"), _step("a", "MN", "Y")),
+        places=("models/all/config.pbtxt:7:108",),
+    ),
+    Case(
+        title="speaks when what one stream has become meets what it was before",
+        files=_files(_step("a", "NM", "Y"), _step("tts", "M", "N"), _step("llm", "X", "M")),
+        places=("models/all/config.pbtxt:5:108",),
+    ),
+    Case(
+        title="speaks when the answers have a stream and what goes past it",
+        files=_files(_step("llm", "X", "Y"), _step("a", "X", "Z"), outputs="YZ"),
+        places=("models/all/config.pbtxt:4:10",),
+    ),
+    Case(
+        title="is silent about streams in a chain, and branches of one stream",
+        files=_files(_step("llm", "X", "M"), _step("tts", "M", "N"), _step("a", "N", "P"), _step("a", "NP", "Y")),
+    ),
+    Case(
+        title="is silent when a member is not there, or a template decides",
+        files=_files(_step("llm", "X", "M"), _step("open", "X", "N"), _step("gone", "MN", "Y")),
+    ),
+)

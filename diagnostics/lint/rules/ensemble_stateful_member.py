@@ -1,0 +1,61 @@
+"""A member of an ensemble is stateful, so the ensemble's clients have to tell of sequences.
+
+## Looks for
+Ensembles with a member that has a sequence batcher.
+
+## Means
+An ensemble hands its request's correlation id, start and end to all its members. A request to the ensemble without a
+correlation id is refused by the stateful member. Where a client sends the next request of a sequence before it has the
+answer to the last, a member before the stateful one that has several instances can let the later one overtake.
+
+## Do
+Send `sequence_id`, `sequence_start` and `sequence_end` with each request to the ensemble, one at a time of a sequence.
+
+## Sources
+Triton user guide, "Ensemble Models" and "Stateful Models". Seen on Triton 2.51: "must specify a non-zero or non-empty
+correlation ID".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.sequences import batcher
+from diagnostics.lint.tensors import steps
+
+RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.INFO, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of the first stateful member; an iterative sequence is the server's own affair."""
+    for step in steps(see.config):
+        member = see.named(step.model) if step.model else None
+        batching = batcher(member) if member else None
+        if batching is not None and batching.flag("iterative_sequence") is False:
+            yield see.problem(
+                f"{step.model} is stateful: clients of {see.model.name} have to send a sequence's id, start and end",
+                at=step.block.at("model_name"),
+            )
+            return
+
+
+_ENSEMBLE = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "asr" } }\n'
+CASES = (
+    Case(
+        title="speaks when a member has a sequence batcher",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/asr/config.pbtxt": 'backend: "python"\nsequence_batching { oldest { } }\n',
+        },
+        places=("models/all/config.pbtxt:2:30",),
+    ),
+    Case(
+        title="is silent when none has, or it iterates",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/asr/config.pbtxt": 'backend: "python"\nsequence_batching { iterative_sequence: true }\n',
+        },
+    ),
+)

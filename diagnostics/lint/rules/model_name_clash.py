@@ -1,0 +1,65 @@
+"""Two repositories that are linted together hold a model of the same name.
+
+## Looks for
+A model in a repository whose name is also in another one, where both repositories were named, as in
+`diag lint models shared`. Repositories that are found below a folder are not judged: they are often copies, of which a
+server is given one.
+
+## Means
+A server that is given both serves neither model of that name: "model appears in two or more repositories"; all others
+are served. Servers that are given one repository each are not concerned.
+
+## Do
+Rename or remove one of them; or start the server with `--model-namespacing=true`, which keeps repositories apart.
+
+## Sources
+Triton core, `model_repository_manager.cc`; user guide, "Model Repository". Seen on Triton 2.51, with and without
+namespaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.repository import Repository
+from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+
+RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.FITS)
+
+
+def lint(see: RepositoryView) -> Iterator[Problem]:
+    """Tell of each model of a repository that one before it has, too."""
+    for name in sorted(see.repository.models) if see.repository.named else ():
+        first = next((one for one in _before(see) if name in one.models), None)
+        if first is not None:
+            yield see.problem(
+                f"{name} is in {first.shown}, too: a server that is given both repositories serves neither",
+                at=see.repository.models[name].place,
+                help="rename or remove one, or start the server with --model-namespacing=true",
+            )
+
+
+def _before(see: RepositoryView) -> Iterator[Repository]:
+    for one in see.project.repositories:
+        if one.path == see.repository.path:
+            return
+        if one.named:
+            yield one
+
+
+_FILES = {
+    "models/chat/config.pbtxt": 'name: "chat"\nbackend: "python"\n',
+    "shared/chat/config.pbtxt": 'backend: "python"\n',
+    "shared/safety/config.pbtxt": 'backend: "python"\n',
+}
+CASES = (
+    Case(
+        title="speaks when both repositories are named",
+        files=_FILES,
+        places=("shared/chat/config.pbtxt:1:1",),
+        paths=("models", "shared"),
+    ),
+    Case(title="is silent when they are found below a folder", files=_FILES),
+    Case(title="is silent when one of them is linted", files=_FILES, paths=("shared",)),
+)

@@ -1,0 +1,158 @@
+"""A setting of the sequence batcher is one that the server refuses.
+
+## Looks for
+Control tensors without a name, or with the name of another; a control that is told twice; a start, end or ready that
+has not one list of two values; a `CONTROL_SEQUENCE_CORRID` without a `data_type` of its kind, or with such lists; a
+`preferred_batch_size` outside of 1 to `max_batch_size`; and a `minimum_slot_utilization` outside of 0 to 1.
+
+## Means
+The server refuses the model at load: "sequence batching …".
+
+## Do
+Write each control once, as `control { kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }`, and the correlation
+id with `data_type`.
+
+## Sources
+Triton core, `model_config_utils.cc` (`GetBooleanSequenceControlProperties`, `GetTypedSequenceControlProperties`,
+`ValidateModelConfig`). Each was seen to be refused by Triton 2.51.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.sequences import CORRID, Control, batcher, controls
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.FITS)
+
+_LISTS = ("int32_false_true", "fp32_false_true", "bool_false_true")
+_FALSE_AND_TRUE = 2
+_ID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING")
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each setting."""
+    batching = batcher(see.model)
+    if batching is None:
+        return
+    told, named = set[str | None](), set[str]()
+    for tensor in batching.blocks("control_input"):
+        yield from _tensor(see, tensor, named)
+    for control in controls(batching):
+        if control.kind is not None and control.kind in told:
+            yield _problem(see, f"{control.kind} is told twice", control.block, "kind")
+        told.add(control.kind)
+        yield from _values(see, control)
+    yield from _strategy(see, batching)
+
+
+def _tensor(see: ModelView, tensor: Block, named: set[str]) -> Iterator[Problem]:
+    name = tensor.text("name")
+    if name == "" and tensor.has("control"):
+        yield _problem(see, "a control tensor has no name", tensor, "name")
+    if name and name in named:
+        yield _problem(see, f"two control tensors are called {name!r}", tensor, "name")
+    named.add(name or "")
+
+
+def _values(see: ModelView, control: Control) -> Iterator[Problem]:
+    block, written = control.block, [name for name in _LISTS if control.block.integers(name) != ()]
+    if control.kind is None or not block.complete:
+        return
+    if control.kind == CORRID:
+        type_ = block.text("data_type")
+        if written:
+            yield _problem(see, "a correlation id has no values for false and true", block, written[0])
+        elif type_ is not None and type_ not in _ID_TYPES:
+            yield _problem(see, f"a correlation id has one of the types {', '.join(_ID_TYPES)}", block, "data_type")
+    elif len(written) != 1:
+        yield _problem(see, f"{control.kind} needs one of {', '.join(_LISTS)}", block, "kind")
+    elif len(block.texts(written[0])) != _FALSE_AND_TRUE and not _open(block, written[0]):
+        yield _problem(see, f"{written[0]} needs two values, for false and for true", block, written[0])
+
+
+def _open(block: Block, name: str) -> bool:
+    return any(text.value is None for text in block.texts(name))
+
+
+def _strategy(see: ModelView, batching: Block) -> Iterator[Problem]:
+    oldest, direct, most = batching.block("oldest"), batching.block("direct"), see.model.max_batch_size
+    sizes = oldest.integers("preferred_batch_size") if oldest else None
+    wrong = [size for size in sizes or () if size < 1 or (most is not None and size > most)]
+    if oldest is not None and wrong:
+        message = f"preferred_batch_size {wrong[0]} is not from 1 to max_batch_size, {most}"
+        yield _problem(see, message, oldest, "preferred_batch_size")
+    for text in direct.texts("minimum_slot_utilization") if direct else ():
+        share = _number(text.value)
+        if share is not None and not 0 <= share <= 1:
+            message = "minimum_slot_utilization is from 0 to 1: the model does not load"
+            yield see.problem(message, at=text.place)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float((text or "").rstrip("fF"))
+    except ValueError:
+        return None
+
+
+def _problem(see: ModelView, what: str, block: Block, field: str) -> Problem:
+    return see.problem(f"{what}: the model does not load", at=block.at(field))
+
+
+_START = "{ kind: CONTROL_SEQUENCE_START int32_false_true: [ 0, 1 ] }"
+_ID = "{ kind: CONTROL_SEQUENCE_CORRID data_type: TYPE_UINT64 }"
+
+
+def _model(more: str, most: str = "4") -> dict[str, str]:
+    return {"models/a/config.pbtxt": f"max_batch_size: {most}\nsequence_batching {{\n{more}\n}}\n"}
+
+
+def _tensors(*given: str) -> str:
+    return "\n".join(f'control_input {{ name: "{"ABC"[n]}" control [ {one} ] }}' for n, one in enumerate(given))
+
+
+CASES = (
+    Case(
+        title="speaks when a tensor has no name or another's, and when a control is told twice",
+        files=_model(f"control_input {{ control {_START} }}\n{_tensors(_START, _ID)}\n{_tensors('')}"),
+        places=("models/a/config.pbtxt:3:15", "models/a/config.pbtxt:4:39", "models/a/config.pbtxt:6:17"),
+    ),
+    Case(
+        title="speaks when there are no values, too many lists, or another number of values than two",
+        files=_model(
+            _tensors(
+                "{ kind: CONTROL_SEQUENCE_START }",
+                "{ kind: CONTROL_SEQUENCE_END int32_false_true: [ 0, 1 ] fp32_false_true: [ 0, 1 ] }",
+                "{ kind: CONTROL_SEQUENCE_READY fp32_false_true: [ 1 ] }",
+            )
+        ),
+        places=("models/a/config.pbtxt:3:39", "models/a/config.pbtxt:4:39", "models/a/config.pbtxt:5:68"),
+    ),
+    Case(
+        title="speaks when a correlation id has no type, or the values of a flag",
+        files=_model(_tensors("{ kind: CONTROL_SEQUENCE_CORRID }"))
+        | {
+            "models/b/config.pbtxt": "sequence_batching { control_input { name: 'I' control "
+            "{ kind: CONTROL_SEQUENCE_CORRID int32_false_true: [ 0, 1 ] } } }\n"
+        },
+        places=("models/a/config.pbtxt:3:37", "models/b/config.pbtxt:1:87"),
+    ),
+    Case(
+        title="speaks when a size is above the largest, and a share above 1",
+        files=_model("oldest { preferred_batch_size: [ 8 ] }")
+        | {"models/b/config.pbtxt": "sequence_batching { direct { minimum_slot_utilization: 2.5f } }\n"},
+        places=("models/a/config.pbtxt:3:10", "models/b/config.pbtxt:1:56"),
+    ),
+    Case(
+        title="is silent about controls as they are meant",
+        files=_model(f"oldest {{ preferred_batch_size: [ 1, 4 ] }}\n{_tensors(_START, _ID)}"),
+    ),
+    Case(
+        title="is silent about templates",
+        files=_model(_tensors("{ kind: ${kind} }", "{ kind: CONTROL_SEQUENCE_READY int32_false_true: [ ${ready} ] }")),
+    ),
+)

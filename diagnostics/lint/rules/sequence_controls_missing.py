@@ -1,0 +1,89 @@
+"""A stateful model is not told what its strategy makes it need.
+
+## Looks for
+Models of a framework's backend with a sequence batcher and without `CONTROL_SEQUENCE_START`, unless each state has an
+`initial_state`; without `CONTROL_SEQUENCE_READY`, where the strategy is `direct` and the model batches; and without
+`CONTROL_SEQUENCE_CORRID`, where the strategy is `oldest` and the model has no `state` that the server keeps.
+
+## Means
+A graph knows of a sequence what its control tensors say. Without start it goes on with the state of a sequence that
+ended. Without ready it cannot tell the slots of a batch that hold no request. With `oldest`, a sequence has no slot of
+its own: without a correlation id the graph cannot tell whose state is whose. Answers are wrong, and nothing fails.
+
+## Do
+Add a `control_input` for each, with the name of the graph's input. Python models ask `request.flags()` and
+`request.correlation_id()` instead, and are not judged; nor are backends of which this is not known.
+
+## Sources
+Triton user guide, "Stateful Models" (control inputs; scheduling strategies; implicit state). All of it loads without
+controls: seen on Triton 2.51.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.sequences import CORRID, READY, START, batcher, controls, whole
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.FITS)
+
+_GRAPHS = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow", "openvino"})
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each control that is missing."""
+    batching = batcher(see.model)
+    if batching is None or see.model.backend not in _GRAPHS or not whole(batching):
+        return
+    told = {control.kind for control in controls(batching)}
+    if None in told:
+        return
+    for kind, why in _needed(see, batching).items():
+        if kind not in told:
+            yield see.problem(f"without {kind} {see.model.name} cannot know {why}", at=batching.place)
+
+
+def _needed(see: ModelView, batching: Block) -> dict[str, str]:
+    states, oldest = batching.blocks("state"), batching.has("oldest")
+    needed = {}
+    if not states or not all(state.has("initial_state") for state in states):
+        needed[START] = "where a sequence begins"
+    if not oldest and (see.model.max_batch_size or 0) > 1:
+        needed[READY] = "which places of a batch hold a request"
+    if oldest and not states:
+        needed[CORRID] = "which sequence a request belongs to"
+    return needed
+
+
+def _model(more: str, backend: str = "onnxruntime") -> dict[str, str]:
+    head = f'backend: "{backend}"\nmax_batch_size: 4\n'
+    return {"models/a/config.pbtxt": f"{head}sequence_batching {{\n{more}\n}}\n"}
+
+
+def _controls(*kinds: str) -> str:
+    return "\n".join(f"control_input {{ name: '{kind[-3:]}' control {{ kind: {kind} }} }}" for kind in kinds)
+
+
+_PLACE = "models/a/config.pbtxt:3:19"
+CASES = (
+    Case(
+        title="speaks when a batch of slots has neither start nor ready",
+        files=_model("direct { }"),
+        places=(_PLACE, _PLACE),
+    ),
+    Case(
+        title="speaks when the oldest have no correlation id",
+        files=_model(f"oldest {{ max_candidate_sequences: 4 }}\n{_controls(START)}"),
+        places=(_PLACE,),
+    ),
+    Case(title="is silent when a batch of slots has both", files=_model(_controls(START, READY))),
+    Case(
+        title="is silent when the server keeps the state and begins it",
+        files=_model("oldest { }\nstate { initial_state { name: 'i' zero_data: true } }"),
+    ),
+    Case(title="is silent about Python models", files=_model("direct { }", backend="python")),
+    Case(title="is silent about templates", files=_model("direct { }\ncontrol_input ${controls}")),
+)

@@ -1,0 +1,54 @@
+"""A sequence that pauses for a second loses its state.
+
+## Looks for
+A sequence batcher without `max_sequence_idle_microseconds`, or with 0, which stand for 1,000,000.
+
+## Means
+The server ends a sequence of which no request arrives for that long, and gives its slot to another. The next request
+of it is refused unless it starts a sequence anew. A longer time keeps slots taken by clients that went away.
+
+## Do
+Set it to the longest pause that a client makes between two requests of one sequence; in speech, that is of a speaker.
+
+## Sources
+Triton common, `model_config.proto` (`max_sequence_idle_microseconds`). Triton 2.51 answers with the default in the
+configuration that it serves, and refuses the request after a pause: "must specify the START flag".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.sequences import batcher
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.INFO, question=Question.QUEUE)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of a time that nobody chose; an iterative sequence has no pauses of a client."""
+    batching = batcher(see.model)
+    if batching is None or batching.flag("iterative_sequence") is not False:
+        return
+    if batching.integer("max_sequence_idle_microseconds") == 0:
+        yield see.problem(
+            f"a sequence of {see.model.name} that pauses for 1 s, the default, is ended and its state is lost",
+            at=batching.place,
+            help="set max_sequence_idle_microseconds to the longest pause between two requests of a client",
+        )
+
+
+def _model(more: str) -> dict[str, str]:
+    return {"models/a/config.pbtxt": f'backend: "pytorch"\nsequence_batching {{ {more} }}\n'}
+
+
+CASES = (
+    Case(
+        title="speaks when no time is written",
+        files=_model("direct { }"),
+        places=("models/a/config.pbtxt:2:19",),
+    ),
+    Case(title="is silent when one is", files=_model("max_sequence_idle_microseconds: 1000000")),
+    Case(title="is silent about a template", files=_model("max_sequence_idle_microseconds: ${idle}")),
+)

@@ -1,0 +1,65 @@
+"""An instance of a stateful model serves one sequence at a time.
+
+## Looks for
+A sequence batcher with the strategy `oldest` and no `max_candidate_sequences` of more than 1; or with the strategy
+`direct`, which is the default, of a model that does not batch.
+
+## Means
+An instance has as many slots for sequences as `max_candidate_sequences`, or as the largest batch; one at least. All
+other sequences wait, with all their requests, until one ends or has been idle for `max_sequence_idle_microseconds`.
+
+## Do
+Set `max_candidate_sequences`, or `max_batch_size`, to how many sequences are open at a time, over the number of
+instances. Where the state is too large for that, add instances. How many are open at a time is for the clients to tell.
+
+## Sources
+Triton user guide, "Stateful Models"; Triton core, `sequence_batch_scheduler.cc`. Measured on Triton 2.51: without
+`max_candidate_sequences` the second sequence waits for the first; with 4, the fifth does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.instances import instances
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.sequences import batcher, slots
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.BATCHING)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of a batcher with one slot; those of an iterative sequence hold requests, not clients."""
+    batching = batcher(see.model)
+    if batching is None or slots(see.model) != 1 or batching.flag("iterative_sequence") is not False:
+        return
+    oldest, count = batching.block("oldest"), instances(see.model)
+    field = "max_candidate_sequences" if oldest else "max_batch_size"
+    all_ = "" if count in (None, 1) else f", {count} on each device"
+    yield see.problem(
+        f"an instance of {see.model.name} serves one sequence at a time{all_}: the others wait until it ends",
+        at=oldest.place if oldest else batching.place,
+        help=f"set {field} to the sequences that are open at a time, per instance",
+    )
+
+
+def _model(more: str, most: int = 0) -> dict[str, str]:
+    return {"models/a/config.pbtxt": f'backend: "pytorch"\nmax_batch_size: {most}\nsequence_batching {{ {more} }}\n'}
+
+
+CASES = (
+    Case(
+        title="speaks when the oldest are taken, and it is not said of how many",
+        files=_model("oldest { }", most=8),
+        places=("models/a/config.pbtxt:3:28",),
+    ),
+    Case(
+        title="speaks when a model that does not batch has the default strategy",
+        files=_model("max_sequence_idle_microseconds: 5000000"),
+        places=("models/a/config.pbtxt:3:19",),
+    ),
+    Case(title="is silent when there are candidates", files=_model("oldest { max_candidate_sequences: 8 }")),
+    Case(title="is silent when each place of a batch is a slot", files=_model("direct { }", most=8)),
+    Case(title="is silent about iterative sequences, and templates", files=_model("iterative_sequence: true ${more}")),
+)

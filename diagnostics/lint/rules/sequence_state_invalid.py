@@ -1,0 +1,117 @@
+"""An implicit state of a stateful model contradicts its initial state, another state or an output.
+
+## Looks for
+An `initial_state` without a name, without data, with another data type or shape than the state's, with a dimension of
+-1, or with a `data_file` that is not in the model's folder `initial_state`; and, as warnings, an input's or output's
+name that two states have, and an output of the model that has the name of a state's and another type or shape.
+
+## Means
+The server refuses the model at load. Of two states with one name, the second is ignored.
+
+## Do
+Write `initial_state { name: "…" data_type: … dims: [ … ] zero_data: true }` with the state's type, and a size for each
+dimension of the state that varies.
+
+## Sources
+Triton core, `sequence_batch_scheduler.cc` and `sequence_state.cc`; user guide, "Implicit State Management". Each error
+was seen to be refused by Triton 2.51.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.sequences import batcher
+from diagnostics.lint.tensors import ANY_SIZE, fits, tensors
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.FITS)
+
+_FOLDER = "initial_state"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each contradiction."""
+    batching, seen = batcher(see.model), set[tuple[str, str]]()
+    for state in batching.blocks("state") if batching else ():
+        for initial in state.blocks("initial_state"):
+            what = _contradiction(see, state, initial)
+            if what:
+                yield see.problem(f"the initial state {what}: the model does not load", at=initial.place)
+        for field in ("input_name", "output_name"):
+            name = state.text(field)
+            if name and (field, name) in seen:
+                message = f"two states have the {field} {name!r}: the second is ignored"
+                yield see.problem(message, at=state.at(field), severity=Severity.WARNING)
+            seen.add((field, name or ""))
+        yield from _output(see, state)
+
+
+def _contradiction(see: ModelView, state: Block, initial: Block) -> str:
+    """Return the first reason for which the server refuses it, empty for none."""
+    if initial.text("name") == "":
+        return "has no name"
+    types = [block.text("data_type") for block in (state, initial)]
+    if None not in types and types[0] != types[1]:
+        return f"is of {types[1] or 'no type'}, the state of {types[0] or 'none'}"
+    return _of_shape(state, initial) or _of_data(see, initial)
+
+
+def _of_shape(state: Block, initial: Block) -> str:
+    ours, theirs = initial.integers("dims"), state.integers("dims")
+    if ours is None or theirs is None:
+        return ""
+    if ANY_SIZE in ours:
+        return "has a dimension of any size"
+    fit = len(ours) == len(theirs) and all(b in (a, ANY_SIZE) for a, b in zip(ours, theirs, strict=True))
+    return "" if fit else f"has the shape {list(ours)}, the state {list(theirs)}"
+
+
+def _of_data(see: ModelView, initial: Block) -> str:
+    if initial.has("zero_data") is False and initial.has("data_file") is False:
+        return "has neither zero_data nor data_file"
+    file = initial.text("data_file")
+    if file and _FOLDER in see.model.entries and not (see.model.path / _FOLDER / file).exists():
+        return f"is to be in {_FOLDER}/{file}, which is not there"
+    return ""
+
+
+def _output(see: ModelView, state: Block) -> Iterator[Problem]:
+    name, type_, dims = state.text("output_name"), state.text("data_type"), state.integers("dims")
+    for tensor in tensors(see.config, "output") or ():
+        known = bool(type_ and tensor.data_type)
+        other = (known and tensor.data_type != type_) or not fits(tensor.dims, dims or None)
+        if name and tensor.name == name and other:
+            message = f"the output {name!r} is written with another type or shape than the state of this name"
+            yield see.problem(message, at=state.at("output_name"), severity=Severity.WARNING)
+
+
+def _model(more: str, state: str = "data_type: TYPE_FP32 dims: [ 4, -1 ]", rest: str = "") -> dict[str, str]:
+    head = 'backend: "onnxruntime"\noutput { name: "Y" data_type: TYPE_FP32 dims: [ 4, 2 ] }\n'
+    names = 'input_name: "I" output_name: "O"'
+    return {"models/a/config.pbtxt": f"{head}sequence_batching {{\n  state {{ {names} {state}\n{more} }}\n{rest} }}\n"}
+
+
+_GOOD = 'initial_state { name: "i" data_type: TYPE_FP32 dims: [ 4, 2 ] zero_data: true }'
+_PLACE = ("models/a/config.pbtxt:5:15",)
+CASES = (
+    Case(title="speaks when it has no name", files=_model(_GOOD.replace('name: "i"', "")), places=_PLACE),
+    Case(title="speaks when it is of another type", files=_model(_GOOD.replace("FP32", "INT32")), places=_PLACE),
+    Case(title="speaks when it is of another shape", files=_model(_GOOD.replace("4, 2", "5, 2")), places=_PLACE),
+    Case(title="speaks when a size is left open", files=_model(_GOOD.replace("4, 2", "4, -1")), places=_PLACE),
+    Case(title="speaks when it holds nothing", files=_model(_GOOD.replace("zero_data: true", "")), places=_PLACE),
+    Case(
+        title="speaks when its file is not there",
+        files={**_model(_GOOD.replace("zero_data: true", 'data_file: "x"')), "models/a/initial_state/y": ""},
+        places=_PLACE,
+    ),
+    Case(
+        title="speaks when two states have a name, and when an output has other dimensions",
+        files=_model("", rest='state { input_name: "I" output_name: "Y" dims: [ 3 ] }'),
+        places=("models/a/config.pbtxt:6:9", "models/a/config.pbtxt:6:25"),
+    ),
+    Case(title="is silent when they fit", files=_model(_GOOD, rest='state { input_name: "K" output_name: "Y" }')),
+    Case(title="is silent about templates", files=_model(_GOOD.replace("4, 2", "${n}").replace("FP32", "${t}"))),
+)

@@ -1,0 +1,42 @@
+"""Which models answer a request with any number of responses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from diagnostics.lint.engines import VLLM, code_of
+from diagnostics.lint.model_folder import ModelFolder, remembered
+from diagnostics.lint.tensors import steps
+
+Named = Callable[[str], ModelFolder | None]
+# An ensemble of ensembles; deeper ones are circles.
+_MAX_DEPTH = 8
+
+
+@remembered
+def decoupled(model: ModelFolder) -> bool | None:
+    """Return whether a model that is no ensemble is decoupled; None when a template, or its code, may decide.
+
+    Source: vllm_backend, `model.py` (`auto_complete_config`): one that says nothing becomes decoupled.
+    """
+    if model.config is None or model.config.has("model_transaction_policy") is None:
+        return None
+    policy = model.config.block("model_transaction_policy")
+    if policy is not None:
+        return policy.flag("decoupled")
+    if model.backend == VLLM:
+        return True
+    sets = model.backend is None or any("set_model_transaction_policy" in file.text for file in code_of(model))
+    return None if sets else False
+
+
+def streams(model: ModelFolder, named: Named, depth: int = 0) -> bool | None:
+    """Return whether a model or an ensemble, of which one member is enough, is decoupled; None when it is unknown.
+
+    Source: Triton core, which sets the policy of ensembles itself: seen on Triton 2.51.
+    """
+    if not model.ensemble or model.config is None or depth > _MAX_DEPTH:
+        return decoupled(model)
+    members = [named(step.model) if step.model else None for step in steps(model.config)]
+    said = [streams(member, named, depth + 1) if member else None for member in members]
+    return True if True in said else (None if None in said else False)
