@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.explanation import WindowFacts
@@ -78,11 +77,8 @@ class TunedProposal:
 
     @property
     def plausible(self) -> bool:
-        """Whether the model's interval of the mean holds what was measured; also where nothing was measured."""
-        mean = self.tuning.baseline.mean
-        if self.measured_mean is None:
-            return True
-        return mean is not None and mean.low <= self.measured_mean <= (mean.high or inf)
+        """Whether the model accounts for the mean that was measured; also where none was."""
+        return self.measured_mean is None or self.tuning.baseline.accounts_for(self.measured_mean)
 
     @property
     def certain(self) -> bool | None:

@@ -60,6 +60,8 @@ class Performance:
         throughput: answered requests per second.
         rejected: requests per second turned away.
         stages: in the order of the ensemble's steps.
+        mean_most: the most mean seconds that a window of the measured length showed in any draw, those included in
+            which a stage does not keep up; None where none was drawn.
 
     """
 
@@ -71,6 +73,17 @@ class Performance:
     throughput: Estimate
     rejected: float
     stages: tuple[StagePerformance, ...]
+    mean_most: float | None = None
+
+    def accounts_for(self, mean_seconds: float) -> bool:
+        """Say whether a measured mean is within the interval of this one.
+
+        Where that has no upper end, since a queue might grow: whether one that does came to it in a window as long.
+        """
+        if self.mean is None:
+            return False
+        high = self.mean.high if self.mean.high is not None else self.mean_most
+        return self.mean.low <= mean_seconds and (high is None or mean_seconds <= high)
 
     @property
     def stable(self) -> bool:

@@ -73,7 +73,7 @@ def forecast(fitted: Fitted, what_if: WhatIf, *, seed: int = 0, draws: int = DRA
 def unlike(fitted: Fitted, baseline: Performance) -> tuple[str, ...]:
     """Say where the model's account of the window, `baseline`, is not what was measured in it; nothing where it is."""
     measured, mean = fitted.measured.mean, baseline.mean
-    if measured is None or (mean and mean.low <= measured <= (mean.high or inf)):
+    if measured is None or baseline.accounts_for(measured):
         return ()
     ours = "no steady state" if mean is None else f"{Unit.SECONDS.show(mean.value)} on average"
     return (

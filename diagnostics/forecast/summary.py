@@ -56,7 +56,18 @@ def summary(fitted: Fitted, centrals: Sequence[Run], runs: Sequence[Run]) -> Per
         throughput=_throughput(fitted, entry, centrals, runs),
         rejected=outcome.failed / central.outcome.seconds,
         stages=tuple(_stage(fitted, model, centrals, runs) for model in models),
+        mean_most=_most(fitted, runs, models),
     )
+
+
+def _most(fitted: Fitted, runs: Sequence[Run], models: Sequence[str]) -> float | None:
+    """Return the most mean seconds of a measured window's length: where a queue grows, they grow as the time does."""
+    found = [
+        mean * (max(fitted.measured.span_seconds / run.outcome.seconds, 1.0) if run.overloaded & set(models) else 1.0)
+        for run in runs
+        if (mean := _mean(run.outcome.entries[fitted.entry].latencies)) is not None
+    ]
+    return max(found, default=None)
 
 
 def _throughput(fitted: Fitted, entry: Entry, centrals: Sequence[Run], runs: Sequence[Run]) -> Estimate:

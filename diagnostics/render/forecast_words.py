@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf
 
 from diagnostics.diagnosis.proposal import Load, Move, Proposal, SweepProposal
 from diagnostics.forecast.performance import Estimate, Performance
@@ -136,7 +135,7 @@ def against_measurement(baseline: Performance, measured: float | None) -> str:
     text = f"the model's mean of this window is {shown}"
     if abs(off) <= _FAR:
         return text
-    if baseline.mean.low <= measured <= (baseline.mean.high or inf):
+    if baseline.accounts_for(measured):
         return f"{text}: within its interval, as near saturation a window of this length says little of the mean"
     return f"{text}: trust the order of alternatives more than the numbers"
 

@@ -78,6 +78,11 @@ def test_near_saturation_the_interval_has_no_upper_end_where_the_stage_may_not_k
     assert told.mean
     assert told.mean.high is None
     assert told.mean.low < told.mean.value
+    assert told.mean_most
+    assert told.accounts_for(told.mean.value)
+    assert told.accounts_for(told.mean_most)
+    # Half a minute in which a few per cent too much come makes nobody wait for one of them.
+    assert not told.accounts_for(30.0)
 
 
 def test_a_limited_queue_turns_away_what_is_too_much_and_stays_finite() -> None:
