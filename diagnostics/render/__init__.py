@@ -1,1 +1,1 @@
-"""An explanation as text, JSON or Markdown. Computes nothing."""
+"""What was found, as text, JSON, Markdown or HTML: explanations, differences, forecasts, objectives. Computes nothing."""

@@ -76,6 +76,15 @@ def test_links_of_the_readme_lead_somewhere() -> None:
     assert not [link for link in links if not (ROOT / link).exists()]
 
 
+def test_anchors_of_the_readme_are_headings_of_it() -> None:
+    text = re.sub(r"```.*?```", "", _readme(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    named = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+    anchors = set(re.findall(r"\]\(#([^)]+)\)", text))
+    assert anchors
+    assert anchors <= named
+
+
 def test_no_file_holds_unfinished_thoughts_or_paths_of_one_machine() -> None:
     found = []
     for name in _tracked():
