@@ -1,1 +1,1 @@
-"""What was found, as text, JSON, Markdown or HTML: explanations, differences, forecasts, objectives. Computes nothing."""
+"""What was found, as text, JSON, Markdown or HTML: answers, differences, forecasts, objectives. Computes nothing."""
