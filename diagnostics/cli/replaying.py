@@ -70,6 +70,8 @@ def known(api: PrometheusApi, since: float) -> float:
     times = [at for one in api.ranged(_SCRAPES, end - since, end, step).series for at in one.times]
     # A store of the last minute has none at a full one.
     times += [end for one in api.instant(_SCRAPES).series if not times]
+    if not times:
+        aloud("the store has no series up: whether it has a history of that time is not known")
     return min(since, max(end - min(times), STEP_SECONDS)) if times else since
 
 

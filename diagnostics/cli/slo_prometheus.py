@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from diagnostics.cli.sources import aloud
 from diagnostics.errors import CollectError
@@ -29,17 +30,11 @@ def reports_from_prometheus(
     """
     api = PrometheusApi(parse_prometheus(source), options, tell=aloud, less="--period")
     now = api.clock()
-    told: set[str] = set()
-
-    def warn(text: str) -> None:
-        if text not in told:
-            told.add(text)
-            aloud(text)
-
     found, failed = list[SloReport](), list[tuple[str, CollectError]]()
     for slo in slos:
         try:
-            found.append(report_on(slo, StoredEvents(api, slo, now, warn, deployment), now, period=period))
+            seen = StoredEvents(api, slo, now, deployment)
+            found.append(replace(report_on(slo, seen, now, period=period), gaps=seen.gaps))
         except CollectError as error:
             failed.append((slo.name, error))
             if not isinstance(error, TooMuch):

@@ -52,6 +52,7 @@ def _report(report: SloReport) -> Json:
         "causes": [_cause(one) for one in report.spent],
         "unexplained": report.unexplained,
         "silence": report.silence or None,
+        "gaps": list(report.gaps),
     }
 
 

@@ -33,6 +33,7 @@ def _points(report: SloReport) -> Iterator[_Point]:
     for text, incidents in words.spent(report):
         yield _Point(text)
         yield from (_Point(line, 1) for line in incidents)
+    yield from (_Point(f"not known: {line}") for line in words.gaps(report))
 
 
 def slo_text(reports: Sequence[SloReport]) -> str:

@@ -9,6 +9,7 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.render.clean import clean
 from diagnostics.slo.burn import Forecast
 from diagnostics.slo.report import Burn, SloReport, Spent
+from diagnostics.slo.samples import AVERAGES
 from diagnostics.slo.slo import Promise, Promql, Slo
 from diagnostics.units import Unit
 
@@ -145,6 +146,13 @@ def spent(report: SloReport) -> Iterator[tuple[str, Sequence[str]]]:
         yield f"{share} went to {cause(one)}", list(incident_lines(one))
     if report.unexplained > 0:
         yield f"{rest} is unexplained", ()
+
+
+def gaps(report: SloReport) -> Iterator[str]:
+    """Yield what is not known, and what would tell it."""
+    if not report.tally.counted and AVERAGES in report.tally.source.split(" and "):
+        yield "how many were late; Triton 24.11 and later counts with --metrics-config histogram_latencies=true"
+    yield from map(clean, report.gaps)
 
 
 def cause(one: Spent) -> str:

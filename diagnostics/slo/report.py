@@ -60,6 +60,7 @@ class SloReport:
         spent: the causes, the costliest first.
         unexplained: share of the bad events that no cause took.
         silence: why there were no events, and what to do; empty where there were some.
+        gaps: what the source could not tell, and what to do.
 
     """
 
@@ -75,6 +76,7 @@ class SloReport:
     spent: tuple[Spent, ...]
     unexplained: float
     silence: str = ""
+    gaps: tuple[str, ...] = ()
 
     @property
     def good(self) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
 import time
@@ -116,7 +117,9 @@ class HttpReader:
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> ReadFailure:
         if 300 <= status < 400:
-            target = plain(self._options.scrub(headers.get("Location", "elsewhere")))
+            # What follows a login's address may be a token.
+            address = re.split("[?#]", headers.get("Location", "elsewhere"))[0]
+            target = plain(self._options.scrub(address))
             return ReadFailure(f"HTTP {status} redirect to {target}, not followed", Obstacle.ANSWER, status)
         if status in (401, 403):
             hint = "not allowed" if self._options.has_credentials else "credentials are missing"

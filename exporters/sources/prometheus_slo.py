@@ -7,7 +7,7 @@ their own are asked as they are written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
@@ -30,6 +30,7 @@ _RECENT, _STEPS, _SHORTEST_STEP = 3600.0, 500, 60.0
 _ATTRIBUTED = "diag_slo_bad_events_attributed_total"
 # The label that tells the parts of an answer apart: a window is one question, however much is asked of it.
 _PART, _TOTAL, _BAD, _LOW, _HIGH, _TOOK = "part", "total", "bad", "low", "high", "took"
+_NO_CAUSES = "what took the budget; let diag serve count the objective, and the store scrape it"
 # `increase` reckons each series up to the edges of its window: sums of the same events differ by as much.
 _ROUNDING = 0.01
 # A restart of Triton begins its counters anew: `increase` knows, and adds up replicas only afterwards.
@@ -44,7 +45,6 @@ class StoredEvents:
         api: the store.
         slo: the objective.
         at: the Unix second up to which is asked.
-        warn: told what the store says is missing.
         deployment: of which deployment alone; of Triton's own series, which do not name theirs, whose they are.
 
     """
@@ -52,11 +52,16 @@ class StoredEvents:
     api: PrometheusApi
     slo: Slo
     at: float
-    warn: Callable[[str], None]
     deployment: str | None = None
     _known: dict[tuple[float, float], Bin] = field(default_factory=dict)
     _since: list[float | None] = field(default_factory=list)
     _why_none: str = ""
+    _gaps: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What the store could not tell, as far as it was asked."""
+        return tuple(self._gaps)
 
     def over(self, start: float, end: float) -> Bin:
         """Return the events of [start, end], Unix seconds; a bin of nothing where the store has none.
@@ -110,10 +115,11 @@ class StoredEvents:
             return f"it is about the deployment {sli.deployment}, which Triton's own series do not name; {hint}"
         family = names.REQUEST_SUCCESS + self.api.address.selector()
         models = self._values(names.MODEL, family)
+        if not models and self._values("__name__", family):
+            return f"no {names.REQUEST_SUCCESS} of the store has a label {names.MODEL}; look at its relabelling"
         if not models:
-            return (
-                f"the store has no {family}; let it scrape Triton's metrics page (port 8002), or look at the selector"
-            )
+            hint = "let it scrape Triton's metrics page (port 8002), or look at the selector and the period"
+            return f"the store has no {family.removesuffix('{}')}; {hint}"
         if sli.model not in models:
             return missing(sli.model, models)
         return self._untagged(sli) or (
@@ -157,7 +163,10 @@ class StoredEvents:
             if (tally := self._tally(parts)) is not None:
                 found.add(tally, _causes(answer))
         elif isinstance(sli, Triton) and not self._elsewhere(sli):
-            found.add(self._from_triton(sli, window, end), {})
+            tally = self._from_triton(sli, window, end)
+            found.add(tally, {})
+            if tally.bad > 0:
+                self._gaps[_NO_CAUSES] = None
         return found
 
     def _queries(self, window: str, seconds: float) -> dict[str, str]:
@@ -229,8 +238,7 @@ class StoredEvents:
             answer = self.api.instant(query, end)
         except UsageError as error:
             raise error if isinstance(self.slo.sli, Triton) else self._refused(error) from None
-        for warning in answer.warnings:
-            self.warn(f"{self.slo.name}: {warning}")
+        self._gaps.update(dict.fromkeys(f"a part of what is stored: {text}" for text in answer.warnings))
         return answer
 
     def _refused(self, error: UsageError) -> UsageError:

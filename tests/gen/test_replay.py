@@ -78,6 +78,17 @@ def test_what_was_first_scraped_in_this_minute_is_no_series_that_does_not_exist(
     assert _there(store, ["nv_inference_count"], 999_960.0, 1_000_020.0) == {"nv_inference_count"}  # type: ignore[arg-type]
 
 
+class WithoutScrapes(OfTheLastMinute):
+    def instant(self, query: str) -> Answer:
+        return Answer(series=())
+
+
+def test_a_store_that_scraped_nothing_is_replayed_as_asked_and_that_is_said(capsys: Printed) -> None:
+    assert known(WithoutScrapes(), 3600.0) == 3600.0  # type: ignore[arg-type]
+    told = capsys.readouterr().err
+    assert told == "diag: the store has no series up: whether it has a history of that time is not known\n"
+
+
 def test_a_replay_from_before_1970_and_a_span_without_a_replay_are_one_line(capsys: Printed) -> None:
     with pytest.raises(UsageError, match="--since: reaches back beyond 1970; write"):
         known(OfTheLastMinute(), 1e12)  # type: ignore[arg-type]

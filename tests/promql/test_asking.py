@@ -13,6 +13,7 @@ from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
 from diagnostics.wire.prometheus_answer import parse_answer
 from exporters.sources.access import SourceOptions
+from exporters.sources.http import HttpReader
 from exporters.sources.prometheus_address import parse_prometheus
 from exporters.sources.prometheus_api import PrometheusApi
 from tests.builders import Stage, SyntheticTriton, model_config
@@ -121,6 +122,12 @@ def test_a_store_that_does_not_tell_its_time_is_one_line(fake: FakePrometheus, s
     fake.refuse = refusing(200, body, of="time()")
     result = say(fake.url)
     assert (result.code, "does not tell its time; look at the store's clock" in result.line) == (3, True)
+
+
+def test_a_login_that_is_redirected_to_shows_no_token() -> None:
+    login = {"Location": "https://login.example/oauth?state=s3cret#t0ken"}
+    refusal = HttpReader(SourceOptions())._refusal(302, login, b"")
+    assert str(refusal) == "HTTP 302 redirect to https://login.example/oauth, not followed"
 
 
 def test_series_without_a_name_are_none(fake: FakePrometheus, say: Say) -> None:

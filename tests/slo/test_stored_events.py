@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.errors import UsageError
+from diagnostics.render.slo_json import slo_report
 from diagnostics.render.slo_text import slo_text
 from diagnostics.slo.burn import DAY
 from diagnostics.slo.report import report_on
@@ -27,20 +28,18 @@ class Store:
 
     def __init__(self, answers: Mapping[str, list[tuple[dict[str, str], float]]], models: tuple[str, ...] = ()) -> None:
         self._answers, self._models, self.asked = answers, models, list[str]()
+        self.warnings: tuple[str, ...] = ()
 
     def label_values(self, label: str, selector: str, start: float, end: float) -> tuple[str, ...]:
-        return self._models
+        return self._models if label == "model" else ()
 
     def instant(self, query: str, at: float | None = None) -> Answer:
         self.asked.append(query)
         parts = _PART.findall(query) or [(query, "")]
         found = [(rows, {"part": part} if part else {}) for one, part in parts for rows in self._rows(one)]
-        return Answer(
-            series=tuple(
-                SampledSeries(labels=labels | part, times=[at or 0.0], values=[value])
-                for (labels, value), part in found
-            )
-        )
+        times = [at or 0.0]
+        series = (SampledSeries(labels=own | part, times=times, values=[value]) for (own, value), part in found)
+        return Answer(series=tuple(series), warnings=self.warnings)
 
     def _rows(self, query: str) -> list[tuple[dict[str, str], float]]:
         return next((rows for text, rows in self._answers.items() if text in query), [])
@@ -50,7 +49,7 @@ def stored(
     slo: Slo, answers: Mapping[str, list[tuple[dict[str, str], float]]], *models: str
 ) -> tuple[StoredEvents, Store]:
     store = Store(answers, models)
-    return StoredEvents(store, slo, 1e6, lambda _: None), store  # type: ignore[arg-type]
+    return StoredEvents(store, slo, 1e6), store  # type: ignore[arg-type]
 
 
 def deployed(slo: Slo, deployment: str | None, *families: str) -> tuple[StoredEvents, Store]:
@@ -58,7 +57,7 @@ def deployed(slo: Slo, deployment: str | None, *families: str) -> tuple[StoredEv
     store = Store(
         {family: [({}, 10.0)] for family in families}, (slo.sli.model,) if isinstance(slo.sli, Triton) else ()
     )
-    return StoredEvents(store, slo, 1e6, lambda _: None, deployment), store  # type: ignore[arg-type]
+    return StoredEvents(store, slo, 1e6, deployment), store  # type: ignore[arg-type]
 
 
 LATENCY = Slo(name="late", objective=0.99, sli=Triton(promise=Promise.LATENCY, model="chat", seconds=0.5))
@@ -204,3 +203,26 @@ def test_a_tenant_that_is_not_there_is_told_with_those_that_are() -> None:
     assert seen.silence() == "no series of chat has customer='us'; there is acme, beta"
     store.label_values = lambda label, *_: ("chat",) if label == "model" else ()  # type: ignore[method-assign]
     assert seen.silence().startswith("no series of chat has a label customer; look at its name")
+
+
+def test_series_without_a_label_of_the_model_are_told_as_such() -> None:
+    seen, store = stored(LATENCY, {})
+    store.label_values = lambda label, *_: ("nv_inference_request_success",) if label == "__name__" else ()  # type: ignore[method-assign]
+    assert seen.silence() == "no nv_inference_request_success of the store has a label model; look at its relabelling"
+
+
+def test_what_a_store_leaves_out_and_what_took_the_budget_are_told_as_not_known() -> None:
+    failing = replace(LATENCY, sli=Triton(promise=Promise.AVAILABILITY, model="chat"))
+    seen, store = stored(failing, {"nv_inference_request": [({}, 100.0)]})
+    store.warnings = ("store gateway 2 is away",)
+    report = replace(report_on(failing, seen, 1e6), gaps=seen.gaps)
+    told = slo_text([report])
+    assert "  not known: a part of what is stored: store gateway 2 is away\n" in told
+    assert "  not known: what took the budget; let diag serve count the objective" in told
+    assert slo_report([report])["slos"][0]["gaps"] == list(seen.gaps)
+    assert len(seen.gaps) == 2
+
+
+def test_what_averages_only_bound_is_told_with_the_setting_that_counts_it() -> None:
+    seen, _ = stored(LATENCY, {"request_success": [({}, 100.0)], "duration_us": [({}, 20e6)]})
+    assert "histogram_latencies=true" in slo_text([report_on(LATENCY, seen, 1e6)])
