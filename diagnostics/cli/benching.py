@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from diagnostics.bench.workload import differences
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.loadgen.pacing import event_loop
 from diagnostics.loadgen.plan import Plan
+from diagnostics.loadgen.repository import configuration
 from diagnostics.loadgen.sweep import Contender, Sweep
-from diagnostics.loadgen.target import Target, Wanted, endpoint_of, prepare, transport_of
+from diagnostics.loadgen.target import Order, Target, Wanted, endpoint_of, first_answer, order_of, transport_of
+from diagnostics.loadgen.transport import Endpoint
 from diagnostics.loadgen.watching import Watcher
 from diagnostics.units import Unit
 from diagnostics.wire.capture_writer import CaptureWriter
@@ -52,80 +54,96 @@ def measure(targets: Sequence[str], asked: Asked, options: SourceOptions, tell: 
     Raises:
         UsageError: the extra `bench` is missing, a target cannot take the load, or two were not asked the same.
         CollectError: a target does not answer.
+        KeyboardInterrupt: the user, or SIGTERM, ended it before any load.
 
     """
     test = _Test(targets, asked, options, tell)
-    with asyncio.Runner(loop_factory=event_loop) as runner:
-        return test.run(runner)
-
-
-def _found(url: str, options: SourceOptions, tell: Tell) -> TritonServer | None:
-    """Return the server to read; None, which is told, where its counters are out of reach."""
     try:
-        return discover(url, options)
-    except CollectError as error:
-        tell(f"points are not diagnosed: {error}")
-        return None
-
-
-def _writer(path: Path | None, servers: Sequence[TritonServer]) -> CaptureWriter | None:
-    if path is None:
-        return None
-    return CaptureWriter(path, path.name.partition(".")[0] or "bench", [server.name for server in servers], None)
+        with _ended_by_sigterm(), asyncio.Runner(loop_factory=event_loop) as runner, ExitStack() as stack:
+            test.run(runner, stack)
+    except KeyboardInterrupt:
+        if test.sweep is None:
+            raise
+    assert test.sweep is not None
+    return test.sweep.report()
 
 
 class _Test:
+    """What is done in an event loop is only what load needs: all else ends at once when the user wants it to."""
+
     def __init__(self, urls: Sequence[str], asked: Asked, options: SourceOptions, tell: Tell) -> None:
         self.urls, self.asked, self.options, self.tell = urls, asked, options, tell
         self.sweep: Sweep | None = None
 
-    def run(self, runner: asyncio.Runner) -> Report:
-        try:
-            runner.run(self._run())
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            if self.sweep is None:
-                raise KeyboardInterrupt from None
-        assert self.sweep is not None
-        return self.sweep.report()
+    def run(self, runner: asyncio.Runner, stack: ExitStack) -> None:
+        targets = [self._target(url, runner, stack) for url in self.urls]
+        _refuse_unmatched(targets)
+        plan = self.asked.plan
+        contenders = list(self._watched(targets, stack))
+        total = Unit.SECONDS.show(plan.total_seconds * len(targets))
+        self.tell(f"{total} of load at least; Ctrl-C ends early, and shows what was measured until then")
+        self.sweep = Sweep(plan=plan, contenders=contenders, limits=self.asked.limits, tell=self.tell)
+        runner.run(self.sweep.run())
 
-    async def _run(self) -> None:
-        _end_on_sigterm()
-        async with AsyncExitStack() as stack:
-            targets = [await self._prepare(url, stack) for url in self.urls]
-            _refuse_unmatched(targets)
-            plan = self.asked.plan
-            watchers = self._watch(stack)
-            contenders = [Contender(target=t, watcher=w) for t, w in zip(targets, watchers, strict=True)]
-            self.sweep = Sweep(plan=plan, contenders=contenders, limits=self.asked.limits, tell=self.tell)
-            total = Unit.SECONDS.show(plan.total_seconds * len(targets))
-            self.tell(f"{total} of load at least; Ctrl-C ends early, and shows what was measured until then")
-            await self.sweep.run()
-
-    async def _prepare(self, url: str, stack: AsyncExitStack) -> Target:
-        endpoint = endpoint_of(url, self.asked.wanted)
+    def _target(self, url: str, runner: asyncio.Runner, stack: ExitStack) -> Target:
+        wanted = self.asked.wanted
+        endpoint = endpoint_of(url, wanted)
         options = self.options.for_user(parse_address(url).user)
-        transport = transport_of(endpoint, options)
-        stack.push_async_callback(transport.close)
-        return await prepare(endpoint, transport, self.asked.wanted, options.scrub)
+        order = order_of(*configuration(endpoint, options, wanted.model), endpoint, wanted)
+        target = runner.run(self._asked_once(endpoint, options, order))
+        stack.callback(lambda: runner.run(target.transport.close()))
+        return target
 
-    def _watch(self, stack: AsyncExitStack) -> list[Watcher | None]:
-        servers = [_found(url, self.options, self.tell) for url in self.urls]
-        capture = _writer(self.asked.capture, [server for server in servers if server])
+    async def _asked_once(self, endpoint: Endpoint, options: SourceOptions, order: Order) -> Target:
+        transport = transport_of(endpoint, options)
+        try:
+            return await first_answer(endpoint, transport, order, self.asked.wanted)
+        except BaseException:
+            await transport.close()
+            raise
+
+    def _watched(self, targets: Sequence[Target], stack: ExitStack) -> Iterator[Contender]:
+        found = [self._found(url) for url in self.urls]
+        servers = [server for server in found if isinstance(server, TritonServer)]
+        capture = self._capture(servers)
         if capture is not None:
             stack.enter_context(capture)
         beside = dcgm_page(self.options)
-        watchers = [Watcher(server, beside, capture) if server else None for server in servers]
-        for watcher in filter(None, watchers):
+        for target, server in zip(targets, found, strict=True):
+            if isinstance(server, CollectError):
+                yield Contender(target=target, unwatched=str(server))
+                continue
+            watcher = Watcher(server, beside, capture)
             stack.callback(watcher.close)
-        return watchers
+            yield Contender(target=target, watcher=watcher)
+
+    def _found(self, url: str) -> TritonServer | CollectError:
+        """Return the server to read, or why its counters are out of reach, which is told."""
+        try:
+            return discover(url, self.options)
+        except CollectError as error:
+            self.tell(f"points are not diagnosed: {error}")
+            return error
+
+    def _capture(self, servers: Sequence[TritonServer]) -> CaptureWriter | None:
+        path = self.asked.capture
+        if path is None:
+            return None
+        return CaptureWriter(path, path.name.partition(".")[0] or "bench", [server.name for server in servers], None)
 
 
-def _end_on_sigterm() -> None:
-    """Let SIGTERM end the test as Ctrl-C does, with what was measured."""
-    task = asyncio.current_task()
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does, whatever that is at the moment."""
     # Signals come to the main thread alone.
-    if task is not None and threading.current_thread() is threading.main_thread():
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda _, __: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _refuse_unmatched(targets: Sequence[Target]) -> None:

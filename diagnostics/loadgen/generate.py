@@ -3,73 +3,56 @@
 from __future__ import annotations
 
 import json
-import ssl
 import time
-from collections.abc import Mapping, Sequence
-from urllib.parse import quote
+from collections.abc import Mapping
 
 import aiohttp
 
-from diagnostics.loadgen.kserve_http import FAILURES, HttpTransport
-from diagnostics.loadgen.tensors import input_json, read_json, whole
-from diagnostics.loadgen.transport import Endpoint, Reads, Reply, Values, refused
+from diagnostics.loadgen.http_answers import bounded, whole_body
+from diagnostics.loadgen.kserve_http import HttpTransport
+from diagnostics.loadgen.tensors import input_json, of_model, read_json, whole
+from diagnostics.loadgen.transport import Endpoint, Reply, Values, refused
+from exporters.sources.access import SourceOptions
 
 _DATA = b"data:"
+_JSON = {"Content-Type": "application/json"}
+_Part = tuple[tuple[int, ...], str]
 
 
 class GenerateTransport(HttpTransport):
-    """A client of `POST /v2/models/<model>/generate` or `/generate_stream`; all else is KServe's HTTP."""
+    """A client of `POST /v2/models/<model>/generate` or `/generate_stream`."""
 
-    def __init__(self, endpoint: Endpoint, headers: Mapping[str, str], tls: ssl.SSLContext | None) -> None:
-        super().__init__(endpoint, headers, tls)
-        self._base = f"{'https' if endpoint.secure else 'http'}://{endpoint.place}"
-        self._streaming, self._url = endpoint.streaming, ""
-        self._bodies: list[bytes] = []
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=tls or True, limit=endpoint.connections),
-            timeout=aiohttp.ClientTimeout(total=endpoint.timeout),
-            headers={**headers, "Content-Type": "application/json"},
-        )
+    def __init__(self, endpoint: Endpoint, options: SourceOptions) -> None:
+        super().__init__(endpoint, options)
+        self.verb = "generate_stream" if endpoint.streaming else "generate"
 
-    def prepare(self, model: str, requests: Sequence[Values], kinds: Mapping[str, str], reads: Reads) -> None:  # noqa: ARG002
-        self._reads = reads
-        self._url = f"{self._base}/v2/models/{quote(model, safe='')}/generate{'_stream' if self._streaming else ''}"
-        self._bodies = [json.dumps(input_json(values)).encode() for values in requests]
+    def _prepared(self, values: Values, kinds: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:  # noqa: ARG002
+        return json.dumps(input_json(values)).encode(), _JSON
 
-    async def ask(self, index: int) -> Reply:
-        try:
-            async with self._session.post(self._url, data=self._bodies[index]) as answer:
-                if answer.status != 200:
-                    return refused(ValueError(_reason(await answer.read())), answer.status)
-                return await self._events(answer) if self._streaming else self._body(await answer.read())
-        except FAILURES as error:
-            return refused(error, 0)
-        except ValueError as error:
-            return refused(error, 200)
-
-    def _body(self, body: bytes) -> Reply:
-        return whole([read_json(json.loads(body), self._reads)])
+    async def _reply(self, answer: aiohttp.ClientResponse) -> Reply:
+        if self._endpoint.streaming:
+            return await self._events(answer)
+        return whole([self._part(await whole_body(answer))])
 
     async def _events(self, answer: aiohttp.ClientResponse) -> Reply:
         first: float | None = None
-        parts = []
+        parts, size = [], 0
         async for line in answer.content:
+            size = bounded(size + len(line))
             if not line.startswith(_DATA):
                 continue
             first = first or time.perf_counter()
             event = json.loads(line[len(_DATA) :])
-            if "error" in event:
-                return refused(ValueError(str(event["error"])), 500)
-            parts.append(read_json(event, self._reads))
-        return whole(parts, first) if parts else Reply(ok=False, error="the stream ended without a response")
+            if isinstance(event, dict) and "error" in event:
+                return refused(self._scrub(str(event["error"])), 500)
+            parts.append(self._of(event))
+        return whole(parts, first) if parts else refused("the stream ended without a response", 200)
 
-    async def close(self) -> None:
-        await self._session.close()
-        await super().close()
+    def _part(self, body: bytes) -> _Part:
+        return self._of(json.loads(body))
 
-
-def _reason(body: bytes) -> str:
-    try:
-        return str(json.loads(body)["error"])
-    except (ValueError, KeyError, TypeError):
-        return body.decode("utf-8", "replace") or "an empty answer"
+    def _of(self, event: object) -> _Part:
+        if not isinstance(event, dict):
+            raise TypeError("it is no JSON object")
+        of_model(self._model, event.get("model_name"))
+        return read_json(event, self._reads)

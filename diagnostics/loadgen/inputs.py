@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,17 +13,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tritonclient.utils import triton_to_np_dtype
 
-from diagnostics.errors import UsageError, reason_of
+from diagnostics.bench.given_file import read_given
+from diagnostics.errors import UsageError
 from diagnostics.loadgen.sampling import Sampling, sampling
+from diagnostics.loadgen.tensor_values import Config, dtype_of, kinds_of, numbers, shape_of, tensor_of
 from diagnostics.loadgen.transport import Values
 
-Config = Mapping[str, Any]
 # Enough that no cache of whole responses answers for the model, and few enough to be made in no time.
 VARIANTS = 64
-# Whole numbers that the smallest type holds, and that are ids of any vocabulary.
-_IDS = 128
+# All different requests together have this many bytes at most: they are held as arrays and as bodies.
+MOST_BYTES = 256 * 2**20
 _WORDS = 10_000
 
 
@@ -49,7 +50,7 @@ class Requests:
 
 
 def make_requests(config: Config, *, length: int, max_tokens: int, seed: int, streaming: bool) -> Requests:
-    """Return random requests within a model's shapes: equal seeds give equal ones.
+    """Return random requests within a model's shapes: equal seeds give equal ones, large ones are fewer.
 
     Optional inputs are left out but for those that make answers equally long.
 
@@ -67,12 +68,12 @@ def make_requests(config: Config, *, length: int, max_tokens: int, seed: int, st
     _refuse_state(config)
     asked = sampling(config, max_tokens, streaming=streaming)
     fields = [field for field in config["input"] if not _optional(field) and field["name"] not in asked.values]
-    chance = random.Random(seed)  # noqa: S311 - contents that repeat, not secrets
-    drawn = [{field["name"]: _drawn(config, field, length, chance) for field in fields} for _ in range(VARIANTS)]
-    fixed = {name: _shaped(config, name, value) for name, value in asked.values.items()}
+    count = _variants(config, fields, length)
+    drawn = list(_drawn(config, fields, length, seed, count))
+    fixed = _fixed(config, asked)
     return Requests(
         values=tuple({**values, **fixed} for values in drawn),
-        kinds=_kinds(config),
+        kinds=kinds_of(config),
         digest=_digest(drawn),
         text=any(field["data_type"] == "TYPE_STRING" for field in fields),
         length=length,
@@ -89,11 +90,12 @@ def read_requests(config: Config, path: Path, *, max_tokens: int, streaming: boo
     """
     _refuse_state(config)
     asked = sampling(config, max_tokens, streaming=streaming)
-    given = [_of_line(config, line, f"{path}:{number}") for number, line in _lines(path)]
+    fixed = _fixed(config, asked)
+    needed = {field["name"] for field in config["input"] if not _optional(field)} - fixed.keys()
+    given = [_of_line(config, line, needed, f"{path}:{number}") for number, line in _lines(path)]
     if not given:
         raise UsageError("holds no request", where=str(path), hint="write one JSON object a line")
-    fixed = {name: _shaped(config, name, value) for name, value in asked.values.items()}
-    kinds = _kinds(config)
+    kinds = kinds_of(config)
     return Requests(
         values=tuple({**fixed, **values} for values in given),
         kinds=kinds,
@@ -114,75 +116,83 @@ def _optional(field: Mapping[str, Any]) -> bool:
     return bool(field.get("optional"))
 
 
-def _kinds(config: Config) -> dict[str, str]:
-    return {
-        field["name"]: field["data_type"].removeprefix("TYPE_").replace("STRING", "BYTES") for field in config["input"]
-    }
+def _fixed(config: Config, asked: Sampling) -> dict[str, NDArray[Any]]:
+    try:
+        return {name: tensor_of(config, name, value) for name, value in asked.values.items()}
+    except ValueError as error:
+        raise UsageError(f"cannot be asked for answers of one length: {error}", where=config["name"]) from None
 
 
-def _batched(config: Config) -> list[int]:
-    return [1] if int(config.get("max_batch_size") or 0) else []
+def _variants(config: Config, fields: Sequence[Mapping[str, Any]], length: int) -> int:
+    """Return how many different requests are made."""
+    size = sum(_size(config, field, length) for field in fields)
+    if size > MOST_BYTES:
+        hint = "give a shorter --length, or requests by --input"
+        raise UsageError(f"a request has {size / 2**20:,.0f} MiB", where=config["name"], hint=hint)
+    return max(1, min(VARIANTS, MOST_BYTES // max(size, 1)))
 
 
-def _drawn(config: Config, field: Mapping[str, Any], length: int, chance: random.Random) -> NDArray[Any]:
-    shape = _batched(config) + [length if int(size) < 0 else int(size) for size in field["dims"]]
-    kind, count = _kinds(config)[field["name"]], int(np.prod(shape))
+def _size(config: Config, field: Mapping[str, Any], length: int) -> int:
+    elements = math.prod(shape_of(config, field, length))
+    kind = kinds_of(config)[field["name"]]
+    # A prompt is made once, and each element holds it.
+    return elements * len(f"word{_WORDS} ") * length if kind == "BYTES" else elements * dtype_of(kind, "").itemsize
+
+
+def _drawn(
+    config: Config, fields: Sequence[Mapping[str, Any]], length: int, seed: int, count: int
+) -> Iterator[dict[str, NDArray[Any]]]:
+    words = random.Random(seed)  # noqa: S311 - contents that repeat, not secrets
+    chance = np.random.default_rng(seed % 2**64)
+    for _ in range(count):
+        yield {field["name"]: _value(config, field, length, words, chance) for field in fields}
+
+
+def _value(
+    config: Config, field: Mapping[str, Any], length: int, words: random.Random, chance: np.random.Generator
+) -> NDArray[Any]:
+    name, shape = field["name"], shape_of(config, field, length)
+    kind = kinds_of(config)[name]
     if kind == "BYTES":
-        prompt = " ".join(f"word{chance.randrange(_WORDS)}" for _ in range(length))
+        prompt = " ".join(f"word{words.randrange(_WORDS)}" for _ in range(length))
         return np.full(shape, prompt.encode(), dtype=np.object_)
-    if "length" in field["name"].lower():
-        return np.full(shape, length, dtype=_dtype(kind, field["name"]))
-    floats = kind.startswith(("FP", "BF"))
-    numbers = [chance.random() if floats else chance.randrange(2 if kind == "BOOL" else _IDS) for _ in range(count)]
-    return np.array(numbers, dtype=_dtype(kind, field["name"])).reshape(shape)
-
-
-def _dtype(kind: str, name: str) -> Any:
-    found = triton_to_np_dtype(kind)
-    if found is None:
-        raise UsageError(f"nothing can be made for an input of type {kind}", where=name, hint="give --input")
-    return found
-
-
-def _shaped(config: Config, name: str, value: object) -> NDArray[Any]:
-    """Return a value as the tensor of an input: dimensions that it does not fill are 1."""
-    field = next((field for field in config["input"] if field["name"] == name), None)
-    if field is None:
-        known = ", ".join(field["name"] for field in config["input"])
-        raise UsageError(f"the model has no input {name!r}", where=config["name"], hint=f"its inputs are {known}")
-    kind = _kinds(config)[name]
-    values = np.array(value, dtype=np.object_ if kind == "BYTES" else _dtype(kind, name))
-    if kind == "BYTES":
-        values = np.vectorize(lambda text: str(text).encode(), otypes=[np.object_])(values)
-    dims = [int(size) for size in field["dims"]]
-    shape = values.shape if values.ndim == len(dims) else [size if size > 0 else -1 for size in dims]
-    return values.reshape(_batched(config) + list(shape))
+    if "length" in name.lower():
+        return np.full(shape, length).astype(dtype_of(kind, name))
+    return numbers(kind, name, shape, chance)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(path)) from None
-    return ((number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip())
+        text = read_given(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"is not UTF-8 text at byte {error.start}", where=str(path)) from None
+    # Not splitlines(): a prompt may hold U+2028, which ends no line of JSON.
+    return ((number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip())
 
 
-def _of_line(config: Config, line: str, where: str) -> Values:
+def _of_line(config: Config, line: str, needed: set[str], where: str) -> Values:
     try:
         given = json.loads(line)
         if not isinstance(given, dict):
             raise UsageError("is no JSON object", where=where, hint="write the inputs' names and values")
-        return {name: _shaped(config, name, value) for name, value in given.items()}
-    except (ValueError, TypeError) as error:
+        values = {name: tensor_of(config, name, value) for name, value in given.items()}
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"cannot be used: {error}", where=where) from None
+    if missing := needed - given.keys():
+        raise UsageError(f"cannot be used: the model also takes {', '.join(sorted(missing))}", where=where)
+    return values
 
 
 def _digest(requests: Sequence[Values]) -> str:
-    """Return a digest of contents without names and shapes of tensors, which differ between stacks."""
+    """Return a digest of contents without names, shapes and widths of tensors, which differ between stacks."""
     found = hashlib.sha256()
     for values in requests:
         for array in values.values():
-            found.update(
-                json.dumps(array.ravel().tolist(), default=lambda value: value.decode("utf-8", "replace")).encode()
-            )
+            found.update(_contents(array))
     return found.hexdigest()[:16]
+
+
+def _contents(array: NDArray[Any]) -> bytes:
+    if array.dtype == np.object_:
+        return json.dumps([value.decode("utf-8", "replace") for value in array.ravel().tolist()]).encode()
+    return array.astype(np.int64 if array.dtype.kind in "iub" else np.float64).tobytes()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -13,33 +13,37 @@ import tritonclient.grpc as triton
 from tritonclient.grpc.aio import InferenceServerClient
 from tritonclient.utils import InferenceServerException
 
-from diagnostics.loadgen.tensors import input_tensors, read_result, whole
-from diagnostics.loadgen.transport import Endpoint, Reads, Reply, Values, refused
+from diagnostics.loadgen.tensors import input_tensors, of_model, read_result, whole
+from diagnostics.loadgen.transport import Endpoint, Reads, Reply, Values, refused, unusable
+from exporters.sources.access import SourceOptions
+from exporters.sources.address import parse_address
+from exporters.sources.triton_grpc import channel_of, unavailable
 
+# What gRPC's own channel says where nobody answers; other reasons are the server's, as a full queue.
+_CHANNEL = re.compile(
+    "connect|socket|connection|dns|name resolution|handshake|goaway|broken pipe|stream removed|endpoint", re.IGNORECASE
+)
 FAILURES = (InferenceServerException, grpc.RpcError, asyncio.TimeoutError, OSError)
-# No answer came: the rest of gRPC's codes are the server's own words.
-_UNANSWERED = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED")
 
 
 class GrpcTransport:
-    """A client of `ModelInfer`, or of `ModelStreamInfer` with a stream for each request."""
+    """A client of `ModelInfer`, or of `ModelStreamInfer` with a stream for each request.
 
-    def __init__(self, endpoint: Endpoint, headers: Mapping[str, str], pem: Mapping[str, Path | None]) -> None:
-        self._headers = {name.lower(): value for name, value in headers.items()}
-        self._streaming, self._timeout = endpoint.streaming, endpoint.timeout
-        files = {name: str(path) if path else None for name, path in pem.items()}
-        self._client = InferenceServerClient(endpoint.place, ssl=endpoint.secure, **files)
+    Args:
+        endpoint: where requests go.
+        options: credentials and TLS files.
+
+    Raises:
+        UsageError: the options cannot be met over gRPC.
+
+    """
+
+    def __init__(self, endpoint: Endpoint, options: SourceOptions) -> None:
+        self._headers = {name.lower(): value for name, value in options.request_headers().items()}
+        self._endpoint, self._scrub, self._patience = endpoint, options.scrub, options.read_timeout
+        self._client = InferenceServerClient(endpoint.name, **channel_of(parse_address(endpoint.url), options))
         self._model, self._reads = "", Reads()
         self._requests: list[list[Any]] = []
-
-    async def server_models(self) -> list[str]:
-        index = await self._client.get_model_repository_index(headers=self._headers, as_json=True)
-        return sorted({one["name"] for one in index.get("models", ()) if one.get("state", "READY") == "READY"})
-
-    async def config(self, model: str) -> dict[str, Any]:
-        answer = await self._client.get_model_config(model, headers=self._headers, as_json=True)
-        config: dict[str, Any] = answer["config"]
-        return config
 
     def prepare(self, model: str, requests: Sequence[Values], kinds: Mapping[str, str], reads: Reads) -> None:
         self._model, self._reads = model, reads
@@ -47,15 +51,21 @@ class GrpcTransport:
 
     async def ask(self, index: int) -> Reply:
         try:
-            if self._streaming:
+            if self._endpoint.streaming:
                 return await self._stream(self._requests[index])
             result = await self._client.infer(
-                self._model, self._requests[index], headers=self._headers, client_timeout=self._timeout
+                self._model, self._requests[index], headers=self._headers, client_timeout=self._endpoint.timeout
             )
+            counts, text = self._read(result)
+            return Reply(counts=counts, text=text)
         except FAILURES as error:
-            return refused(error, _code(error))
-        counts, text = read_result(result, self._reads)
-        return Reply(counts=counts, text=text)
+            return self._failed(error)
+        except Exception as error:  # noqa: BLE001 - whatever a server sends, the load goes on
+            return unusable(error)
+
+    def _read(self, result: Any) -> tuple[tuple[int, ...], str]:
+        of_model(self._model, result.get_response().model_name)
+        return read_result(result, self._reads)
 
     async def _stream(self, inputs: list[Any]) -> Reply:
         async def one() -> AsyncIterator[dict[str, Any]]:
@@ -63,24 +73,46 @@ class GrpcTransport:
 
         first: float | None = None
         parts = []
-        responses = self._client.stream_infer(one(), stream_timeout=self._timeout, headers=self._headers)
+        responses = self._client.stream_infer(one(), stream_timeout=self._endpoint.timeout, headers=self._headers)
         async for result, error in responses:
             if error is not None:
-                return refused(error, _code(error))
+                return self._failed(error)
             first = first or time.perf_counter()
-            parts.append(read_result(result, self._reads))
-        return whole(parts, first) if parts else Reply(ok=False, code=500, error="the stream ended without a response")
+            parts.append(self._read(result))
+        return whole(parts, first) if parts else refused("the stream ended without a response", 500)
 
-    async def ready(self) -> bool:
+    async def alive(self) -> bool:
         try:
-            return bool(await self._client.is_server_ready(headers=self._headers, client_timeout=self._timeout))
-        except FAILURES:
-            return False
+            await self._client.is_server_live(headers=self._headers, client_timeout=self._patience)
+        except FAILURES as error:
+            return self._failed(error).code != 0
+        return True
 
     async def close(self) -> None:
         await self._client.close()
 
+    def _failed(self, error: Exception) -> Reply:
+        """Return the reply of a failed call: no answer, or a refusal in the server's own words."""
+        status, said = _status(error)
+        match status:
+            case "DEADLINE_EXCEEDED":
+                return refused(f"no complete answer within {self._endpoint.timeout:g} s", 0)
+            case "UNAVAILABLE" if _of_channel(said):
+                return refused(unavailable(said)[0], 0)
+            case "CANCELLED":
+                return refused("the call was cancelled", 0)
+            case _:
+                return refused(self._scrub(f"[{status}] {said}" if status else said), 500)
 
-def _code(error: Exception) -> int:
-    status = str(error.status() if isinstance(error, InferenceServerException) else error)
-    return 0 if any(word in status for word in _UNANSWERED) else 500
+
+def _of_channel(said: str) -> bool:
+    return bool(_CHANNEL.search(said)) or not said
+
+
+def _status(error: Exception) -> tuple[str, str]:
+    """Return a failure's gRPC code and message; no code where it is an error of the server without one."""
+    if isinstance(error, InferenceServerException):
+        return str(error.status() or "").rpartition(".")[2], str(error.message() or error)
+    if isinstance(error, grpc.RpcError):
+        return str(error.code()).rpartition(".")[2], str(error.details())
+    return ("DEADLINE_EXCEEDED" if isinstance(error, TimeoutError) else "UNAVAILABLE"), str(error)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from diagnostics.bench.answer import Answer
 from diagnostics.loadgen.transport import Reply, Transport
 
-# So many failures in a row without any answer mean that nobody is there: a flood of connections tells no more.
+# After so many failures in a row without any answer it is asked whether anybody is there.
 UNANSWERED_IN_A_ROW = 10
 _PAUSE = 0.05
 Count = Callable[[Reply], int | None]
@@ -60,6 +60,7 @@ class Pacer:
     offset: int = 0
     _answers: list[Answer] = field(default_factory=list)
     _unanswered: int = 0
+    _gone: bool = False
     _start: float = 0.0
 
     async def run(self, arrivals: Sequence[float] | None) -> Sent:
@@ -79,10 +80,6 @@ class Pacer:
         return Sent(
             start=self._start, answers=tuple(self._answers), gone=self._gone, client_busy=used / max(took, 1e-9)
         )
-
-    @property
-    def _gone(self) -> bool:
-        return self._unanswered >= UNANSWERED_IN_A_ROW
 
     async def _client(self, number: int) -> None:
         while (due := time.perf_counter()) - self._start < self.seconds and not self._gone:
@@ -107,7 +104,6 @@ class Pacer:
         sent = time.perf_counter()
         reply = await self.transport.ask((number + self.offset) % self.variants)
         end = time.perf_counter()
-        self._unanswered = 0 if reply.code else self._unanswered + 1
         self._answers.append(
             Answer(
                 due=due,
@@ -120,6 +116,13 @@ class Pacer:
                 error=reply.error,
             )
         )
+        await self._doubt(reply)
+
+    async def _doubt(self, reply: Reply) -> None:
+        """Ask whether anybody is there, every so many failures without an answer: load alone may cut connections."""
+        self._unanswered = 0 if reply.code else self._unanswered + 1
+        if self._unanswered and self._unanswered % UNANSWERED_IN_A_ROW == 0:
+            self._gone = self._gone or not await self.transport.alive()
 
 
 @contextmanager

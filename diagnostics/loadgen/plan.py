@@ -15,6 +15,10 @@ from diagnostics.errors import UsageError
 MOST_RATE = 1000.0
 # Each open request holds a file descriptor, and select() takes none above 1,023.
 MOST_CLIENTS = 512
+# A run's answers are held at about 300 bytes each: so many take as much memory as a small machine has to spare.
+MOST_REQUESTS = 1_000_000
+# Longer blocks would show no less noise than more blocks do, and are lost as a whole.
+LONGEST_SECONDS = 3600.0
 # Arrivals of a rate in a block follow from seed, rate and block alone, so that both targets get the same ones.
 _SEED_STRIDE = 7919
 
@@ -55,8 +59,24 @@ class Plan:
                 raise UsageError(
                     f"{load:g} is more than one client can send exactly ({most:g})", where=where, hint=hint
                 )
+        self._refuse_length()
         if not 1 <= self.blocks <= MOST_BLOCKS:
             raise UsageError(f"give 1 to {MOST_BLOCKS}", where="--blocks")
+
+    def _refuse_length(self) -> None:
+        whole = self.warm_up + self.seconds
+        if whole > LONGEST_SECONDS:
+            hint = "measure more --blocks instead"
+            raise UsageError(f"a block has {LONGEST_SECONDS:g} s at most", where="--duration, --warm-up", hint=hint)
+        if self.closed:
+            return
+        if max(self.loads) * whole > MOST_REQUESTS:
+            hint = "give a shorter --duration, and more --blocks"
+            what = f"{max(self.loads):g} a second for {whole:g} s are more than {MOST_REQUESTS:,} requests"
+            raise UsageError(what, where="--rate", hint=hint)
+        if min(self.loads) * self.seconds < 1:
+            what = f"{min(self.loads):g} a second leave a block of {self.seconds:g} s without a request"
+            raise UsageError(what, where="--rate", hint="give a longer --duration")
 
     def order(self, targets: int) -> Iterator[tuple[float, int, int]]:
         """Yield load, block and target of each run.

@@ -17,7 +17,7 @@ _MAX = ("max_tokens", "request_output_len", "output_len")
 _MIN = ("min_tokens", "min_length")
 _GREEDY = ("top_k", "runtime_top_k")
 _END = ("end_id",)
-# No token has this id, so that none ends an answer early.
+# No token has this id: none ends an answer early.
 _NO_END = -1
 # What a generating model's repository asks for in every request and needs no prompt for.
 _EMPTY = ("stop_words", "bad_words")
@@ -41,7 +41,8 @@ class Sampling:
 
 def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = False) -> Sampling:
     """Return what to ask of a model, as far as it has inputs for it; nothing of one that generates no text."""
-    names = {field["name"] for field in config["input"]}
+    kinds = {field["name"]: field.get("data_type", "") for field in config["input"]}
+    names = set(kinds)
     values: dict[str, object] = {}
     asked: list[str] = []
     if "sampling_parameters" in names:
@@ -56,7 +57,9 @@ def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = Fa
             ("ignore_eos", _END, _NO_END),
             ("greedy", _GREEDY, 1),
         ):
-            if name := _first(known, names):
+            name = _first(known, names)
+            # −1, which no token has, is no number of an unsigned type: such a model is not asked to go on.
+            if name and not (what == "ignore_eos" and "UINT" in kinds[name]):
                 values[name] = value
                 asked.append(what)
     if asked:

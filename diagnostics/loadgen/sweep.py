@@ -21,10 +21,11 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A target, and what watches it; None where its metrics cannot be read."""
+    """A target, and what watches it; None where its counters cannot be read, and then why."""
 
     target: Target
     watcher: Watcher | None = None
+    unwatched: str = ""
 
 
 @dataclass(slots=True)
@@ -53,17 +54,17 @@ class Sweep:
         self._ended = "interrupted"
         runs = list(self.plan.order(len(self.contenders)))
         for number, (load, block, who) in enumerate(runs, 1):
-            contender = self.contenders[who]
-            self.tell(f"run {number} of {len(runs)}: {self._load(load)} on {contender.target.endpoint.name}")
-            measured = await self._measure(contender, load, block)
-            if measured is None:
-                self._ended = f"{contender.target.endpoint.name} did not answer any more at {self._load(load)}"
+            name = self.contenders[who].target.endpoint.name
+            self.tell(f"run {number} of {len(runs)}: {self._load(load)} on {name}")
+            if not await self._measure(who, load, block):
+                self._ended = f"{name} did not answer any more at {self._load(load)}"
                 return
-            self._blocks.setdefault((who, load), []).append(measured)
         self._ended = ""
 
-    async def _measure(self, contender: Contender, load: float, block: int) -> Block | None:
-        plan, target = self.plan, contender.target
+    async def _measure(self, who: int, load: float, block: int) -> bool:
+        """Run a load and keep what it measured; False where nobody answers any more."""
+        plan, contender = self.plan, self.contenders[who]
+        target = contender.target
         watch = contender.watcher.watch(plan.warm_up, plan.seconds) if contender.watcher else None
         try:
             sent = await self._pacer(target, load, block).run(None if plan.closed else plan.arrivals(load, block))
@@ -71,10 +72,10 @@ class Sweep:
             if watch:
                 watch.cancel()
             raise
-        if sent.gone or (not any(one.ok for one in sent.answers) and not await target.transport.ready()):
+        if sent.gone or (not any(one.ok for one in sent.answers) and not await target.transport.alive()):
             if watch:
                 watch.cancel()
-            return None
+            return False
         measured = block_of(
             sent.answers,
             sent.start + plan.warm_up,
@@ -83,10 +84,13 @@ class Sweep:
             limits=self.limits,
             client_busy=sent.client_busy,
         )
-        if contender.watcher is None or watch is None:
-            return measured
-        answers = _measured(sent, plan)
-        return replace(measured, diagnosis=contender.watcher.diagnose(watch, target.model, answers))
+        kept = self._blocks.setdefault((who, load), [])
+        # Kept at once: whoever ends the test during the diagnosis has measured it.
+        kept.append(measured)
+        if contender.watcher and watch:
+            found = contender.watcher.diagnose(watch, target.model, _measured(sent, plan))
+            kept[-1] = replace(measured, diagnosis=found)
+        return True
 
     def _pacer(self, target: Target, load: float, block: int) -> Pacer:
         variants = len(target.requests.values)
@@ -115,11 +119,12 @@ class Sweep:
             blocks=plan.blocks,
             seed=plan.seed,
             limits=self.limits,
-            targets=tuple(self._result(who, one.target) for who, one in enumerate(self.contenders)),
+            targets=tuple(self._result(who, one) for who, one in enumerate(self.contenders)),
             ended=self._ended,
         )
 
-    def _result(self, who: int, target: Target) -> TargetResult:
+    def _result(self, who: int, contender: Contender) -> TargetResult:
+        target = contender.target
         points = tuple(
             Point(load=load, blocks=tuple(self._blocks[who, load]))
             for load in self.plan.loads
@@ -131,7 +136,10 @@ class Sweep:
             protocol=target.endpoint.protocol,
             workload=target.workload,
             points=points,
-            notes=tuple(notes_of(target.workload, points, closed=self.plan.closed)),
+            notes=(
+                *([f"points are not diagnosed: {contender.unwatched}"] if contender.unwatched else []),
+                *notes_of(target.workload, points, closed=self.plan.closed),
+            ),
         )
 
 

@@ -17,6 +17,8 @@ from exporters.sources.address import Address, parse_address
 
 PROTOCOLS = ("http", "grpc", "generate")
 _PORTS = {"http": 8000, "grpc": 8001, "generate": 8000}
+# Other requests would get the same: an answer that is none, a redirect, too many requests, a gateway without a server.
+_OTHERS_FAULT = frozenset({200, 429, 502, 503, 504, *range(300, 400)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,85 +97,66 @@ def _name(address: Address, protocol: str) -> str:
 
 
 def transport_of(endpoint: Endpoint, options: SourceOptions) -> Transport:
-    """Return a client of the endpoint.
+    """Return a client of the endpoint; to be called in a running event loop.
 
     Raises:
-        UsageError: the extra `bench` is not installed.
+        UsageError: the extra `bench` is not installed, or an option cannot be met over the protocol.
 
     """
-    headers = options.request_headers()
     try:
         if endpoint.protocol == "grpc":
-            if options.insecure:
-                raise UsageError("gRPC does not go without verification", where="--insecure", hint="give --ca-file")
             from diagnostics.loadgen.kserve_grpc import GrpcTransport
 
-            pem = {
-                "root_certificates": options.ca_file,
-                "private_key": options.key_file,
-                "certificate_chain": options.cert_file,
-            }
-            return GrpcTransport(endpoint, headers, pem)
+            return GrpcTransport(endpoint, options)
         from diagnostics.loadgen.generate import GenerateTransport
         from diagnostics.loadgen.kserve_http import HttpTransport
     except ModuleNotFoundError as error:
         raise not_installed(error, "bench", where="sending load") from error
-    made = GenerateTransport if endpoint.protocol == "generate" else HttpTransport
-    return made(endpoint, headers, options.tls() if endpoint.secure else None)
+    return (GenerateTransport if endpoint.protocol == "generate" else HttpTransport)(endpoint, options)
 
 
-async def prepare(endpoint: Endpoint, transport: Transport, wanted: Wanted, scrub: Callable[[str], str]) -> Target:
-    """Return the target, once it has answered one request as a result.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be sent to a model, and how its answers are counted."""
 
-    Args:
-        endpoint: where it is.
-        transport: what sends.
-        wanted: what load is wanted of it.
-        scrub: takes credentials out of what a server may have echoed.
+    model: str
+    requests: Requests
+    reads: Reads
+    count: Callable[[Reply], int | None]
+
+
+def order_of(model: str, config: Mapping[str, Any], endpoint: Endpoint, wanted: Wanted) -> Order:
+    """Return what is to be sent.
 
     Raises:
-        UsageError: there is no such model, or it refuses the request.
-        CollectError: the server does not answer.
+        UsageError: the model cannot be asked so.
 
     """
-    model, config = await _configuration(endpoint, transport, wanted, scrub)
     reads = reads_of(config, wanted.tokens_from, wanted.tokenizer)
     count = counter(wanted.tokenizer)
     _refuse_decoupled(config, endpoint)
-    requests = _requests(config, wanted)
-    transport.prepare(model, requests.values, requests.kinds, reads)
-    _judge_first(await transport.ask(0), endpoint, model, scrub)
-    workload = _workload(requests, reads, wanted)
+    return Order(model=model, requests=_requests(config, wanted), reads=reads, count=count)
+
+
+async def first_answer(endpoint: Endpoint, transport: Transport, order: Order, wanted: Wanted) -> Target:
+    """Return the target, once it has answered one request as a result.
+
+    Raises:
+        UsageError: it refuses the request.
+        CollectError: it does not answer, or cannot answer now.
+
+    """
+    model, requests = order.model, order.requests
+    transport.prepare(model, requests.values, requests.kinds, order.reads)
+    _judge_first(await transport.ask(0), endpoint, model)
     return Target(
-        endpoint=endpoint, transport=transport, model=model, requests=requests, workload=workload, count=count
+        endpoint=endpoint,
+        transport=transport,
+        model=model,
+        requests=requests,
+        workload=_workload(requests, order.reads, wanted),
+        count=order.count,
     )
-
-
-async def _configuration(
-    endpoint: Endpoint, transport: Transport, wanted: Wanted, scrub: Callable[[str], str]
-) -> tuple[str, Mapping[str, Any]]:
-    try:
-        models = await transport.server_models()
-        configs = {
-            name: await transport.config(name) for name in ([wanted.model] if wanted.model in models else models)
-        }
-    except Exception as error:
-        raise _silent(endpoint, scrub(str(error)) or type(error).__name__) from error
-    if wanted.model is not None and wanted.model not in models:
-        hint = f"it has {', '.join(models) or 'none that is ready'}"
-        raise UsageError(f"the server has no model {wanted.model!r} that is ready", where=endpoint.name, hint=hint)
-    name = wanted.model or _only(configs, endpoint)
-    return name, configs[name]
-
-
-def _only(configs: Mapping[str, Mapping[str, Any]], endpoint: Endpoint) -> str:
-    """Return the model that clients call: the one there is, else the one ensemble."""
-    ensembles = [name for name, config in configs.items() if "ensemble_scheduling" in config]
-    for names in (list(configs), ensembles):
-        if len(names) == 1:
-            return names[0]
-    hint = f"choose with --model from {', '.join(configs) or 'none: no model is ready'}"
-    raise UsageError("it is not clear which model to ask", where=endpoint.name, hint=hint)
 
 
 def _requests(config: Mapping[str, Any], wanted: Wanted) -> Requests:
@@ -191,13 +174,18 @@ def _refuse_decoupled(config: Mapping[str, Any], endpoint: Endpoint) -> None:
         raise UsageError("sends its responses one by one (decoupled)", where=config["name"], hint=hint)
 
 
-def _judge_first(reply: Reply, endpoint: Endpoint, model: str, scrub: Callable[[str], str]) -> None:
+def _judge_first(reply: Reply, endpoint: Endpoint, model: str) -> None:
     if reply.ok:
         return
-    said = scrub(reply.error)
     if reply.code == 0:
-        raise CollectError(f"does not answer a request: {said}", where=endpoint.name)
-    raise UsageError(f"{model} refuses the first request: {said}", where=endpoint.name, hint="give --input")
+        hint = "see the server's log, or give a longer --request-timeout"
+        raise CollectError(f"does not answer a request of {model}: {reply.error}", where=endpoint.name, hint=hint)
+    what = f"{model} refuses the first request: {reply.error}"
+    if reply.code in (401, 403):
+        raise UsageError(what, where=endpoint.name, hint="see diag --help for credentials")
+    if reply.code in _OTHERS_FAULT:
+        raise CollectError(what, where=endpoint.name, hint="try again once it takes requests")
+    raise UsageError(what, where=endpoint.name, hint="give --input")
 
 
 def _workload(requests: Requests, reads: Reads, wanted: Wanted) -> Workload:
@@ -212,9 +200,3 @@ def _workload(requests: Requests, reads: Reads, wanted: Wanted) -> Workload:
         streaming=wanted.streaming,
         counted_by=counted,
     )
-
-
-def _silent(endpoint: Endpoint, said: str) -> CollectError:
-    reason = " ".join(said.split())[:200]
-    hint = f"is {endpoint.protocol} spoken there, and may its repository index be read?"
-    return CollectError(f"does not tell its models: {reason}", where=endpoint.name, hint=hint)

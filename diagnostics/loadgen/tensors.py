@@ -37,12 +37,30 @@ def _plain(array: Any) -> Any:
     return flat[0] if len(flat) == 1 else flat
 
 
+def _tokens(counts: Any) -> int:
+    try:
+        return int(np.sum(counts))
+    except (TypeError, ValueError):
+        raise ValueError("what counts its tokens is no number") from None
+
+
+def of_model(asked: str, said: object) -> None:
+    """Refuse an answer of another model than was asked; one that names none is taken at its word.
+
+    Raises:
+        ValueError: it names another model.
+
+    """
+    if said and said != asked:
+        raise ValueError(f"it is of model {said!r}")
+
+
 def read_result(result: Any, reads: Reads) -> tuple[tuple[int, ...], str]:
     """Return count and text of one response of tritonclient; nothing of what it does not hold."""
     counts = result.as_numpy(reads.counts) if reads.counts else None
     text = result.as_numpy(reads.text) if reads.text else None
     return (
-        () if counts is None else (int(np.sum(counts)),),
+        () if counts is None else (_tokens(counts),),
         "" if text is None else b"".join(text.ravel().tolist()).decode("utf-8", "replace"),
     )
 
@@ -51,7 +69,7 @@ def read_json(body: Mapping[str, Any], reads: Reads) -> tuple[tuple[int, ...], s
     """Return count and text of one response of the generate endpoint."""
     counts, text = body.get(reads.counts), body.get(reads.text, "")
     return (
-        () if counts is None else (int(np.sum(counts)),),
+        () if counts is None else (_tokens(counts),),
         text if isinstance(text, str) else "".join(map(str, text)),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from diagnostics.bench.given_file import read_given
 from diagnostics.errors import UsageError, not_installed
 from diagnostics.loadgen.sampling import COUNTS
 from diagnostics.loadgen.transport import Reads, Reply
@@ -48,9 +49,13 @@ def counter(tokenizer: Path | None) -> Callable[[Reply], int | None]:
         from tokenizers import Tokenizer
     except ModuleNotFoundError as error:
         raise not_installed(error, "bench", where="--tokenizer") from error
+    body = read_given(tokenizer)
     try:
-        read = Tokenizer.from_file(str(tokenizer))
-    except Exception as error:
+        read = Tokenizer.from_buffer(body)
+    # Its Rust side ends what it did not think of by a panic, which is no Exception.
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
         hint = "give the model's tokenizer.json"
         raise UsageError("is no tokenizer", where=str(tokenizer), hint=hint) from error
     return lambda reply: len(read.encode(reply.text, add_special_tokens=False).ids)

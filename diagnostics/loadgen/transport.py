@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from exporters.sources.failure import plain
+
 Values = Mapping[str, Any]
 """A request's inputs: an array by the name of its tensor, batch dimension included."""
 
@@ -33,6 +35,12 @@ class Endpoint:
     timeout: float
     connections: int
 
+    @property
+    def url(self) -> str:
+        """Where requests go, with the scheme of the protocol."""
+        scheme = "grpc" if self.protocol == "grpc" else "http"
+        return f"{scheme}{'s' if self.secure else ''}://{self.place}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
@@ -59,20 +67,14 @@ class Reply:
 class Transport(Protocol):
     """A client of one protocol. What fails comes back as a reply; nothing is raised while load runs."""
 
-    async def server_models(self) -> list[str]:
-        """Return the names of the models that are ready."""
-
-    async def config(self, model: str) -> dict[str, Any]:
-        """Return a model's configuration as the server has it, in the form of its HTTP endpoint."""
-
     def prepare(self, model: str, requests: Sequence[Values], kinds: Mapping[str, str], reads: Reads) -> None:
         """Make what is sent ready, so that sending takes no time of it."""
 
     async def ask(self, index: int) -> Reply:
         """Send one of the prepared requests and return what came of it."""
 
-    async def ready(self) -> bool:
-        """Return whether the server answers and is ready."""
+    async def alive(self) -> bool:
+        """Return whether anybody answers, be it with an error."""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -86,7 +88,12 @@ class Reads:
     text: str = ""
 
 
-def refused(error: Exception, code: int) -> Reply:
+def refused(error: Exception | str, code: int) -> Reply:
     """Return the reply of a request that failed, told in one line."""
     reason = " ".join(str(error).split()) or type(error).__name__
-    return Reply(ok=False, code=code, error=reason[:300])
+    return Reply(ok=False, code=code, error=plain(reason, 300))
+
+
+def unusable(error: Exception) -> Reply:
+    """Return the reply of a request whose answer cannot be read, whatever is wrong with it."""
+    return refused(f"the answer cannot be used: {str(error) or type(error).__name__}", 200)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 
 from diagnostics.bench.answer import Answer
@@ -13,7 +13,9 @@ from diagnostics.demo.load import ClientRecord
 from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.diagnosis.focus import focused
 from diagnostics.diagnosis.proof import proved
+from diagnostics.loadgen.deadline import OutOfTimeError, deadline
 from diagnostics.render.words import headline, subject_name
+from diagnostics.units import Limit, Unit
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture_writer import CaptureWriter
 from diagnostics.wire.records import Kind, Scrape
@@ -27,6 +29,13 @@ from exporters.sources.triton_server import TritonServer
 _LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY})
 # Counters are read so often at least in a run, and not more often than once a second.
 _ROUNDS, _INTERVAL = 4, 1.0
+LONGEST = Limit(
+    value=20.0,
+    unit=Unit.SECONDS,
+    because="a run of the default options takes 12 s: a sweep shall not wait much longer for words than for load",
+)
+_UNKNOWN = "unknown"
+_NEXT = "keep the --capture of one load alone, and ask diag explain"
 
 
 class Watcher:
@@ -60,15 +69,34 @@ class Watcher:
         return Watch(self._sources, wait, seconds)
 
     def diagnose(self, watch: Watch, model: str, answers: Iterable[Answer]) -> Diagnosis:
-        """Return what a run is diagnosed as, once its reading has ended; what was read goes into the capture."""
+        """Return what a run is diagnosed as, once its reading has ended; what was read goes into the capture.
+
+        A load test waits for it, and no longer than it is worth: what is not explained or not proven by then names no
+        cause, and says so; likewise what cannot be explained.
+        """
         scrapes = watch.end()
         client = self._client(model, answers)
         self._lasting += [scrape for scrape in scrapes if scrape.kind in _LASTING]
         for scrape in [*scrapes, client] if self._capture else []:
             self._keep(scrape)
         passing = [scrape for scrape in scrapes if scrape.kind not in _LASTING]
-        window = window_of([*self._lasting, *passing, client])
+        return self._bounded([*self._lasting, *passing, client], model)
+
+    def _bounded(self, scrapes: Sequence[Scrape], model: str) -> Diagnosis:
+        found: list[Explanation] = []
+        try:
+            with deadline(LONGEST.value):
+                return self._explained(scrapes, model, found.append)
+        except OutOfTimeError:
+            return _late(found)
+        except Exception as error:  # noqa: BLE001 - what was measured is worth more than why
+            text = f"not explained ({type(error).__name__}: {error}); {_NEXT}, and report what it says"
+            return Diagnosis(verdict=_UNKNOWN, cause="", text=" ".join(text.split()))
+
+    def _explained(self, scrapes: Sequence[Scrape], model: str, tell: Callable[[Explanation], None]) -> Diagnosis:
+        window = window_of(scrapes)
         found = explain_window(window, sources=[self._server.name], gaps=blind_spots([self._server]))
+        tell(found)
         return diagnosis(focused(proved(found, simulate=False), model))
 
     def _keep(self, scrape: Scrape) -> None:
@@ -108,7 +136,7 @@ class Watch:
         self._scrapes.extend(collect(self._sources, interval, seconds=self._seconds, stop=self._over.is_set))
 
     def end(self) -> list[Scrape]:
-        """Return what was read, once the reading is over."""
+        """Return what was read, once the reading is over: each round has its own deadline."""
         self._thread.join()
         return self._scrapes
 
@@ -116,6 +144,15 @@ class Watch:
         """End at once."""
         self._over.set()
         self._thread.join()
+
+
+def _late(found: Sequence[Explanation]) -> Diagnosis:
+    """Return what can be said of a run whose explanation took too long: a cause without proof is none."""
+    within = f"within {LONGEST.unit.show(LONGEST.value)}; {_NEXT}"
+    if not found:
+        return Diagnosis(verdict=_UNKNOWN, cause="", text=f"not explained {within}")
+    first = diagnosis(found[0])
+    return Diagnosis(verdict=first.verdict, cause="", text=f"{first.text}: not proven {within}")
 
 
 def diagnosis(explanation: Explanation) -> Diagnosis:

@@ -177,7 +177,7 @@ def explain(error: Exception, timeout: float) -> tuple[str, Obstacle]:
     if isinstance(error, http_errors.TimeoutError | TimeoutError):
         return f"no answer within {timeout:g} s", Obstacle.LATE
     if isinstance(error, http_errors.SSLError | ssl.SSLError):
-        return _tls(error), Obstacle.PROTOCOL
+        return tls_reason(error), Obstacle.PROTOCOL
     if isinstance(error, http_errors.DecodeError):
         return "the compressed answer is damaged", Obstacle.ANSWER
     if isinstance(error, http_errors.ProtocolError):
@@ -193,7 +193,8 @@ def _connection(cause: BaseException | None) -> tuple[str, Obstacle]:
     return "cannot connect", Obstacle.CLOSED
 
 
-def _tls(error: Exception) -> str:
+def tls_reason(error: Exception) -> str:
+    """Return why TLS failed, in words."""
     text = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in text:
         why = text.partition("certificate verify failed: ")[2].partition(" (_ssl")[0]

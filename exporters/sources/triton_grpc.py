@@ -52,7 +52,7 @@ class GrpcApi:
             module = importlib.import_module("tritonclient.grpc")
         except (ImportError, RuntimeError):  # the package without its extra raises RuntimeError
             raise ReadFailure(NOT_INSTALLED, Obstacle.ANSWER) from None
-        self._client = module.InferenceServerClient(address.netloc(), **_channel(address, options))
+        self._client = module.InferenceServerClient(address.netloc(), **channel_of(address, options))
 
     def read(self, kind: Kind, name: str = "") -> bytes:
         """Return the answer of `kind` as JSON, in protobuf's mapping: 64-bit integers are strings.
@@ -84,14 +84,15 @@ class GrpcApi:
         if code == "DEADLINE_EXCEEDED":
             return ReadFailure(f"no answer within {self._options.read_timeout:g} s")
         if code == "UNAVAILABLE":
-            return ReadFailure(*_unavailable(message))
+            return ReadFailure(*unavailable(message))
         if code in _REASONS:
             return ReadFailure(*_REASONS[code])
         said = plain(self._options.scrub(message))
         return ReadFailure(f"gRPC {code}{': ' if said else ''}{said}", Obstacle.ANSWER)
 
 
-def _unavailable(message: str) -> tuple[str, Obstacle]:
+def unavailable(message: str) -> tuple[str, Obstacle]:
+    """Return why a call found no server, from what the channel says, and how far it came."""
     if "onnection refused" in message:
         return "connection refused", Obstacle.CLOSED
     if "DNS resolution failed" in message:
@@ -101,11 +102,17 @@ def _unavailable(message: str) -> tuple[str, Obstacle]:
     return "no gRPC server answers", Obstacle.PROTOCOL
 
 
-def _channel(address: Address, options: SourceOptions) -> dict[str, object]:
+def channel_of(address: Address, options: SourceOptions) -> dict[str, Any]:
+    """Return how tritonclient's gRPC clients are to reach a server, as arguments of theirs.
+
+    Raises:
+        UsageError: the options cannot be met over gRPC.
+
+    """
     # gRPC waits up to two minutes before it tries a lost server again; a restart shall be seen at once.
     backoff = [(f"grpc.{word}_reconnect_backoff_ms", 1000) for word in ("initial", "min", "max")]
     limits = [("grpc.max_receive_message_length", MAX_BODY_BYTES), *backoff]
-    channel: dict[str, object] = {"channel_args": limits}
+    channel: dict[str, Any] = {"channel_args": limits}
     if not address.secure:
         return channel
     if options.insecure:

@@ -70,7 +70,7 @@ class FakeTriton:
         app = web.Application()
         app.add_routes(
             [
-                web.get("/v2/health/ready", self._nothing),
+                web.get("/v2/health/live", self._nothing),
                 web.post("/v2/repository/index", self._index),
                 web.get("/v2/models/llm/config", self._config),
                 web.post("/v2/models/llm/{verb}", self._answer),

@@ -26,8 +26,8 @@ from tests.loadgen.fake_server import TOKENS, FakeTriton, config
 class Scripted:
     """A transport whose answers take what a script says, by the number of the request."""
 
-    def __init__(self, takes: Mapping[int, float], reply: Reply | None = None) -> None:
-        self.takes, self.reply = takes, reply or Reply()
+    def __init__(self, takes: Mapping[int, float], reply: Reply | None = None, *, is_alive: bool = False) -> None:
+        self.takes, self.reply, self.is_alive = takes, reply or Reply(), is_alive
         self.asked, self.out, self.most_out = 0, 0, 0
 
     async def ask(self, index: int) -> Reply:
@@ -37,6 +37,9 @@ class Scripted:
         await asyncio.sleep(self.takes.get(number, 0.0))
         self.out -= 1
         return self.reply
+
+    async def alive(self) -> bool:
+        return self.is_alive
 
 
 def sent(transport: Scripted, *, seconds: float, clients: int, arrivals: tuple[float, ...] | None = None) -> Sent:
