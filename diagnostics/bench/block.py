@@ -164,7 +164,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 MEASURES: Mapping[str, Callable[[Block], float | None]] = {
-    "throughput": lambda block: block.throughput,
+    "throughput": lambda block: block.throughput if block.requests else None,
     "mean": lambda block: block.mean,
     "p50": lambda block: block.p50,
     "p95": lambda block: block.p95,

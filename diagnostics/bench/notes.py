@@ -27,13 +27,16 @@ BACKLOG = Limit(value=3.0, unit=Unit.RATIO, because="roots of a Poisson count th
 _FEWEST_FOR_P99 = 100
 
 
-def notes_of(workload: Workload, points: Sequence[Point], *, closed: bool = True) -> Iterator[str]:
+def notes_of(
+    workload: Workload, points: Sequence[Point], *, closed: bool = True, warm_up: float = math.inf
+) -> Iterator[str]:
     """Yield what the reader of the numbers has to know.
 
     Args:
         workload: what each request was.
         points: what was measured.
         closed: whether the loop is.
+        warm_up: seconds of load before the measured time.
 
     """
     if workload.unasked:
@@ -47,7 +50,8 @@ def notes_of(workload: Workload, points: Sequence[Point], *, closed: bool = True
         yield "answers came in one response each: there is no time to first token to see"
     yield from _of_lengths(workload, points)
     yield from _of_failures(points)
-    yield from _of_counts(points, closed=closed)
+    yield from _of_counts(points)
+    yield from _of_settling(points, closed, warm_up)
     busy = [point.load for point in points if any(_is_busy(block) for block in point.blocks)]
     if busy:
         yield f"the client itself was busy at {_loads(busy)}: the server may be faster than shown"
@@ -76,7 +80,7 @@ def _of_failures(points: Sequence[Point]) -> Iterator[str]:
         yield f"requests failed at {_loads(failing)}, most of them with: {max(errors, key=errors.__getitem__)}"
 
 
-def _of_counts(points: Sequence[Point], *, closed: bool) -> Iterator[str]:
+def _of_counts(points: Sequence[Point]) -> Iterator[str]:
     none = [point.load for point in points if not all(block.requests for block in point.blocks)]
     if none:
         yield (
@@ -89,11 +93,20 @@ def _of_counts(points: Sequence[Point], *, closed: bool) -> Iterator[str]:
             f"p99 is the longest of a block's requests at {_loads(few)}, where it has fewer than {_FEWEST_FOR_P99}: "
             "give a longer --duration"
         )
+
+
+def _of_settling(points: Sequence[Point], closed: bool, warm_up: float) -> Iterator[str]:
     behind = [] if closed else [point.load for point in points if any(_is_behind(block) for block in point.blocks)]
     if behind:
         yield (
-            f"answers fell behind the requests at {_loads(behind)}: the load is too high, or an answer takes longer "
-            "than --warm-up; a longer test would show longer latencies"
+            f"answers fell behind the requests at {_loads(behind)}: a longer test would show longer latencies, unless "
+            "an answer takes longer than --warm-up"
+        )
+    long = [point.load for point in points if any((block.mean or 0.0) > warm_up for block in point.blocks)]
+    if unsettled := [load for load in long if load not in behind]:
+        yield (
+            f"an answer takes longer than the warm-up at {_loads(unsettled)}, so that requests met a server that had "
+            "not settled: give a longer --warm-up"
         )
 
 
