@@ -111,7 +111,13 @@ def explain(
         findings=found,
         symptoms=signs,
         anatomy=anatomy,
-        blind_spots=(*gaps, *_blind_spots(results), *_of_gpus(evidence), *_of_traces(evidence, anatomy)),
+        blind_spots=(
+            *gaps,
+            *_blind_spots(results),
+            *_of_logs(evidence),
+            *_of_gpus(evidence),
+            *_of_traces(evidence, anatomy),
+        ),
         results=results,
         evidence=evidence,
     )
@@ -242,6 +248,16 @@ def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:
 
 def _of_gpus(evidence: Evidence) -> Iterator[BlindSpot]:
     return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in gpu_notes(evidence))
+
+
+def _of_logs(evidence: Evidence) -> Iterator[BlindSpot]:
+    for server in evidence.subjects(Scope.SERVER):
+        if not all(change.zoned for change in evidence.changes(server.server)):
+            yield BlindSpot(
+                what=f"when it was that the log of {server.server} tells of",
+                why="its times tell no offset; they are taken as UTC",
+                fix="keep the log as Triton writes it, or write its times with their offset",
+            )
 
 
 def _of_traces(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[BlindSpot]:

@@ -47,6 +47,7 @@ class Change:
         version: empty where the source names none.
         source: where it was seen: `log`, `index`, `statistics`, `metrics` or `configuration`.
         reason: why, for a load that failed.
+        zoned: whether it is certain from which time zone the times are.
 
     """
 
@@ -57,6 +58,7 @@ class Change:
     version: str = ""
     source: str
     reason: str = ""
+    zoned: bool = True
 
     def __str__(self) -> str:
         version = f" version {self.version}" if self.version else ""
@@ -108,6 +110,7 @@ def _from_log(events: Sequence[LogEvent]) -> Iterator[Change]:
             version=version,
             source="log",
             reason=event.reason,
+            zoned=event.zoned,
         )
 
 

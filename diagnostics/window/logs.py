@@ -1,7 +1,9 @@
 """Triton's log, read for what happened to models: loads, failed loads, unloads.
 
 Two formats exist: `I0819 17:23:47.123456 <pid> file.cc:line] "message"` (older servers: without quotes; no year), and
-ISO 8601 with `--log-format=ISO8601`. Lines of neither, such as tables and what models print, are passed over.
+ISO 8601 with `--log-format=ISO8601`. Lines of neither, such as tables and what models print, are passed over. Triton
+writes both in UTC, whatever its machine's time zone (common, `logging.cc`: `gmtime_r`; ISO 8601 ends with Z): a time
+without an offset that is not in its own format is somebody else's rewriting.
 Markers: Triton core, `model_lifecycle.cc`.
 """
 
@@ -24,13 +26,17 @@ class LogKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEvent:
-    """One event of a model. `at` is Unix seconds; `version` is empty where the line names none."""
+    """One event of a model. `at` is Unix seconds; `version` is empty where the line names none.
+
+    `zoned` tells whether it is certain from which time zone `at` is.
+    """
 
     at: float
     kind: LogKind
     model: str
     version: str = ""
     reason: str = ""
+    zoned: bool = True
 
 
 # A log can hold gigabytes of request lines; events of models are few.
@@ -52,8 +58,7 @@ def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
 
     Args:
         body: the log's text.
-        near: Unix seconds within half a year of the lines: the classic format names no year. Times are taken as
-            UTC, as containers have them, where the line tells no offset of its own.
+        near: Unix seconds within half a year of the lines: the classic format names no year.
 
     """
     found = []
@@ -70,18 +75,18 @@ def _event(line: str, near: float) -> LogEvent | None:
     stamped = _classic(line, near) or _iso(line)
     if stamped is None:
         return None
-    at, message = stamped
+    at, message, zoned = stamped
     text = message.strip().strip('"')
     for kind, marker in _MARKERS:
         match = marker.match(text)
         if match:
             model, version, *rest = match.groups()
             reason = rest[0][:LONGEST_REASON] if rest else ""
-            return LogEvent(at=at, kind=kind, model=model, version=version or "", reason=reason)
+            return LogEvent(at=at, kind=kind, model=model, version=version or "", reason=reason, zoned=zoned)
     return None
 
 
-def _classic(line: str, near: float) -> tuple[float, str] | None:
+def _classic(line: str, near: float) -> tuple[float, str, bool] | None:
     match = _CLASSIC.match(line)
     if match is None:
         return None
@@ -96,10 +101,10 @@ def _classic(line: str, near: float) -> tuple[float, str] | None:
         candidates.append(moment + timedelta(seconds=float(f"0.{fraction}")))
     if not candidates:
         return None
-    return min((moment.timestamp() for moment in candidates), key=lambda at: abs(at - near)), message
+    return min((moment.timestamp() for moment in candidates), key=lambda at: abs(at - near)), message, True
 
 
-def _iso(line: str) -> tuple[float, str] | None:
+def _iso(line: str) -> tuple[float, str, bool] | None:
     match = _ISO.match(line)
     if match is None:
         return None
@@ -107,4 +112,4 @@ def _iso(line: str) -> tuple[float, str] | None:
         moment = datetime.fromisoformat(match[1] + (match[2] or "Z"))
     except ValueError:
         return None
-    return moment.timestamp(), match[3]
+    return moment.timestamp(), match[3], match[2] is not None

@@ -11,8 +11,8 @@ from diagnostics.diagnosis.explanation import BlindSpot, Verdict, WindowFacts, e
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind
-from tests.builders import Counts, Stage, SyntheticTriton, chain, explained, model_config
+from diagnostics.wire.records import Kind, Scrape
+from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton, chain, explained, model_config
 
 FAST = Stage("fast", rate=20, execution=0.01, config=model_config("fast"))
 QUEUED = Stage("slow", rate=38, execution=0.0245, queue=0.17, config=model_config("slow"))
@@ -157,6 +157,18 @@ def test_what_the_collector_could_not_reach_is_a_blind_spot_first() -> None:
     found = explain(see, WindowFacts(start=0, end=60, sources=("triton-0",)), gaps=(gap,))
 
     assert found.blind_spots[0] == gap
+
+
+def test_a_log_whose_times_somebody_rewrote_without_an_offset_is_a_blind_spot() -> None:
+    line = b"{} I 8447 model_lifecycle.cc:839] \"successfully loaded 'fast'\"\n"
+
+    def spots(at: bytes) -> list[str]:
+        log = Scrape(server=SERVER, kind=Kind.LOG, at=START, mono=START, body=line.replace(b"{}", at))
+        found = explained(window_of([*SyntheticTriton(models=(FAST,)).scrapes(), log]))
+        return [spot.what for spot in found.blind_spots if "log" in spot.what]
+
+    assert spots(b"2026-11-27T21:12:54Z") == []
+    assert spots(b"2026-11-27T21:12:54") == [f"when it was that the log of {SERVER} tells of"]
 
 
 def test_a_blind_spot_says_how_to_see() -> None:

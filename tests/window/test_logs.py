@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,3 +69,10 @@ def test_an_offset_of_its_own_counts() -> None:
     body = b'2026-11-27T23:00:00+02:00 1 model_lifecycle.cc:472] "loading: chat:1"\n'
 
     assert parse_log(body, 0.0)[0].at == 1795813200.0
+
+
+@pytest.mark.parametrize(("offset", "zoned"), [("Z", True), ("+02:00", True), ("", False)])
+def test_times_that_somebody_rewrote_without_an_offset_are_told(offset: str, zoned: bool) -> None:
+    (event,) = parse_log(f'2026-11-27T21:12:54{offset} I 8447 model_lifecycle.cc:472] "loading: m:2"'.encode(), NEAR)
+
+    assert event.zoned is zoned
