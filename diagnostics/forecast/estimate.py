@@ -36,9 +36,7 @@ def estimate(fitted: Fitted, what_if: WhatIf | None = None) -> Performance:
     after = fitted if what_if is None else changed(fitted, what_if)
     scenario = opened(after)
     stages = _stages(after, _as_seen(after, scenario))
-    entry = next(one for one in scenario.entries if one.name == after.entry)
-    rate = sum(open_rate(one) for one in scenario.traffic if isinstance(one, OpenLoop) and one.entry == entry.name)
-    return _performance(after, entry, stages, rate)
+    return _performance(after, scenario, stages)
 
 
 def opened(fitted: Fitted) -> Scenario:
@@ -212,15 +210,16 @@ def _longer(before: _Path, step: Step, queue: Estimate, stage: StageNumbers) -> 
     )
 
 
-def _performance(fitted: Fitted, entry: Entry, stages: Mapping[str, StageNumbers], rate: float) -> Performance:
+def _performance(fitted: Fitted, scenario: Scenario, stages: Mapping[str, StageNumbers]) -> Performance:
+    entry = next(one for one in scenario.entries if one.name == fitted.entry)
+    rate = sum(open_rate(one) for one in scenario.traffic if isinstance(one, OpenLoop) and one.entry == entry.name)
     path = _path(entry, stages)
     loop = next(
         (one for one in fitted.scenario.traffic if one.entry == entry.name and isinstance(one, ClosedLoop)), None
     )
     if path is not None and loop is not None:
         path = _bounded(path, loop, rate, stages)
-    most = [capacity(m) for m in fitted.scenario.models if m.name in {step.model for step in entry.steps}]
-    served = min([rate, *(each for each in most if each is not None)])
+    served = rate * _carried(scenario, entry)
     quantiles: list[Estimate | None] = [None, None, None]
     mean = None
     if path is not None:
@@ -235,6 +234,15 @@ def _performance(fitted: Fitted, entry: Entry, stages: Mapping[str, StageNumbers
         throughput=Estimate(value=served, low=served, high=served),
         rejected=rate - served if path is not None else 0.0,
         stages=tuple(_of(model, stages[model]) for model in dict.fromkeys(step.model for step in entry.steps)),
+    )
+
+
+def _carried(scenario: Scenario, entry: Entry) -> float:
+    """Return the part of what is offered to the entry's stages, by all entries, that the fullest one executes."""
+    wanted, own = offered(scenario), {step.model for step in entry.steps}
+    most = {model.name: capacity(model) for model in scenario.models if model.name in own}
+    return min(
+        (each / wanted[name] for name, each in most.items() if each is not None and wanted[name] > each), default=1.0
     )
 
 

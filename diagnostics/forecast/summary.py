@@ -103,9 +103,20 @@ def _answered(run: Run, entry: Entry, stuck: Collection[str]) -> float:
     if outcome.failed:
         # Behind a stage that is full, others turn away: only what came out was answered.
         return outcome.answered / run.outcome.seconds
-    items = max((one.items for one in run.scenario.traffic if one.entry == entry.name), default=1)
-    visits = {model: sum(step.model == model for step in entry.steps) for model in stuck}
-    return min(_served(run, m) / run.outcome.seconds / items / count for m, count in visits.items())
+    return outcome.arrived / run.outcome.seconds * min(_passed(run, model) for model in stuck)
+
+
+def _passed(run: Run, model: str) -> float:
+    """Return the part that a full stage executes of what is asked of it, by all entries: first come, first served."""
+    asked = sum(_asked(run, entry, model) for entry in run.scenario.entries)
+    return min(_served(run, model) / asked, 1.0) if asked > 0 else 0.0
+
+
+def _asked(run: Run, entry: Entry, model: str) -> float:
+    """Return what an entry's requests ask of a model: items; of an engine, requests."""
+    engine = any(one.engine for one in run.scenario.models if one.name == model)
+    items = 1 if engine else max((one.items for one in run.scenario.traffic if one.entry == entry.name), default=1)
+    return run.outcome.entries[entry.name].arrived * items * sum(step.model == model for step in entry.steps)
 
 
 def _served(run: Run, model: str) -> int:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.running import outcome_of
@@ -14,10 +15,12 @@ from diagnostics.tuning.simulation.clock import Endless
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
     DynamicBatcher,
+    Entry,
     Model,
     OpenLoop,
     QueuePolicy,
     Resource,
+    Step,
 )
 from diagnostics.tuning.simulation.simulate import simulate
 from diagnostics.tuning.simulation.stability import bounded, loads
@@ -82,6 +85,18 @@ def test_what_others_turn_away_behind_a_full_stage_is_not_answered() -> None:
 
     assert not told.stable
     assert told.throughput.value == pytest.approx(1 / 0.03015, rel=0.1)
+
+
+def test_entries_that_share_a_full_stage_are_answered_by_what_each_asks_of_it() -> None:
+    one = by_hand(SLOW, traffic=OpenLoop(entry="chat", rate=20.0))
+    side = Entry(name="side", steps=(Step(model="slow"),))
+    scenario = replace(one.scenario, entries=(*one.scenario.entries, side))
+    traffic = (*scenario.traffic, OpenLoop(entry="side", rate=30.0))
+    shared = replace(one, scenario=replace(scenario, traffic=traffic))
+
+    for told in (performance(shared, draws=0, visits=4_000), estimate(shared)):
+        assert not told.stable
+        assert told.throughput.value == pytest.approx(0.4 / 0.03015, rel=0.06)
 
 
 def test_what_a_queue_turns_away_takes_nothing_of_the_device() -> None:
