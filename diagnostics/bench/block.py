@@ -19,12 +19,14 @@ class Diagnosis:
         verdict: the verdict's word; empty where the server could not be read.
         cause: the root cause as `check of model`; empty where none is named.
         text: the cause in one sentence, or why there is none.
+        step: what to do first, as `fix: …` or `next: …`; empty where nothing is to be done.
 
     """
 
     verdict: str
     cause: str
     text: str
+    step: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

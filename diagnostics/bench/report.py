@@ -42,9 +42,11 @@ class Point:
         if cause and 2 * count > len(self.blocks):
             return next(one for one in found if one.cause == cause), count
         verdict, count = Counter(one.verdict for one in found).most_common(1)[0]
-        texts = dict.fromkeys(one.text for one in found if one.verdict == verdict)
-        said = f"causes differ: {'; '.join(texts)}" if any(one.cause for one in found) else next(iter(texts))
-        return Diagnosis(verdict=verdict, cause="", text=said), count
+        alike = [one for one in found if one.verdict == verdict]
+        if not any(one.cause for one in found):
+            return alike[0], count
+        texts = dict.fromkeys(one.text for one in alike)
+        return Diagnosis(verdict=verdict, cause="", text=f"causes differ: {'; '.join(texts)}"), count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,14 @@ def _target(report: Report, target: TargetResult) -> Iterator[str]:
     yield from table(
         (report.head, *(column.head for column in columns), "failed", "diagnosis"),
         (
-            (f"{point.load:g}", *(words.cell(point, column) for column in columns), words.failed(point), said)
-            for point, (_, said, _) in zip(target.points, words.diagnoses(target), strict=True)
+            (f"{point.load:g}", *(words.cell(point, column) for column in columns), words.failed(point), told.said)
+            for point, told in zip(target.points, words.diagnoses(target), strict=True)
         ),
     )
     yield ""
+    for told in words.diagnoses(target):
+        if told.new and told.more:
+            yield f"- at {told.load:g}: {escaped(told.more)}"
     for line in filter(None, (words.knee_text(report, target), words.goodput_text(report, target))):
         yield f"- {escaped(line)}"
     for note in target.notes:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from diagnostics.bench.report import Report, TargetResult
 from diagnostics.render import bench_words as words
 from diagnostics.render.clean import clean
-from diagnostics.render.text import WIDTH, Style, plain
+from diagnostics.render.lines import WIDTH, Style, plain
 
 _LOAD, _FAILED, _CELL, _COLUMNS = 10, 9, 15, 4
 
@@ -49,8 +49,10 @@ def _target(report: Report, target: TargetResult, before: TargetResult | None, s
         yield ""
         yield from _table(report, target, columns)
     yield ""
-    for load, said, _ in words.diagnoses(target):
-        yield from _wrapped(f"at {load:g}: {said}", "  ")
+    for told in words.diagnoses(target):
+        yield from _wrapped(f"at {told.load:g}: {told.said}", "  ")
+        if told.new and told.more:
+            yield from _wrapped(told.more, "    ")
     yield from _wrapped(words.knee_text(report, target), "  ")
     yield from _wrapped(words.goodput_text(report, target), "  ")
     for note in target.notes:

@@ -103,21 +103,45 @@ def workload(target: TargetResult) -> str:
     return f"{count}{size}{answer}"
 
 
-def diagnoses(target: TargetResult) -> Iterator[tuple[float, str, str]]:
-    """Yield load, what it was diagnosed as and in how many blocks, and the same in a sentence."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What is told of a load's diagnosis.
+
+    Attributes:
+        load: the load.
+        said: what was diagnosed, and in how many blocks.
+        more: the cause in a sentence, and what to do; empty where there is no more to tell.
+        new: whether no lower load was diagnosed as the same.
+
+    """
+
+    load: float
+    said: str
+    more: str = ""
+    new: bool = True
+
+
+def diagnoses(target: TargetResult) -> Iterator[Told]:
+    """Yield what each load was diagnosed as."""
+    known: set[str] = set()
     for point in target.points:
         found, count = point.diagnosed()
         if found is None:
-            yield point.load, "not diagnosed, as its counters were not read", ""
+            yield Told(load=point.load, said="not diagnosed, as its counters were not read")
             continue
         of = f" ({count} of {len(point.blocks)} blocks)" if len(point.blocks) > 1 else ""
-        if found.cause:
-            yield point.load, f"{found.cause}{of}", found.text
-        elif found.verdict == "idle":
-            yield point.load, f"not judged{of}: {found.text}; give a longer --duration", ""
-        else:
-            why = f": {found.text}" if found.text and found.verdict != "healthy" else ""
-            yield point.load, f"{found.verdict}{of}{why}", ""
+        text = "" if found.cause else found.text
+        more = "; ".join(filter(None, (found.text if found.cause else "", found.step)))
+        what = found.cause or found.verdict
+        yield Told(load=point.load, said=_said(what, of, text), more=more, new=what not in known)
+        known.add(what)
+
+
+def _said(what: str, of: str, why: str) -> str:
+    """Return a cause or a verdict in words; `why` tells of a verdict."""
+    if what == "idle":
+        return f"not judged{of}: {why}; give a longer --duration"
+    return f"{what}{of}: {why}" if why and what != "healthy" else f"{what}{of}"
 
 
 def knee_text(report: Report, target: TargetResult) -> str:

@@ -36,4 +36,5 @@ def report(*targets: TargetResult, **changed: Any) -> Report:
 
 
 def diagnosed(cause: str, verdict: str = "degraded") -> Diagnosis:
-    return Diagnosis(verdict=verdict, cause=cause, text=f"{cause or verdict} it is")
+    step = "fix: a second instance" if cause else ""
+    return Diagnosis(verdict=verdict, cause=cause, text=f"{cause or verdict} it is", step=step)

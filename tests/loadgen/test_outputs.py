@@ -45,7 +45,8 @@ def crossing() -> Report:
 
 def test_the_text_tells_numbers_diagnoses_knee_and_goodput(swept: Report) -> None:
     text = bench_text(swept)
-    assert f"at 4: {CAUSE} (3 of 3 blocks)" in text
+    assert f"at 4: {CAUSE} (3 of 3 blocks)\n    {CAUSE} it is; fix: a second instance" in text
+    assert text.count("fix: a second instance") == 1
     assert "at 1: healthy (3 of 3 blocks)" in text
     assert "knee: 4 clients (in 90 % of resamples)" in text
     assert "41 ±7 %" in text
