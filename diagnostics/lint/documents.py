@@ -33,12 +33,13 @@ def documents_of(file: TextFile) -> tuple[Any, ...]:
     try:
         if file.path.endswith(".json"):
             return (json.loads(file.text.removeprefix("\ufeff")),)
-        return _yaml(file)
-    except (ValueError, RecursionError) as error:
+        return yaml_of(file)
+    except (CollectError, ValueError, RecursionError) as error:
         if any(sign in file.text for sign in _TEMPLATE_SIGNS):
             return ()
-        kind = "JSON" if file.path.endswith(".json") else "YAML"
-        raise CollectError(f"is not {kind}: {_first_line(error)}", where=file.path) from None
+        if isinstance(error, CollectError):
+            raise
+        raise CollectError(f"is not JSON: {_first_line(error)}", where=file.path) from None
 
 
 def inner(documents: object) -> Iterator[object]:
@@ -54,15 +55,21 @@ def inner(documents: object) -> Iterator[object]:
         yield value
 
 
-def _yaml(file: TextFile) -> tuple[Any, ...]:
+def yaml_of(file: TextFile) -> tuple[Any, ...]:
+    """Return the documents of a YAML file.
+
+    Raises:
+        CollectError: it is none, or cannot be read because PyYAML is not installed.
+
+    """
     yaml = _library()
     if yaml is None:
         hint = "pip install 'triton-diagnostics[lint]'"
         raise CollectError("is not linted: PyYAML is not installed", where=file.path, hint=hint)
     try:
         return tuple(yaml.load_all(file.text, _loader(yaml)))
-    except yaml.YAMLError as error:
-        raise ValueError(_first_line(error)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise CollectError(f"is not YAML: {_first_line(error)}", where=file.path) from None
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diagnostics.lint.engines import VLLM, code_of
+from diagnostics.lint.llm_api import llm_arguments
 from diagnostics.lint.model_folder import ModelFolder, remembered
 from diagnostics.lint.tensors import steps
 
@@ -17,7 +18,8 @@ _MAX_DEPTH = 8
 def decoupled(model: ModelFolder) -> bool | None:
     """Return whether a model that is no ensemble is decoupled; None when a template, or its code, may decide.
 
-    Source: vllm_backend, `model.py` (`auto_complete_config`): one that says nothing becomes decoupled.
+    Source: vllm_backend, `model.py` (`auto_complete_config`): one that says nothing becomes decoupled. One of the LLM
+    API takes it from its `model.yaml`.
     """
     if model.config is None or model.config.has("model_transaction_policy") is None:
         return None
@@ -26,6 +28,10 @@ def decoupled(model: ModelFolder) -> bool | None:
         return policy.flag("decoupled")
     if model.backend == VLLM:
         return True
+    written = llm_arguments(model)
+    if written is not None:
+        said = written.section("triton_config").get("decoupled")
+        return said if isinstance(said, bool) else None
     sets = model.backend is None or any("set_model_transaction_policy" in file.text for file in code_of(model))
     return None if sets else False
 

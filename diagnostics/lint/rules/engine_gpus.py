@@ -20,7 +20,6 @@ TensorRT-LLM#389 (8 GPUs took 115 s, one 9.3 s), vllm#6027.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 from pathlib import Path
 
 from diagnostics import names
@@ -35,6 +34,7 @@ from diagnostics.lint.engines import (
 )
 from diagnostics.lint.instances import groups
 from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.ranks import parallel, ranks_of
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.settings import Settings
 from diagnostics.units import Limit, Unit
@@ -53,7 +53,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of lists that do not fit, and of engines that are spread without need."""
     yield from _vllm(see)
     engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
-    ranks = _ranks(engine) if engine else None
+    ranks = ranks_of(engine) if engine else None
     if engine is None or ranks is None:
         return
     for gpus in engine_gpus(see.model):
@@ -67,11 +67,9 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 
 def _vllm(see: ModelView) -> Iterator[Problem]:
-    settings = vllm_settings(see.model) if see.model.backend == VLLM else {}
-    sizes = [settings.get(key, 1) for key in ("tensor_parallel_size", "pipeline_parallel_size")]
-    ranks = prod(size for size in sizes if isinstance(size, int))
+    ranks = parallel(vllm_settings(see.model)) if see.model.backend == VLLM else None
     for group in groups(see.model) or ():
-        if ranks > 1 and group.kind == names.KIND_GPU:
+        if ranks and ranks > 1 and group.kind == names.KIND_GPU:
             message = (
                 f"model.json spreads the engine over {ranks} GPUs, but KIND_GPU gives an instance one: it does not load"
             )
@@ -89,14 +87,6 @@ def _spread(see: ModelView, engine: Engine, ranks: int) -> Iterator[Problem]:
             help="build it for one GPU, and compare",
             severity=Severity.INFO,
         )
-
-
-def _ranks(engine: Engine) -> int | None:
-    """Return the number of ranks; None when the file does not say it."""
-    mapping = ("pretrained_config", "mapping")
-    world = engine.integer(*mapping, "world_size")
-    tensor, pipeline = engine.integer(*mapping, "tp_size"), engine.integer(*mapping, "pp_size")
-    return world or (tensor * pipeline if tensor and pipeline else None)
 
 
 _TWO = '{"tp_size": 2, "pp_size": 1}'

@@ -1,0 +1,82 @@
+"""An engine is spread over more GPUs than its container is given.
+
+## Looks for
+Containers that run Triton and state how many GPUs they get, beside the one repository that is linted, of which an
+engine has more ranks: TensorRT-LLM's by its `config.json` or `model.yaml`, vLLM's by its `model.json`.
+
+## Means
+Each rank takes a GPU of its own: the engine does not start, and its model does not load.
+
+## Do
+Give the container as many GPUs as the engine has ranks, times its instances; or make the engine for fewer.
+Where its ranks are spread over several such containers, waive this.
+
+## Sources
+TensorRT-LLM, "LLM API Reference" (`tensor_parallel_size`); vLLM, "Parallelism and Scaling". Docker, "Compose Deploy
+Specification"; Kubernetes, "Schedule GPUs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.container_gpus import gpus_given
+from diagnostics.lint.containers import containers_of
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.ranks import ranks
+from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+
+# Which repository a container serves is told by nothing but there being one, so this is likely, not sure.
+RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Question.DEPLOYMENT)
+
+
+def lint(see: FileView) -> Iterator[Problem]:
+    """Tell of the engine with the most ranks."""
+    if len(see.project.repositories) != 1:
+        return
+    sizes = ((ranks(model) or 0, model.name) for model in see.project.repositories[0].models.values())
+    most, engine = max(sizes, default=(0, ""))
+    for container in containers_of(see.documents) if most > 1 else ():
+        given = gpus_given(container) if container.runs_triton else None
+        if given is not None and given < most:
+            yield see.problem(
+                f"{engine} takes {most} GPUs, but {container.name or 'Triton'} is given {given}",
+                at=see.find(container.image),
+                help="give the container as many GPUs as the engine has ranks, or make it for fewer",
+            )
+
+
+def _files(given: str, ranks_: int = 2) -> dict[str, str]:
+    return {
+        "models/llm/config.pbtxt": 'backend: "python"\n',
+        "models/llm/1/model.yaml": f"model: m\ntensor_parallel_size: {ranks_}\n",
+        "compose.yaml": "services:\n  triton:\n    image: nvcr.io/nvidia/tritonserver:25.01-trtllm-python-py3\n"
+        f"    {given}\n",
+    }
+
+
+def _devices(device: str) -> str:
+    return f"deploy: {{ resources: {{ reservations: {{ devices: [ {{ driver: nvidia, {device} }} ] }} }} }}"
+
+
+_PLACE = ("compose.yaml:3:12",)
+_POD = """apiVersion: v1
+kind: Pod
+spec: { containers: [ { name: t, image: tritonserver, resources: { limits: { nvidia.com/gpu: 1 } } } ] }
+"""
+CASES = (
+    Case(title="speaks when one GPU is reserved for two ranks", files=_files(_devices("count: 1")), places=_PLACE),
+    Case(title="speaks when fewer are listed", files=_files(_devices("device_ids: ['0']")), places=_PLACE),
+    Case(
+        title="speaks when fewer are visible",
+        files=_files('environment: { CUDA_VISIBLE_DEVICES: "0,1" }', 4),
+        places=_PLACE,
+    ),
+    Case(title="speaks when a pod gets fewer", files={**_files(""), "pod.yaml": _POD}, places=("pod.yaml:3:41",)),
+    Case(title="is silent when there are enough", files=_files(_devices("count: 2"))),
+    Case(title="is silent when all are given, or nothing is said", files=_files(_devices("count: all"))),
+    Case(
+        title="is silent when another repository may be the container's",
+        files={**_files(_devices("count: 1")), "others/a/config.pbtxt": 'backend: "python"\n'},
+    ),
+)

@@ -1,0 +1,164 @@
+"""Arguments of TensorRT-LLM's LLM API are missing, out of range, misspelled or without effect.
+
+## Looks for
+In the `model.yaml` of the newest version that has one, beside `model.py`: no `model`; a size or a parallelism
+that is no whole number from 1; `free_gpu_memory_fraction` outside of 0 to 1, or beside `max_tokens`, of which the
+smaller wins; `build_config` with the `pytorch` backend, which builds no engine; a file that is no YAML mapping; and,
+once per file, keys that are not known.
+
+## Means
+The engine does not start, and the model does not load; or its KV cache and its batches are not what was meant.
+Which keys there are depends on the release of TensorRT-LLM: keys that are not known here are for information only.
+
+## Do
+Correct the value. Size the cache by `kv_cache_config.free_gpu_memory_fraction` alone, and set `max_batch_size` and
+`max_num_tokens` at the top level.
+
+## Sources
+TensorRT-LLM, `triton_backend/all_models/llmapi`, and "LLM API Reference" (`LlmArgs`, `KvCacheConfig`: of `max_tokens`
+and `free_gpu_memory_fraction` the one that gives less memory counts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from diagnostics.lint.llm_api import KNOWN, LlmArguments, llm_arguments
+from diagnostics.lint.problem import Place, Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.ENGINE)
+
+_COUNTS = (
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "max_batch_size",
+    "max_num_tokens",
+    "max_seq_len",
+    "max_input_len",
+    "max_beam_width",
+)
+_CACHE, _FRACTION, _CAP = "kv_cache_config", "free_gpu_memory_fraction", "max_tokens"
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each argument."""
+    written = llm_arguments(see.model)
+    if written is None:
+        return
+    if written.trouble:
+        severity = Severity.INFO if "not linted" in written.trouble else None
+        yield see.problem(written.trouble, at=written.file.place(0), severity=severity)
+        return
+    if not written.tree.get("model"):
+        yield see.problem("no model is named: the engine does not start", at=written.file.place(0))
+    for key in _COUNTS:
+        yield from _count(see, key, written.tree.get(key), written.at(key))
+    yield from _cache(see, written)
+    yield from _built(see, written)
+    yield from _unknown(see, written)
+
+
+def _count(see: ModelView, key: str, value: Any, place: Place) -> Iterator[Problem]:
+    if value is None or _open(value):
+        return
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        yield see.problem(f"{key} is a whole number from 1, not {_shown(value)}: the engine does not start", at=place)
+
+
+def _cache(see: ModelView, written: LlmArguments) -> Iterator[Problem]:
+    cache = written.section(_CACHE)
+    fraction, place = cache.get(_FRACTION), written.at(_CACHE, _FRACTION)
+    if fraction is not None and not _open(fraction) and not (_is_number(fraction) and 0 < fraction <= 1):
+        yield see.problem(f"{_FRACTION} is a share of the free memory, not {_shown(fraction)}", at=place)
+    elif fraction is not None and cache.get(_CAP) is not None:
+        message = f"the cache holds at most {_shown(cache[_CAP])} tokens, whatever {_FRACTION} allows: the smaller wins"
+        place, help_ = written.at(_CACHE, _CAP), f"remove {_CAP}, and size the cache by {_FRACTION}"
+        yield see.problem(message, at=place, help=help_, severity=Severity.WARNING)
+
+
+def _built(see: ModelView, written: LlmArguments) -> Iterator[Problem]:
+    if written.tree.get("backend") == "pytorch" and written.section("build_config"):
+        message = "build_config is for engines that are built, and the backend pytorch builds none"
+        help_ = "set max_batch_size, max_num_tokens and max_seq_len at the top level"
+        yield see.problem(message, at=written.at("build_config"), help=help_, severity=Severity.INFO)
+
+
+def _unknown(see: ModelView, written: LlmArguments) -> Iterator[Problem]:
+    unknown = [str(key) for key in written.tree if str(key) not in KNOWN]
+    if unknown:
+        near = {key: get_close_matches(key, KNOWN, n=1, cutoff=0.8) for key in unknown}
+        meant = [f"{found[0]} for {_shown(key)}" for key, found in near.items() if found]
+        yield see.problem(
+            f"not known here as arguments of the LLM API: {', '.join(map(_shown, unknown))}",
+            at=written.at(unknown[0]),
+            help=f"did you mean {' and '.join(meant)}?" if meant else "ask the reference of your TensorRT-LLM release",
+            severity=Severity.WARNING if meant else Severity.INFO,
+        )
+
+
+def _open(value: Any) -> bool:
+    return isinstance(value, str) and any(sign in value for sign in ("${", "{{"))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _shown(value: Any) -> str:
+    return "a list or a mapping" if isinstance(value, list | Mapping) else repr(value)[:40]
+
+
+def _model(text: str) -> dict[str, str]:
+    return {
+        "models/llm/config.pbtxt": 'backend: "python"\n',
+        "models/llm/1/model.py": "",
+        "models/llm/1/model.yaml": text,
+    }
+
+
+_GOOD = """model: TinyLlama/TinyLlama-1.1B-Chat-v1.0
+backend: pytorch
+tensor_parallel_size: 2
+kv_cache_config:
+  free_gpu_memory_fraction: 0.9
+triton_config:
+  max_batch_size: 0
+  decoupled: false
+"""
+_PATH = "models/llm/1/model.yaml"
+CASES = (
+    Case(
+        title="speaks when no model is named, and ranks are 0",
+        files=_model(_GOOD.replace("model: TinyLlama/TinyLlama-1.1B-Chat-v1.0\n", "").replace("2", "0")),
+        places=(f"{_PATH}:1:1", f"{_PATH}:2:1"),
+    ),
+    Case(
+        title="speaks when the fraction is a percentage",
+        files=_model(_GOOD.replace("0.9", "90")),
+        places=(f"{_PATH}:5:3",),
+    ),
+    Case(
+        title="speaks when the cache has two sizes",
+        files=_model(_GOOD.replace("triton_config", "  max_tokens: 4096\ntriton_config")),
+        places=(f"{_PATH}:6:3",),
+    ),
+    Case(
+        title="speaks of what the backend does not build",
+        files=_model(_GOOD + "build_config: { max_batch_size: 4 }\n"),
+        places=(f"{_PATH}:9:1",),
+    ),
+    Case(
+        title="speaks once of keys that it does not know",
+        files=_model(_GOOD + "tensor_paralel_size: 2\nnewest: true\n"),
+        places=(f"{_PATH}:9:1",),
+    ),
+    Case(title="speaks when it is no YAML", files=_model("model: ["), places=(f"{_PATH}:1:1",)),
+    Case(title="is silent when all is well", files=_model(_GOOD)),
+    Case(
+        title="is silent about templates",
+        files=_model(_GOOD.replace("2", '"${tp}"').replace("0.9", '"${fraction}"')),
+    ),
+)
