@@ -15,12 +15,14 @@ from diagnostics.units import Unit
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
 _SMALLEST = 0.01
+# More of a unit than these are told in a larger one.
+_MOST = 1000
 
 
 def span(seconds: float) -> str:
     """Return a length of time as people write it: `30d`, `6h`, `90s`."""
     for size, unit in _UNITS:
-        if seconds >= size and abs(seconds / size - round(seconds / size)) < 1e-6:
+        if size <= seconds < _MOST * size and abs(seconds / size - round(seconds / size)) < 1e-6:
             return f"{seconds / size:.0f}{unit}"
     for size, unit in _UNITS:
         if seconds >= 2 * size:

@@ -7,7 +7,8 @@ their own are asked as they are written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import isfinite
 
@@ -15,7 +16,7 @@ from diagnostics import names
 from diagnostics.errors import UsageError
 from diagnostics.gen.slo_expressions import BAD, EVENTS, bad_events, total_events
 from diagnostics.slo.attribution import Cause
-from diagnostics.slo.bins import Bin, Span
+from diagnostics.slo.bins import Bin, Span, joined
 from diagnostics.slo.histograms import of_buckets
 from diagnostics.slo.samples import Batch, from_averages
 from diagnostics.slo.silence import missing, untagged
@@ -23,10 +24,9 @@ from diagnostics.slo.slo import WINDOW, Promise, Slo, Triton
 from diagnostics.slo.tally import Tally
 from diagnostics.wire.prometheus_answer import Answer
 from exporters.sources.prometheus_api import PrometheusApi
+from exporters.sources.prometheus_presence import spans_of
 
 SOURCE = "Prometheus"
-# Where the first sample is sought: within the last hour by the minute, and within the period.
-_RECENT, _STEPS, _SHORTEST_STEP = 3600.0, 500, 60.0
 _ATTRIBUTED = "diag_slo_bad_events_attributed_total"
 # The label that tells the parts of an answer apart: a window is one question, however much is asked of it.
 _PART, _TOTAL, _BAD, _LOW, _HIGH, _TOOK = "part", "total", "bad", "low", "high", "took"
@@ -54,7 +54,7 @@ class StoredEvents:
     at: float
     deployment: str | None = None
     _known: dict[tuple[float, float], Bin] = field(default_factory=dict)
-    _since: list[float | None] = field(default_factory=list)
+    _spans: list[Span] | None = None
     _why_none: str = ""
     _gaps: dict[str, None] = field(default_factory=dict)
 
@@ -76,25 +76,15 @@ class StoredEvents:
         return self._known[start, end]
 
     def known(self, start: float, end: float) -> Sequence[Span]:
-        """Return the part of [start, end] since the first sample of the period."""
-        if not self._since:
-            self._since.append(self.since())
-        since = self._since[0]
-        return [(max(since, start), end)] if since is not None and since < end else []
+        """Return when in [start, end] the store had what is counted, of the period before `at`.
 
-    def since(self) -> float | None:
-        """Return the first sample of the period, to the minute or 1/250,000 of it; None where there is none.
-
-        Of queries of one's own, the first five minutes of which the store has a total.
+        Of queries of one's own, when it had a total of the last five minutes.
         """
-        for series in self._begun():
-            found = [self._first(series, span, self.at) for span in (_RECENT, self.slo.period)]
-            known = [at for at in found if at is not None]
-            # A series that began since the last full minute is on no grid of minutes.
-            known = known or [at for at in [self._number(f"min(timestamp({series}))", self.at)] if at is not None]
-            if known:
-                return self._sooner(series, min(known))
-        return None
+        if self._spans is None:
+            with self._own_query():
+                every = (spans_of(self.api, one, self.at - self.slo.period, self.at) for one in self._begun())
+                self._spans = next((spans for spans in every if spans), [])
+        return joined((max(began, start), min(until, end)) for began, until in self._spans)
 
     def _begun(self) -> Sequence[str]:
         """Return what is there as long as events are known, the first that the store has."""
@@ -137,17 +127,6 @@ class StoredEvents:
 
     def _values(self, label: str, series: str) -> tuple[str, ...]:
         return self.api.label_values(label, series, self.at - self.slo.period, self.at)
-
-    def _first(self, series: str, span: float, end: float) -> float | None:
-        step = max(span / _STEPS, _SHORTEST_STEP)
-        return self._number(f"min(min_over_time(timestamp({series})[{span:.0f}s:{step:.0f}s]))", end)
-
-    def _sooner(self, series: str, found: float) -> float:
-        """Return the first sample within one step of the period's grid before the one that was found."""
-        step = self.slo.period / _STEPS
-        if step <= _SHORTEST_STEP:
-            return found
-        return self._first(series, step, found) or found
 
     def _elsewhere(self, sli: Triton) -> bool:
         """Return whether Triton's own series may be of other servers than the objective's."""
@@ -234,17 +213,21 @@ class StoredEvents:
         return value if value is not None and isfinite(value) else None
 
     def _ask(self, query: str, end: float) -> Answer:
-        try:
+        with self._own_query():
             answer = self.api.instant(query, end)
-        except UsageError as error:
-            raise error if isinstance(self.slo.sli, Triton) else self._refused(error) from None
         self._gaps.update(dict.fromkeys(f"a part of what is stored: {text}" for text in answer.warnings))
         return answer
 
-    def _refused(self, error: UsageError) -> UsageError:
-        """Return that the store cannot read the objective's own query, with the line that it is written at."""
-        hint = f"mend its queries; asked was {error.where}"
-        return UsageError(f"{self.slo.name}: {error.what}", where=self.slo.where, hint=hint)
+    @contextmanager
+    def _own_query(self) -> Iterator[None]:
+        """Say where the objective is written whose own query the store cannot read."""
+        try:
+            yield
+        except UsageError as error:
+            if isinstance(self.slo.sli, Triton):
+                raise
+            hint = f"mend its queries; asked was {error.where}"
+            raise UsageError(f"{self.slo.name}: {error.what}", where=self.slo.where, hint=hint) from None
 
 
 def _whole(sli: Triton) -> bool:

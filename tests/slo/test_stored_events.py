@@ -29,9 +29,14 @@ class Store:
     def __init__(self, answers: Mapping[str, list[tuple[dict[str, str], float]]], models: tuple[str, ...] = ()) -> None:
         self._answers, self._models, self.asked = answers, models, list[str]()
         self.warnings: tuple[str, ...] = ()
+        self.there: dict[str, list[float]] = {}
 
     def label_values(self, label: str, selector: str, start: float, end: float) -> tuple[str, ...]:
         return self._models if label == "model" else ()
+
+    def ranged(self, query: str, start: float, end: float, step: float) -> Answer:
+        times = [one for one in self.there.get(query, []) if start <= one <= end]
+        return Answer(series=(SampledSeries(labels={}, times=times, values=times),) if times else ())
 
     def instant(self, query: str, at: float | None = None) -> Answer:
         self.asked.append(query)
@@ -74,16 +79,12 @@ def test_a_store_that_scrapes_the_service_gives_its_counts_and_its_causes() -> N
         "diag_slo_events_total": [({}, 1000.0)],
     }
     seen, store = stored(LATENCY, answers)
+    store.there['count(diag_slo_events_total{slo="late"})'] = [1e6 - 3.5 * DAY + 4320 * i for i in range(71)]
     report = report_on(LATENCY, seen, 1e6, period=7 * DAY)
     assert (report.tally.total, report.tally.low, report.tally.bad, report.tally.high) == (1000, 35, 40, 50)
     assert [(one.cause.check, one.share) for one in report.spent] == [("gpu-saturated", 0.75)]
     assert (report.seen, report.allowed) == (pytest.approx(3.5 * DAY), pytest.approx(20.0))
     assert len(store.asked) < 15
-
-
-def test_a_store_of_the_last_minute_knows_when_its_series_began() -> None:
-    seen, _ = stored(LATENCY, {"min(timestamp(nv_inference_request_success": [({}, 1e6 - 20.0)]})
-    assert seen.since() == 1e6 - 20.0
 
 
 def test_a_store_without_the_service_bounds_what_tritons_families_allow() -> None:
@@ -108,9 +109,11 @@ def test_own_queries_are_asked_as_they_are_written_and_rates_become_events() -> 
 
 def test_own_queries_are_as_old_as_their_total() -> None:
     slo = Slo(name="gate", objective=0.99, sli=Promql(total="sum(rate(all[$window]))", bad="sum(rate(bad[$window]))"))
-    seen, _ = stored(slo, {"timestamp((sum(sum(rate(all[5m]))) * 300))": [({}, 1e6 - 900.0)]})
-    assert seen.since() == 1e6 - 900.0
-    assert stored(slo, {})[0].since() is None
+    seen, store = stored(slo, {"timestamp((sum(sum(rate(all[5m]))) * 300))": [({}, 1e6 - 900.0)]})
+    store.there["count((sum(sum(rate(all[5m]))) * 300))"] = [1e6 - 880.0 + 60 * i for i in range(10)]
+    assert seen.known(0.0, 1e6) == [(1e6 - 900.0, 1e6 - 340.0)]
+    assert seen.known(1e6 - 300.0, 1e6) == []
+    assert stored(slo, {})[0].known(0.0, 1e6) == []
 
 
 def test_a_query_that_the_store_cannot_read_is_told_with_the_line_of_its_objective() -> None:
@@ -173,13 +176,6 @@ def test_sums_that_differ_by_what_prometheus_reckons_at_the_edges_are_of_the_sam
     slo = Slo(name="gate", objective=0.99, sli=Promql(total="all[$window]", bad="bad[$window]"))
     report = report_on(slo, stored(slo, {"bad": [({}, 1005.0)], "all": [({}, 1000.0)]})[0], 1e6)
     assert (report.tally.total, report.tally.bad, report.good) == (1000, 1000, 0)
-
-
-def test_the_first_sample_of_a_long_period_is_sought_within_the_step_in_which_it_was_found() -> None:
-    year = replace(LATENCY, period=365 * DAY)
-    coarse, fine = f"[{365 * DAY:.0f}s:{365 * DAY / 500:.0f}s]", f"[{365 * DAY / 500:.0f}s:126s]"
-    seen, _ = stored(year, {coarse: [({}, 9e5)], fine: [({}, 8.5e5)]})
-    assert seen.since() == 8.5e5
 
 
 @pytest.mark.parametrize(
