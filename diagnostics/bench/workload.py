@@ -14,7 +14,8 @@ class Workload:
         digest: of what is in the requests, the names of tensors left out; equal digests are equal contents.
         variants: how many different requests there are.
         text: whether they are prompts.
-        length: words of a prompt, or the size of variable dimensions; None where a file gave the requests.
+        length: words of a prompt, or the size of variable dimensions; None where there are none, or a file gave the
+            requests.
         max_tokens: tokens that each answer may have; None where the model takes no such limit.
         asked: what of `max_tokens`, `min_tokens`, `ignore_eos` and `greedy` the requests ask for.
         streaming: whether responses come one by one.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from diagnostics.bench.given_file import read_given
 from diagnostics.errors import UsageError
-from diagnostics.loadgen.sampling import Sampling, sampling
+from diagnostics.loadgen.sampling import Sampling, as_given, bound_in, sampling
 from diagnostics.loadgen.tensor_values import Config, dtype_of, kinds_of, numbers, shape_of, tensor_of
 from diagnostics.loadgen.transport import Values
 
@@ -36,7 +36,7 @@ class Requests:
         kinds: the data type of each input, as `INT32` or `BYTES`.
         digest: of their contents.
         text: whether they are prompts.
-        length: words, or the size of variable dimensions; None where a file gave the requests.
+        length: words, or the size of variable dimensions; None where there are none, or a file gave the requests.
         sampling: what they ask of the length of answers.
 
     """
@@ -76,7 +76,7 @@ def make_requests(config: Config, *, length: int, max_tokens: int, seed: int, st
         kinds=kinds_of(config),
         digest=_digest(drawn),
         text=any(field["data_type"] == "TYPE_STRING" for field in fields),
-        length=length,
+        length=length if any(_takes_length(field) for field in fields) else None,
         sampling=asked,
     )
 
@@ -96,13 +96,15 @@ def read_requests(config: Config, path: Path, *, max_tokens: int, streaming: boo
     if not given:
         raise UsageError("holds no request", where=str(path), hint="write one JSON object a line")
     kinds = kinds_of(config)
+    # Least and most tokens go together: a line with its own most takes that as its least.
+    bounds = [sampling(config, bound_in(values, max_tokens), streaming=streaming) for values in given]
     return Requests(
-        values=tuple({**fixed, **values} for values in given),
+        values=tuple({**_fixed(config, own), **values} for own, values in zip(bounds, given, strict=True)),
         kinds=kinds,
         digest=_digest(given),
         text=any(kinds[name] == "BYTES" for values in given for name in values),
         length=None,
-        sampling=asked,
+        sampling=as_given(asked, given),
     )
 
 
@@ -110,6 +112,11 @@ def _refuse_state(config: Config) -> None:
     if "sequence_batching" in config:
         hint = "load a model that takes each request by itself"
         raise UsageError("keeps state between requests, which this load does not", where=config["name"], hint=hint)
+
+
+def _takes_length(field: Mapping[str, Any]) -> bool:
+    text = field["data_type"] == "TYPE_STRING"
+    return text or "length" in field["name"].lower() or any(int(size) < 0 for size in field["dims"])
 
 
 def _optional(field: Mapping[str, Any]) -> bool:

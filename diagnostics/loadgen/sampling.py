@@ -8,8 +8,8 @@ of vLLM's SamplingParams). Both count tokens of a response where `return_num_out
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 COUNTS = "num_output_tokens"
@@ -65,6 +65,21 @@ def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = Fa
     if asked:
         values |= _beside(config, names, streaming)
     return Sampling(values=values, asked=tuple(asked), max_tokens=max_tokens if asked else None)
+
+
+def bound_in(values: Mapping[str, Any], otherwise: int) -> int:
+    """Return the tokens that a request's own inputs allow an answer, or else what others are allowed."""
+    name = _first(_MAX, set(values))
+    return int(values[name].flat[0]) if name else otherwise
+
+
+def as_given(asked: Sampling, given: Sequence[Mapping[str, Any]]) -> Sampling:
+    """Return what requests of a file ask for: the most that one of them does; nothing where they say how to sample."""
+    if any("sampling_parameters" in values for values in given):
+        return Sampling(values={}, asked=(), max_tokens=None)
+    if asked.max_tokens is None:
+        return asked
+    return replace(asked, max_tokens=max(bound_in(values, asked.max_tokens) for values in given))
 
 
 def _beside(config: Mapping[str, Any], names: set[str], streaming: bool) -> dict[str, object]:

@@ -143,6 +143,9 @@ def test_tensors_are_drawn_within_the_models_shapes() -> None:
     assert {array.shape for array in made.values[0].values()} == {(3, 2)}
     assert (made.sampling.max_tokens, made.text) == (None, False)
     assert made.values[0]["INT8"].min() >= 0
+    assert made.length == 3
+    fixed = {"name": "m", "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": ["2"]}]}
+    assert make_requests(fixed, length=3, max_tokens=1, seed=1, streaming=False).length is None
 
 
 def test_a_model_that_keeps_state_is_refused() -> None:
@@ -171,9 +174,14 @@ def test_a_file_of_requests_that_does_not_fit_is_refused_with_its_line(line: str
 def test_a_file_of_requests_is_sent_and_wins_over_what_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text('{"text_input": "why?", "max_tokens": 2}\n{"text_input": ["how?"]}\n')
-    first, second = read_requests(config(), path, max_tokens=9, streaming=False).values
+    found = read_requests(config(), path, max_tokens=9, streaming=False)
+    first, second = found.values
     assert first["text_input"].tolist() == [[b"why?"]]
     assert (first["max_tokens"].tolist(), second["max_tokens"].tolist()) == ([[2]], [[9]])
+    assert (first["min_tokens"].tolist(), second["min_tokens"].tolist()) == ([[2]], [[9]])
+    assert found.sampling.max_tokens == 9
+    path.write_text('{"text_input": "why?", "max_tokens": 2}\n')
+    assert read_requests(config(), path, max_tokens=9, streaming=False).sampling.max_tokens == 2
 
 
 QUICK = ("--duration", "100ms", "--warm-up", "20ms", "--timeout", "200ms")
