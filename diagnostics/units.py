@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum
 
 _DURATIONS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -104,3 +105,8 @@ def parse_size(text: str) -> int | None:
     number, unit = match.groups()
     base = 1024 if unit.endswith("iB") else 1000
     return int(float(number) * base ** _POWERS[unit[0]])
+
+
+def time_text(at: float) -> str:
+    """Return Unix seconds as ISO 8601 in UTC, whole seconds."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

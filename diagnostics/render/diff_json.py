@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from typing import Any
 
-from diagnostics import __version__
 from diagnostics.diagnosis.diff import Difference, EntryDifference
 from diagnostics.diagnosis.diff_shares import Share
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render.diff_words import outcome
-from diagnostics.render.json_report import SCHEMA_VERSION, Json, time_text
+from diagnostics.render.document import Json, head, schema_text, window_json
 from diagnostics.signals.reading import Reading
 from diagnostics.tuning.settings_diff import SettingChange
 
@@ -19,9 +17,7 @@ from diagnostics.tuning.settings_diff import SettingChange
 def diff_report(found: Difference) -> Json:
     """Return the difference as JSON-ready data."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "difference",
-        "tool": {"name": "diag", "version": __version__},
+        **head("difference"),
         "outcome": outcome(found),
         "before": _side(found.before),
         "after": _side(found.after),
@@ -37,20 +33,11 @@ def diff_report(found: Difference) -> Json:
 
 def diff_schema() -> str:
     """Return the text of the JSON Schema that every difference meets."""
-    return resources.files(__package__).joinpath("difference.schema.json").read_text(encoding="utf-8")
+    return schema_text("difference")
 
 
 def _side(side: Explanation) -> Json:
-    window = side.window
-    return {
-        "from": window.start,
-        "to": window.end,
-        "from_time": time_text(window.start),
-        "to_time": time_text(window.end),
-        "seconds": round(window.end - window.start, 3),
-        "sources": list(window.sources),
-        "verdict": side.verdict.value,
-    }
+    return {**window_json(side.window), "verdict": side.verdict.value}
 
 
 def _entry(entry: EntryDifference) -> Json:

@@ -9,7 +9,7 @@ from diagnostics.diagnosis.diff import Difference, EntryDifference
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render import diff_words
 from diagnostics.render.clean import clean, fitted
-from diagnostics.render.text import WIDTH, Style, plain
+from diagnostics.render.lines import WIDTH, Style, plain
 from diagnostics.render.words import subject_name
 from diagnostics.units import Unit
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from diagnostics.diagnosis.diff import Difference, EntryDifference
 from diagnostics.diagnosis.diff_shares import Cause, Cell, Share
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.render.json_report import time_text
 from diagnostics.tuning.settings_diff import SettingChange
-from diagnostics.units import Unit
+from diagnostics.units import Unit, time_text
 
 # Cells that changed by less than this of the mean are noise of no interest.
 _SHOWN_SHARE = 0.01

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import resources
-
-from diagnostics import __version__
 from diagnostics.diagnosis.advice import Advice
-from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposal import Load, Move, Proposal, SweepProposal
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
+from diagnostics.render.document import Json, head, schema_text, window_json
 from diagnostics.render.forecast_words import cannot_keep_up, setting_text
-from diagnostics.render.json_report import SCHEMA_VERSION, Json, time_text
 from diagnostics.signals.subject import Subject
 
 _STATISTICS = ("mean", "p50", "p95", "p99")
@@ -47,8 +43,8 @@ def sweep_report(proposal: SweepProposal) -> Json:
 
 
 def forecast_schema() -> str:
-    """Return the text of the JSON Schema that every forecast, sweep and verification meets."""
-    return resources.files(__package__).joinpath("forecast.schema.json").read_text(encoding="utf-8")
+    """Return the text of the JSON Schema that every forecast and sweep meets."""
+    return schema_text("forecast")
 
 
 def performance_json(one: Performance) -> Json:
@@ -62,18 +58,6 @@ def performance_json(one: Performance) -> Json:
         "throughput_interval90": _interval(one.throughput),
         "rejected_per_second": one.rejected,
         "stages": [_stage(stage) for stage in one.stages],
-    }
-
-
-def window_json(window: WindowFacts) -> Json:
-    """Return when and from whom evidence was read."""
-    return {
-        "from": window.start,
-        "to": window.end,
-        "from_time": time_text(window.start),
-        "to_time": time_text(window.end),
-        "seconds": round(window.end - window.start, 3),
-        "sources": list(window.sources),
     }
 
 
@@ -114,9 +98,7 @@ def estimate_json(one: Estimate | None) -> Json:
 
 def _head(kind: str, proposal: Proposal | SweepProposal) -> Json:
     return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": kind,
-        "tool": {"name": "diag", "version": __version__},
+        **head(kind),
         "window": window_json(proposal.window),
         "entry": entry_json(proposal.on),
         "settings": moves_json(proposal.moves),

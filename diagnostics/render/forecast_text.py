@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from diagnostics.diagnosis.advice import Advice
-from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.proposal import Proposal
 from diagnostics.render import forecast_words as words
-from diagnostics.render.clean import clean, code_lines, fitted
-from diagnostics.render.json_report import time_text
-from diagnostics.render.text import WIDTH, Style, diff_colour, plain
-from diagnostics.units import Unit
+from diagnostics.render.clean import code_lines, fitted
+from diagnostics.render.lines import Style, diff_colour, listed, plain, window_lines, wrapped
 
 
 def forecast_text(proposal: Proposal, style: Style = plain) -> str:
@@ -59,14 +55,6 @@ def _stages(proposal: Proposal) -> Iterator[str]:
         yield ""
 
 
-def listed(title: str, items: Sequence[str]) -> Iterator[str]:
-    """Yield a titled list; nothing for an empty one."""
-    if items:
-        yield from ("", title)
-    for item in items:
-        yield from wrapped(item, "  ", "- ")
-
-
 def patch_lines(patches: Sequence[tuple[str, Advice]], style: Style) -> Iterator[str]:
     """Yield how to apply each model's change, and its text."""
     for model, one in patches:
@@ -82,21 +70,3 @@ def patch_lines(patches: Sequence[tuple[str, Advice]], style: Style) -> Iterator
             yield from wrapped(f"undo: {one.steps.undo}", "  ", hang="  ")
         yield ""
         yield from (style(line, diff_colour(line)) for line in code_lines(one.patch.text))
-
-
-def window_lines(window: WindowFacts) -> list[str]:
-    """Return when the evidence was read and from whom."""
-    seconds = Unit.SECONDS.show(window.end - window.start)
-    span = f"{time_text(window.start)} to {time_text(window.end)}, {seconds}"
-    return wrapped(f"{span}, from {', '.join(window.sources)}")
-
-
-def wrapped(line: str, indent: str = "", mark: str = "", hang: str = "") -> list[str]:
-    """Return the line in 80 columns, nothing for nothing; `hang` indents what follows the first line further."""
-    return textwrap.wrap(
-        clean(line),
-        WIDTH,
-        initial_indent=indent + mark,
-        subsequent_indent=indent + " " * len(mark) + hang,
-        break_on_hyphens=False,
-    )

@@ -14,8 +14,7 @@ from diagnostics import __version__
 from diagnostics.evidence.ledger import Line
 from diagnostics.render import words
 from diagnostics.render.clean import clean, code_lines
-from diagnostics.render.json_report import time_text
-from diagnostics.units import Unit
+from diagnostics.units import Unit, time_text
 
 
 def page(template: str, **shown: object) -> str:

@@ -1,14 +1,10 @@
-"""The JSON contract, schema version 1. Keys are added within a version, never renamed."""
+"""The explanation as JSON, schema version 1."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from importlib import resources
 from math import isfinite
-from typing import Any
 
-from diagnostics import __version__
 from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Prediction, Suggestion
@@ -18,26 +14,14 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import Line
 from diagnostics.forecast.performance import Estimate
-
-SCHEMA_VERSION = 1
-Json = dict[str, Any]
+from diagnostics.render.document import Json, head, schema_text, window_json
 
 
 def report(explanation: Explanation) -> Json:
     """Return the explanation as JSON-ready data; times are Unix seconds and UTC, numbers in base units."""
-    window = explanation.window
     return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "explanation",
-        "tool": {"name": "diag", "version": __version__},
-        "window": {
-            "from": window.start,
-            "to": window.end,
-            "from_time": time_text(window.start),
-            "to_time": time_text(window.end),
-            "seconds": round(window.end - window.start, 3),
-            "sources": list(window.sources),
-        },
+        **head("explanation"),
+        "window": window_json(explanation.window),
         "verdict": explanation.verdict.value,
         "reason": explanation.reason,
         "layer": explanation.layer.value if explanation.layer else None,
@@ -61,12 +45,7 @@ def report(explanation: Explanation) -> Json:
 
 def schema() -> str:
     """Return the text of the JSON Schema that every report meets."""
-    return resources.files(__package__).joinpath("explanation.schema.json").read_text(encoding="utf-8")
-
-
-def time_text(at: float) -> str:
-    """Return Unix seconds as ISO 8601 in UTC, whole seconds."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return schema_text("explanation")
 
 
 def finding_head(finding: Finding) -> Json:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import resources
-from typing import Any
-
-from diagnostics import __version__
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.run import Report
+from diagnostics.render.document import Json, head, schema_text
 from diagnostics.tuning.changes import ConfigChange, Setting, Warmup
-
-SCHEMA_VERSION = 1
-Json = dict[str, Any]
 
 
 def lint_report(report: Report) -> Json:
     """Return the report as JSON-ready data; lines and columns count from 1."""
     return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "lint",
-        "tool": {"name": "diag", "version": __version__},
+        **head("lint"),
         "problems": [problem_json(problem) for problem in report.problems],
         "waived": [
             {**problem_json(one.problem), "reason": one.reason, "by": "comment" if one.in_source else "settings"}
@@ -39,7 +31,7 @@ def lint_report(report: Report) -> Json:
 
 def lint_schema() -> str:
     """Return the text of the JSON Schema that every report meets."""
-    return resources.files(__package__).joinpath("lint.schema.json").read_text(encoding="utf-8")
+    return schema_text("lint")
 
 
 def problem_json(problem: Problem) -> Json:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from diagnostics.render.clean import fitted
-from diagnostics.render.json_report import time_text
+from diagnostics.units import time_text
 
 Json = dict[str, Any]
 Style = Callable[[str, str], str]

@@ -10,9 +10,8 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render import words
 from diagnostics.render.clean import code_lines
-from diagnostics.render.json_report import time_text
 from diagnostics.render.markdown_text import escaped, table
-from diagnostics.units import Unit
+from diagnostics.units import Unit, time_text
 
 _PHASES = (Phase.QUEUE, Phase.INPUT, Phase.COMPUTE, Phase.OUTPUT, Phase.ENGINE)
 

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import resources
 
-from diagnostics import __version__
-from diagnostics.render.json_report import SCHEMA_VERSION, Json, time_text
+from diagnostics.render.document import Json, head, schema_text
 from diagnostics.slo.burn import Forecast, Pair
 from diagnostics.slo.report import Burn, SloReport, Spent
 from diagnostics.slo.slo import Slo, Triton
+from diagnostics.units import time_text
 
 
 def slo_report(reports: Sequence[SloReport]) -> Json:
     """Return the reports as JSON-ready data."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "slo",
-        "tool": {"name": "diag", "version": __version__},
-        "slos": [_report(one) for one in reports],
-    }
+    return {**head("slo"), "slos": [_report(one) for one in reports]}
 
 
 def slo_schema() -> str:
     """Return the text of the JSON Schema that every report meets."""
-    return resources.files(__package__).joinpath("slo.schema.json").read_text(encoding="utf-8")
+    return schema_text("slo")
 
 
 def _report(report: SloReport) -> Json:

@@ -9,8 +9,8 @@ from diagnostics.diagnosis.proposal import SweepProposal
 from diagnostics.render import forecast_words as words
 from diagnostics.render import sweep_words
 from diagnostics.render.clean import fitted
-from diagnostics.render.forecast_text import listed, patch_lines, window_lines, wrapped
-from diagnostics.render.text import WIDTH, Style, plain
+from diagnostics.render.forecast_text import patch_lines
+from diagnostics.render.lines import WIDTH, Style, listed, plain, window_lines, wrapped
 
 _BAR_COLUMNS = 52
 _VALUE_COLUMNS = 8

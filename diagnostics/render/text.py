@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
 from diagnostics.checks.check import Severity
@@ -11,20 +10,13 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import Line
 from diagnostics.render import words
-from diagnostics.render.clean import clean, code_lines, fitted
-from diagnostics.render.json_report import time_text
+from diagnostics.render.clean import code_lines, fitted
+from diagnostics.render.lines import WIDTH, Style, diff_colour, plain, window_lines, wrapped
 from diagnostics.units import Unit
 
-WIDTH = 80
-Style = Callable[[str, str], str]
 _COLOURS = {Severity.CRITICAL: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 # More entries than this push the answer off the screen; JSON and HTML hold them all.
 _ENTRIES_SHOWN = 3
-
-
-def plain(text: str, colour: str) -> str:  # noqa: ARG001
-    """Return the text without colour."""
-    return text
 
 
 def text(explanation: Explanation, style: Style = plain) -> str:
@@ -32,7 +24,7 @@ def text(explanation: Explanation, style: Style = plain) -> str:
 
     Args:
         explanation: what to show.
-        style: gives a text a colour by name (`red`, `yellow`, `green`, `cyan`, `bold`); plain by default.
+        style: gives a text its colour; plain by default.
 
     """
     parts = [
@@ -53,13 +45,13 @@ def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
         first = explanation.loud[0]
         head = fitted(f"{verdict}: {first.check} of {words.subject_name(first)}", WIDTH)
         yield style(head, _COLOURS[first.severity])
-        yield from _wrapped(words.headline(explanation), "  ")
+        yield from wrapped(words.headline(explanation), "  ")
     else:
         colour = "green" if explanation.verdict is Verdict.HEALTHY else "yellow"
-        head, *rest = _wrapped(f"{verdict}: {words.headline(explanation)}", "", hang="  ")
+        head, *rest = wrapped(f"{verdict}: {words.headline(explanation)}", "", hang="  ")
         yield style(head, colour)
         yield from rest
-    yield from _wrapped(words.next_step(explanation), "  ", hang="  ")
+    yield from wrapped(words.next_step(explanation), "  ", hang="  ")
 
 
 def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
@@ -69,11 +61,11 @@ def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
         yield ""
         head = f"{numbers[finding.id]}. {finding.check}, {finding.severity.value}, confidence {finding.confidence:.2f}"
         yield style(fitted(head, WIDTH), _COLOURS[finding.severity])
-        yield from _wrapped(f"{words.where(finding)}; layer {finding.layer.value}", "   ")
+        yield from wrapped(f"{words.where(finding)}; layer {finding.layer.value}", "   ")
         # What the first lines say is not said again.
         if finding not in answered:
-            yield from _wrapped(finding.summary, "   ")
-        yield from _wrapped(words.impact(finding), "   ")
+            yield from wrapped(finding.summary, "   ")
+        yield from wrapped(words.impact(finding), "   ")
         if finding.caused_by in numbers:
             yield f"   caused by {numbers[finding.caused_by]}"
         yield from _evidence(finding.evidence)
@@ -93,29 +85,22 @@ def _suggestion(finding: Finding, style: Style, beside: str, *, told: bool) -> I
     if suggestion is None:
         return
     if not told:
-        yield from _wrapped(f"{suggestion.remedy.value}: {suggestion.text}", "   ")
-    yield from _wrapped(words.end_to_end(finding), "   ")
+        yield from wrapped(f"{suggestion.remedy.value}: {suggestion.text}", "   ")
+    yield from wrapped(words.end_to_end(finding), "   ")
     if suggestion.prediction:
-        yield from _wrapped(words.predicted(suggestion.prediction), "   ")
+        yield from wrapped(words.predicted(suggestion.prediction), "   ")
     if advice and advice.steps:
-        yield from _wrapped(advice.steps.touches, "   ")
+        yield from wrapped(advice.steps.touches, "   ")
     if advice and advice.note:
-        yield from _wrapped(f"note: {advice.note}", "   ")
+        yield from wrapped(f"note: {advice.note}", "   ")
     if advice and advice.steps and advice.patch:
-        yield from _wrapped(f"apply: {advice.steps.apply}", "   ", hang="  ")
-        yield from _wrapped(f"undo: {advice.steps.undo}", "   ", hang="  ")
+        yield from wrapped(f"apply: {advice.steps.apply}", "   ", hang="  ")
+        yield from wrapped(f"undo: {advice.steps.undo}", "   ", hang="  ")
     if beside:
-        yield from _wrapped(beside, "   ")
+        yield from wrapped(beside, "   ")
     if advice and advice.patch:
         yield ""
         yield from (style(line, diff_colour(line)) for line in code_lines(advice.patch.text))
-
-
-def diff_colour(line: str) -> str:
-    """Return the colour of a line of a diff; empty for what is not changed."""
-    if line.startswith("+") and not line.startswith("+++"):
-        return "green"
-    return "red" if line.startswith("-") and not line.startswith("---") else ""
 
 
 def _symptoms(explanation: Explanation) -> Iterator[str]:
@@ -127,7 +112,7 @@ def _symptoms(explanation: Explanation) -> Iterator[str]:
     yield ""
     yield "also seen:" if explanation.loud else "also seen, and not explained:"
     for symptom in left:
-        yield from _wrapped(f"{symptom.text}; next: {symptom.next_measurement}", "  ", "- ")
+        yield from wrapped(f"{symptom.text}; next: {symptom.next_measurement}", "  ", "- ")
 
 
 def _anatomies(anatomy: Sequence[Anatomy]) -> Iterator[str]:
@@ -135,7 +120,7 @@ def _anatomies(anatomy: Sequence[Anatomy]) -> Iterator[str]:
         name = item.ensemble or item.stages[0].model
         where = f" on {item.server}" if len({each.server for each in anatomy}) > 1 else ""
         yield ""
-        yield from _wrapped(
+        yield from wrapped(
             f"where {name}{where} spends its {Unit.SECONDS.show(item.mean_seconds)} ({words.basis(item)}):",
             "",
         )
@@ -173,31 +158,18 @@ def _unseen(explanation: Explanation) -> Iterator[str]:
         yield ""
         yield "not visible:"
     for what, why, fix in words.unseen(explanation):
-        yield from _wrapped(f"{', '.join(what)}: {why}{f'; {fix}' if fix else ''}", "  ", "- ")
+        yield from wrapped(f"{', '.join(what)}: {why}{f'; {fix}' if fix else ''}", "  ", "- ")
     undecided = words.undecided(explanation)
     if undecided:
         yield ""
         yield "could not be decided:"
     for reason, checks in undecided.items():
-        yield from _wrapped(f"{', '.join(checks)}: {reason}", "  ", "- ")
+        yield from wrapped(f"{', '.join(checks)}: {reason}", "  ", "- ")
 
 
 def _window(explanation: Explanation) -> Iterator[str]:
     window = explanation.window
     if window.end <= 0:
-        yield from _wrapped(f"nothing was read from {', '.join(window.sources) or 'any source'}", "")
-        return
-    sources = ", ".join(window.sources)
-    seconds = Unit.SECONDS.show(window.end - window.start)
-    yield from _wrapped(f"{time_text(window.start)} to {time_text(window.end)}, {seconds}, from {sources}", "")
-
-
-def _wrapped(line: str, indent: str, mark: str = "", hang: str = "") -> list[str]:
-    """Return the line in 80 columns, nothing for nothing; `hang` indents what follows the first line further."""
-    return textwrap.wrap(
-        clean(line),
-        WIDTH,
-        initial_indent=indent + mark,
-        subsequent_indent=indent + " " * len(mark) + hang,
-        break_on_hyphens=False,
-    )
+        yield from wrapped(f"nothing was read from {', '.join(window.sources) or 'any source'}")
+    else:
+        yield from window_lines(window)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import resources
-
-from diagnostics import __version__
 from diagnostics.diagnosis.proposal import Move
 from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
 from diagnostics.forecast.packing import Packing
 from diagnostics.forecast.search import Candidate
 from diagnostics.forecast.shortfall import Shortfall
 from diagnostics.forecast.target import Target
-from diagnostics.render.forecast_json import entry_json, moves_json, patches_json, performance_json, window_json
-from diagnostics.render.json_report import SCHEMA_VERSION, Json
+from diagnostics.render.document import Json, head, schema_text, window_json
+from diagnostics.render.forecast_json import entry_json, moves_json, patches_json, performance_json
 
 
 def tuned_report(found: TunedProposal) -> Json:
@@ -67,14 +64,12 @@ def carried_report(found: CarriedProposal) -> Json:
 
 def tuning_schema() -> str:
     """Return the text of the JSON Schema that every tuning meets."""
-    return resources.files(__package__).joinpath("tuning.schema.json").read_text(encoding="utf-8")
+    return schema_text("tuning")
 
 
 def _head(kind: str, found: TunedProposal | CarriedProposal, target: Target) -> Json:
     return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": kind,
-        "tool": {"name": "diag", "version": __version__},
+        **head(kind),
         "window": window_json(found.window),
         "entry": entry_json(found.on),
         "load": {"rate_factor": found.load.rate_factor, "clients": found.load.clients},

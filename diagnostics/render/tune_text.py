@@ -8,8 +8,8 @@ from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
 from diagnostics.render import forecast_words as words
 from diagnostics.render import tune_words as told
 from diagnostics.render.clean import fitted
-from diagnostics.render.forecast_text import listed, patch_lines, window_lines, wrapped
-from diagnostics.render.text import Style, plain
+from diagnostics.render.forecast_text import patch_lines
+from diagnostics.render.lines import Style, listed, plain, window_lines, wrapped
 
 
 def tuned_text(found: TunedProposal, style: Style = plain) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from math import isfinite
 
-from diagnostics import __version__
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.forecast.verification import Judgement, difference
 from diagnostics.forecast.verify import Measure, Verification
-from diagnostics.render.forecast_json import estimate_json, window_json
-from diagnostics.render.json_report import SCHEMA_VERSION, Json
+from diagnostics.render.document import Json, head, schema_text, window_json
+from diagnostics.render.forecast_json import estimate_json
 from diagnostics.tuning.settings_diff import SettingChange
 
 
@@ -19,9 +17,7 @@ def verify_report(found: Verification, windows: tuple[WindowFacts, WindowFacts])
     before, after = windows
     block = found.block_seconds
     return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "verification",
-        "tool": {"name": "diag", "version": __version__},
+        **head("verification"),
         "entry": found.entry,
         **_judgement(found.judgement),
         "before": window_json(before),
@@ -38,7 +34,7 @@ def verify_report(found: Verification, windows: tuple[WindowFacts, WindowFacts])
 
 def verify_schema() -> str:
     """Return the text of the JSON Schema that every verification meets."""
-    return resources.files(__package__).joinpath("verification.schema.json").read_text(encoding="utf-8")
+    return schema_text("verification")
 
 
 def _judgement(one: Judgement) -> Json:

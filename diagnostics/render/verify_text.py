@@ -9,9 +9,8 @@ from diagnostics.forecast.verification import Verified
 from diagnostics.forecast.verify import Measure, Verification
 from diagnostics.render import verify_words as words
 from diagnostics.render.forecast_markdown import listed_markdown
-from diagnostics.render.forecast_text import listed, window_lines, wrapped
+from diagnostics.render.lines import Style, listed, plain, window_lines, wrapped
 from diagnostics.render.markdown_text import escaped, table
-from diagnostics.render.text import Style, plain
 
 _COLOURS = {Verified.CONFIRMED: "green", Verified.REFUTED: "red", Verified.INCONCLUSIVE: "yellow"}
 
