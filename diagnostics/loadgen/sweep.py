@@ -138,7 +138,7 @@ class Sweep:
             points=points,
             notes=(
                 *([f"points are not diagnosed: {contender.unwatched}"] if contender.unwatched else []),
-                *notes_of(target.workload, points, closed=self.plan.closed),
+                *notes_of(target.workload, points, closed=self.plan.closed, warm_up=self.plan.warm_up),
             ),
         )
 

@@ -14,7 +14,7 @@ from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.diagnosis.focus import focused
 from diagnostics.diagnosis.proof import proved
 from diagnostics.loadgen.deadline import OutOfTimeError, deadline
-from diagnostics.render.words import headline, subject_name
+from diagnostics.render.words import headline, next_step, subject_name
 from diagnostics.units import Limit, Unit
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture_writer import CaptureWriter
@@ -162,4 +162,5 @@ def diagnosis(explanation: Explanation) -> Diagnosis:
         verdict=explanation.verdict.value,
         cause=f"{first.check} of {subject_name(first)}" if first else "",
         text=headline(explanation),
+        step=next_step(explanation),
     )
