@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from fluidattacks_core.sarif import SarifLog
 from trees import BATCHES, RULE, RULES, model, rule_that, write
 
 from diagnostics.cli import lint as verb
@@ -71,6 +72,19 @@ def test_sarif_names_rule_level_and_place_and_suppresses_what_is_waived() -> Non
     }
     assert "suppressions" not in told
     assert waived["suppressions"] == [{"kind": "inSource", "justification": "as agreed"}]
+
+
+def test_sarif_is_what_its_schema_says_with_fixes_waivers_and_rules_that_failed() -> None:
+    write(Path(), {"models/a b#/config.pbtxt": "max_batch_size: 4"})
+    log = lint_sarif(lint([Path("models")], rules=RULES | {"broken": rule_that(lambda _: 1 / 0)}))
+
+    SarifLog.model_validate_json(json.dumps(log), strict=True)
+    (run,) = log["runs"]
+    assert run["invocations"][0]["toolExecutionNotifications"]
+    assert {"fixes", "suppressions"} <= {key for result in run["results"] for key in result}
+    run["results"][0]["locations"][0]["physicalLocation"]["region"]["startLine"] = 0
+    with pytest.raises(ValueError, match="startLine"):
+        SarifLog.model_validate_json(json.dumps(log), strict=True)
 
 
 def test_a_sarif_fix_replaces_the_line_that_is_wrong() -> None:
