@@ -171,8 +171,11 @@ class Ledger:
         if entry is None or entry.mean_seconds <= 0:
             raise Undecided("request_seconds", Missing.IDLE)
         weighted = saved * Reading.of(entry.weight, Unit.RATIO, saved.source)
+        mean = Reading.of(entry.mean_seconds, Unit.SECONDS, saved.source)
         now = weighted if since is None else weighted * since
-        share = now / (Reading.of(entry.mean_seconds, Unit.SECONDS, saved.source) + (now - weighted))
+        # Not `now - weighted`: its interval would be that of two independent quantities.
+        more = None if since is None else weighted * (since - Reading.of(1.0, since.unit, since.source))
+        share = now / (mean if more is None else mean + more)
         enough = self.compare(name, now, WORTHWHILE_TIME)
         return self.compare(f"{name}_share", share, WORTHWHILE_PART) and enough
 
