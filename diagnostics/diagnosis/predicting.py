@@ -16,7 +16,7 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted, MeasuredStage
 from diagnostics.forecast.fitting import fit
-from diagnostics.forecast.load import capacity, offered
+from diagnostics.forecast.load import is_full, offered, whole
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.predict import performance, unlike
 from diagnostics.signals.subject import Subject
@@ -158,8 +158,7 @@ def effect(asked: Asked, finding: Finding, simulations: Simulations | None) -> E
 def _full(fitted: Fitted) -> list[str]:
     """Return the models that are offered more than they do with full batches and nothing beside them."""
     wanted = offered(fitted.scenario)
-    most = {model.name: capacity(model) for model in fitted.scenario.models}
-    return [name for name, items in most.items() if items is not None and wanted.get(name, 0.0) >= items]
+    return [model.name for model in whole(fitted.scenario).models if is_full(model, wanted.get(model.name, 0.0))]
 
 
 def _unsteady(why: str, *, overrules: bool) -> Unpredicted:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from diagnostics.forecast.closed_form import StageNumbers, engine_numbers, stage_numbers
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.load import capacity, drain_seconds, offered, open_rate
+from diagnostics.forecast.load import drain_seconds, offered, open_rate, whole
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.sharing import Lane, shares
 from diagnostics.forecast.what_if import WhatIf, changed
@@ -90,6 +90,7 @@ def _fixed(entry: Entry, models: Mapping[str, Model]) -> float:
 
 
 def _stages(fitted: Fitted, scenario: Scenario) -> Mapping[str, StageNumbers]:
+    scenario = whole(scenario)
     rates, scv = offered(scenario), _arrival_scv(scenario)
     slowed = _slowed(scenario, rates)
     span = fitted.measured.span_seconds
@@ -120,7 +121,8 @@ def _after_bursts(
         return stages
     waits = (burst - 1) / 2 * each / left
     # Even over the burst's length: its variance is a third of the squared mean.
-    queue = Estimate(value=stage.queue.value + waits, low=stage.queue.low, high=2 * waits + (stage.queue.high or 0.0))
+    high = None if stage.queue.high is None else 2 * waits + stage.queue.high
+    queue = Estimate(value=stage.queue.value + waits, low=stage.queue.low, high=high)
     return {**stages, slowest.name: replace(stage, queue=queue, variance=stage.variance + waits**2 / 3)}
 
 
@@ -240,10 +242,8 @@ def _performance(fitted: Fitted, scenario: Scenario, stages: Mapping[str, StageN
 def _carried(scenario: Scenario, entry: Entry) -> float:
     """Return the part of what is offered to the entry's stages, by all entries, that the fullest one executes."""
     wanted, own = offered(scenario), {step.model for step in entry.steps}
-    most = {model.name: capacity(model) for model in scenario.models if model.name in own}
-    return min(
-        (each / wanted[name] for name, each in most.items() if each is not None and wanted[name] > each), default=1.0
-    )
+    most = {model.name: 1 / drain_seconds(model) for model in whole(scenario).models}
+    return min((most[name] / wanted[name] for name in own if wanted[name] > most[name]), default=1.0)
 
 
 def _bounded(path: _Path, loop: ClosedLoop, rate: float, stages: Mapping[str, StageNumbers]) -> _Path:

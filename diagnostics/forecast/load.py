@@ -3,21 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from diagnostics.tuning.simulation import stability
 from diagnostics.tuning.simulation.outcome import Outcome
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, Scenario
 
 
 def offered(scenario: Scenario) -> Mapping[str, float]:
-    """Return the items per second that open traffic offers to each model, nothing being turned away before."""
+    """Return the items per second that open traffic offers to each model, nothing being turned away before.
+
+    A model without a batcher executes a request whole, as one item (`whole`).
+    """
     entries = {entry.name: entry for entry in scenario.entries}
+    splits = {model.name for model in scenario.models if model.batcher is not None}
     found: dict[str, float] = {}
     for traffic in scenario.traffic:
         if isinstance(traffic, ClosedLoop):
             continue
         for step in entries[traffic.entry].steps:
-            found[step.model] = found.get(step.model, 0.0) + open_rate(traffic) * traffic.items
+            items = traffic.items if step.model in splits else 1
+            found[step.model] = found.get(step.model, 0.0) + open_rate(traffic) * items
     return found
+
+
+def whole(scenario: Scenario) -> Scenario:
+    """Return the scenario with requests of several items as one item at models that do not batch."""
+    entries = {entry.name: entry for entry in scenario.entries}
+    sizes: dict[str, int] = {}
+    for traffic in scenario.traffic:
+        for step in entries[traffic.entry].steps:
+            sizes[step.model] = max(sizes.get(step.model, 1), traffic.items)
+    return replace(scenario, models=tuple(_whole(model, sizes.get(model.name, 1)) for model in scenario.models))
+
+
+def _whole(model: Model, items: int) -> Model:
+    if model.batcher is not None or items == 1:
+        return model
+    one = model.service
+    service = replace(
+        one,
+        per_item=one.per_item * items,
+        per_item_low=one.per_item_low * items,
+        per_item_high=one.per_item_high * items,
+        pivot=one.pivot / items,
+    )
+    return replace(model, service=service)
 
 
 def open_rate(traffic: OpenLoop) -> float:
@@ -38,33 +69,27 @@ def capacity(model: Model) -> float | None:
 
 def drain_seconds(model: Model) -> float:
     """Return the seconds per request at which a model works off what came at once."""
-    most = capacity(model)
-    if most is not None:
-        return 1 / most
-    engine = model.engine
-    if engine is None:
-        return 0.0
-    iteration = engine.iteration_seconds + engine.iteration_seconds_per_request * engine.slots
-    return engine.iterations * iteration / engine.slots + engine.prefill_seconds
+    return 1 / (capacity(model) or stability.capacity(model))
 
 
 def overloaded(scenario: Scenario, outcome: Outcome) -> frozenset[str]:
     """Return the models that cannot keep up: those offered more than they can do, and where the run says that something
     grew without end, the one that was busiest.
 
-    A queue with a limit turns away what is too much, and stays finite.
+    A queue with a limit, or a timeout that rejects, turns away what is too much, and stays finite.
     """
     wanted = offered(scenario)
-    full = {model.name for model in scenario.models if _full(model, wanted.get(model.name, 0.0))}
-    if not full and not outcome.stable:
-        full = {max(outcome.models, key=lambda name: outcome.models[name].queue_length)}
+    full = {model.name for model in whole(scenario).models if is_full(model, wanted.get(model.name, 0.0))}
+    growing = [model.name for model in scenario.models if not stability.sheds(model)]
+    if not full and not outcome.stable and growing:
+        full = {max(growing, key=lambda name: outcome.models[name].queue_length)}
     return frozenset(full)
 
 
-def _full(model: Model, wanted: float) -> bool:
+def is_full(model: Model, wanted: float) -> bool:
+    """Say whether a model is offered as many items per second as it can do, and turns none away."""
     most = capacity(model)
-    limited = model.batcher is not None and model.batcher.policy is not None and model.batcher.policy.max_size > 0
-    return most is not None and wanted >= most and not limited
+    return most is not None and wanted >= most and not stability.sheds(model)
 
 
 def relaxation_seconds(scenario: Scenario) -> float:
@@ -75,7 +100,7 @@ def relaxation_seconds(scenario: Scenario) -> float:
     wanted, longest = offered(scenario), 0.0
     open_loops = [traffic for traffic in scenario.traffic if isinstance(traffic, OpenLoop)]
     scv = max((max(traffic.scv, traffic.burst) for traffic in open_loops), default=1.0)
-    for model in scenario.models:
+    for model in whole(scenario).models:
         most, rate = capacity(model), wanted.get(model.name, 0.0)
         if most is not None and 0 < rate < most:
             longest = max(longest, (scv + model.service_scv) / (most * (1 - rate / most) ** 2))

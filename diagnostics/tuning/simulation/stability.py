@@ -68,7 +68,7 @@ def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
 
 def _passing(models: Mapping[str, Model], loads: Mapping[str, float]) -> Mapping[str, float]:
     """Return the share of what reaches each model that it executes: all, where it turns nothing away."""
-    return {name: min(1 / load, 1.0) if _sheds(models[name]) and load > 0 else 1.0 for name, load in loads.items()}
+    return {name: min(1 / load, 1.0) if sheds(models[name]) and load > 0 else 1.0 for name, load in loads.items()}
 
 
 def _rate(traffic: OpenLoop, seconds: float) -> float:
@@ -115,7 +115,8 @@ def _seconds(model: Model, items: int) -> tuple[float, float]:
     return alone, held
 
 
-def _sheds(model: Model) -> bool:
+def sheds(model: Model) -> bool:
+    """Tell whether a queue policy turns away what is too much."""
     policy = model.batcher.policy if model.batcher else None
     if policy is None:
         return False
@@ -124,7 +125,7 @@ def _sheds(model: Model) -> bool:
 
 def bounded(scenario: Scenario, seconds: float) -> bool:
     """Tell whether every model, resource and rate limit can keep up with the open-loop traffic, or sheds it."""
-    shedding = {model.name for model in scenario.models if _sheds(model)}
+    shedding = {model.name for model in scenario.models if sheds(model)}
     return all(load < 1 or name in shedding for name, load in loads(scenario, seconds).items())
 
 
