@@ -20,9 +20,7 @@ from exporters.sources.address import parse_address
 from exporters.sources.triton_grpc import channel_of, unavailable
 
 # What gRPC's own channel says where nobody answers; other reasons are the server's, as a full queue.
-_CHANNEL = re.compile(
-    "connect|socket|connection|dns|name resolution|handshake|goaway|broken pipe|stream removed|endpoint", re.IGNORECASE
-)
+_CHANNEL = re.compile("connect|socket|dns|resol|handshake|goaway|broken pipe|stream removed|peer", re.IGNORECASE)
 FAILURES = (InferenceServerException, grpc.RpcError, asyncio.TimeoutError, OSError)
 
 

@@ -111,6 +111,11 @@ def _index(read: Read, endpoint: Endpoint) -> tuple[IndexEntry, ...]:
 def _hint(failure: ReadFailure, endpoint: Endpoint) -> str:
     if failure.obstacle in (Obstacle.NO_HOST, Obstacle.CLOSED):
         return "check the address, and that the server is up"
+    if failure.obstacle is Obstacle.PROTOCOL:
+        secure = f"{endpoint.url.partition('://')[0].rstrip('s')}{'' if endpoint.secure else 's'}://"
+        return "" if "see --" in failure.reason else f"is {endpoint.protocol} spoken there, or {secure}?"
+    if failure.obstacle is Obstacle.DENIED:
+        return ""
     return f"is {endpoint.protocol} spoken there, and may the repository index be read? --model does without it"
 
 

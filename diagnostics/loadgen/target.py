@@ -185,7 +185,7 @@ def _judge_first(reply: Reply, endpoint: Endpoint, model: str) -> None:
         raise UsageError(what, where=endpoint.name, hint="see diag --help for credentials")
     if reply.code in _OTHERS_FAULT:
         raise CollectError(what, where=endpoint.name, hint="try again once it takes requests")
-    raise UsageError(what, where=endpoint.name, hint="give --input")
+    raise UsageError(what, where=endpoint.name, hint="give --input, or another --protocol")
 
 
 def _workload(requests: Requests, reads: Reads, wanted: Wanted) -> Workload:

@@ -28,6 +28,18 @@ _REASONS: dict[str, tuple[str, Obstacle]] = {
     "UNIMPLEMENTED": ("a gRPC server, but not Triton's", Obstacle.ANSWER),
     "RESOURCE_EXHAUSTED": (f"the answer is larger than {MAX_BODY_BYTES // 2**20} MiB", Obstacle.ANSWER),
 }
+# What the channel of gRPC's C core says, and what it means.
+_UNAVAILABLE: dict[str, tuple[str, Obstacle]] = {
+    "onnection refused": ("connection refused", Obstacle.CLOSED),
+    "DNS resolution failed": ("host name not found", Obstacle.NO_HOST),
+    "errors resolving": ("host name not found", Obstacle.NO_HOST),
+    "CERTIFICATE_VERIFY_FAILED": ("the TLS certificate is not trusted; see --ca-file", Obstacle.PROTOCOL),
+    "Hostname Verification Check failed": ("the TLS certificate is for another host name", Obstacle.PROTOCOL),
+    "is not in peer certificate": ("the TLS certificate is for another host name", Obstacle.PROTOCOL),
+    "WRONG_VERSION_NUMBER": ("the port does not speak TLS: use grpc://", Obstacle.PROTOCOL),
+    "missing selected ALPN": ("the port speaks TLS, but not gRPC", Obstacle.PROTOCOL),
+    "http1.x server": ("the port speaks HTTP, not gRPC", Obstacle.PROTOCOL),
+}
 
 
 class GrpcApi:
@@ -93,12 +105,9 @@ class GrpcApi:
 
 def unavailable(message: str) -> tuple[str, Obstacle]:
     """Return why a call found no server, from what the channel says, and how far it came."""
-    if "onnection refused" in message:
-        return "connection refused", Obstacle.CLOSED
-    if "DNS resolution failed" in message:
-        return "host name not found", Obstacle.NO_HOST
-    if "CERTIFICATE_VERIFY_FAILED" in message:
-        return "the TLS certificate is not trusted; see --ca-file", Obstacle.PROTOCOL
+    for said, reason in _UNAVAILABLE.items():
+        if said in message:
+            return reason
     return "no gRPC server answers", Obstacle.PROTOCOL
 
 
