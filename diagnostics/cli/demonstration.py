@@ -14,7 +14,7 @@ from diagnostics.demo.environment import TritonEnvironment
 from diagnostics.demo.faults import Fault, make_release
 from diagnostics.demo.load import ClientRecord, LoadProgress, LoadSummary, summarise
 from diagnostics.demo.server import TritonLauncher
-from diagnostics.diagnosis.explanation import BlindSpot, Explanation
+from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.proof import proved
 from diagnostics.render.lines import WIDTH
@@ -120,7 +120,6 @@ class Demonstration:
             machine = Machine([target])
             stack.callback(machine.close)
             stack.callback(target.close)
-            gaps = [BlindSpot(what=gap.what, why=gap.why, fix=gap.fix) for gap in target.gaps if gap.fix]
             sources: list[Source] = [target, *([machine] if machine.local else [])]
             scrapes = collect(sources, 1.0, seconds=self.seconds - 1.0)
             started: float | None = None
@@ -130,7 +129,7 @@ class Demonstration:
                 if scrape.kind in TIMELESS or scrape.mono - started >= SETTLING_SECONDS:
                     kept.append(scrape)
             question = Question(repository=server.repository)
-            return proved(until_sure(kept, question, [target.name], gaps, self.say, fixed=True))
+            return proved(until_sure(kept, question, [target.name], target.blind_spots, self.say, fixed=True))
 
     def _apply(self, server: TritonLauncher, finding: Finding) -> bool:
         """Apply the finding's patch to the server's own repository; return whether there was one."""

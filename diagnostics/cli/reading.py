@@ -11,7 +11,6 @@ from diagnostics.cli.sources import Question, aloud, until_sure
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.errors import EXIT_COLLECT, CollectError
 from exporters.sources.access import SourceOptions
-from exporters.sources.blind_spots import blind_spots
 from exporters.sources.dcgm import dcgm_page
 from exporters.sources.machine import Machine
 from exporters.sources.schedule import Source, collect
@@ -59,8 +58,9 @@ def explain_servers(
     """
     servers, unfound = found(sources, options)
     names = [server.name for server in servers]
+    known = [spot for server in servers for spot in server.blind_spots]
     seconds = window or LONGEST_SECONDS
     with opened(servers, dcgm_page(options)) as read_from:
         scrapes = collect(read_from, min(INTERVAL_SECONDS, seconds / 4), seconds=seconds)
-        explanation = until_sure(scrapes, question, names, blind_spots(servers), aloud, fixed=window is not None)
+        explanation = until_sure(scrapes, question, names, known, aloud, fixed=window is not None)
     return explanation, bool(unfound)

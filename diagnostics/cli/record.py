@@ -219,16 +219,16 @@ class _Recording:
             click.echo(
                 f"diag: this machine's clock was set {by}: times are by the clock as it was at the start", err=True
             )
-        missing = [*self._gaps(), *self.tally.lines()]
+        missing = [*self._blind_spots(), *self.tally.lines()]
         if missing:
             click.echo("not recorded:", err=True)
         for line in missing:
             click.echo(f"  {line}", err=True)
 
-    def _gaps(self) -> Iterator[str]:
+    def _blind_spots(self) -> Iterator[str]:
         for server in self.servers:
-            for gap in server.gaps:
-                yield f"{server.name} {gap.what}: {gap.why}; {gap.fix}"
+            for spot in server.blind_spots:
+                yield f"{server.name} {spot.what}: {spot.why}; {spot.fix}"
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from diagnostics.wire.records import Kind, Scrape
 TIMELESS = frozenset({Kind.CONFIG, Kind.REPOSITORY, Kind.SERVER, Kind.LOG, Kind.CLIENT})
 _CLOCK = re.compile(r"^(\d{1,2}):(\d{2})(?::(\d{2}))?$")
 Tell = Callable[[str], None]
-Gaps = Sequence[BlindSpot]
 SECONDS_BETWEEN_LOOKS = 2.0
 LATEST_PAST_END = 60.0
 
@@ -62,28 +61,28 @@ def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> E
         UsageError: `at` or `since` leaves nothing to look at, or two captures name the same server.
 
     """
-    gaps: list[BlindSpot] = []
-    window, names = captured(paths, question, tell, gaps)
-    return explain_window(window, sources=names, gaps=gaps, objective=question.objective)
+    blind_spots: list[BlindSpot] = []
+    window, names = captured(paths, question, tell, blind_spots)
+    return explain_window(window, sources=names, blind_spots=blind_spots, objective=question.objective)
 
 
 def captured(
-    paths: Sequence[Path], question: Question, tell: Tell, gaps: list[BlindSpot]
+    paths: Sequence[Path], question: Question, tell: Tell, blind_spots: list[BlindSpot]
 ) -> tuple[Window, tuple[str, ...]]:
-    """Return the recorded window and whom it was read from; what is lost is appended to `gaps`.
+    """Return the recorded window and whom it was read from; what is lost is appended to `blind_spots`.
 
     Raises:
         CaptureError: a path is not a capture.
         UsageError: `at` or `since` leaves nothing to look at, or two captures name the same server.
 
     """
-    scrapes = _between(_recorded(paths, tell, gaps), question)
+    scrapes = _between(_recorded(paths, tell, blind_spots), question)
     servers = tuple(dict.fromkeys(scrape.server for scrape in scrapes if scrape.server))
     scrapes += repository_of(question, servers)
     return window_of(scrapes), servers or tuple(str(path) for path in paths)
 
 
-def _recorded(paths: Sequence[Path], tell: Tell, gaps: list[BlindSpot]) -> list[Scrape]:
+def _recorded(paths: Sequence[Path], tell: Tell, blind_spots: list[BlindSpot]) -> list[Scrape]:
     """Return what all captures hold. GPU samples name no server: those of several machines would be mixed up."""
     found: dict[Path, list[Scrape]] = {}
     owner: dict[str, Path] = {}
@@ -92,7 +91,9 @@ def _recorded(paths: Sequence[Path], tell: Tell, gaps: list[BlindSpot]) -> list[
         found[path] = list(capture.scrapes())
         if capture.damage:
             tell(f"{path}: {capture.damage}")
-            gaps.append(BlindSpot(what=f"the rest of {path.name}", why=capture.damage, fix="copy or record it anew"))
+            blind_spots.append(
+                BlindSpot(what=f"the rest of {path.name}", why=capture.damage, fix="copy or record it anew")
+            )
         for server in {scrape.server for scrape in found[path] if scrape.server}:
             if owner.setdefault(server, path) != path:
                 raise UsageError(
@@ -110,7 +111,7 @@ def until_sure(
     scrapes: Iterable[Scrape],
     question: Question,
     names: Sequence[str],
-    gaps: Gaps,
+    blind_spots: Sequence[BlindSpot],
     tell: Tell,
     *,
     fixed: bool = False,
@@ -121,7 +122,7 @@ def until_sure(
         scrapes: what is read, in time order, ending by itself at the longest acceptable window.
         question: what is asked.
         names: the servers read.
-        gaps: what could not be reached.
+        blind_spots: what could not be reached.
         tell: told why it goes on, each time the reason changes.
         fixed: read to the end whatever is seen.
 
@@ -136,7 +137,7 @@ def until_sure(
         if fixed or scrape.mono - looked < SECONDS_BETWEEN_LOOKS:
             continue
         looked = scrape.mono
-        now = explain_window(builder.build(), sources=names, gaps=gaps, objective=question.objective)
+        now = explain_window(builder.build(), sources=names, blind_spots=blind_spots, objective=question.objective)
         reason = doubt(now, previous)
         if not reason:
             return now
@@ -144,7 +145,7 @@ def until_sure(
             tell(f"reading on: {reason}")
             told = reason
         previous = now
-    return explain_window(builder.build(), sources=names, gaps=gaps, objective=question.objective)
+    return explain_window(builder.build(), sources=names, blind_spots=blind_spots, objective=question.objective)
 
 
 def _kind(reason: str) -> str:

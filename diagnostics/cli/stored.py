@@ -41,7 +41,9 @@ def explain_stored(
         builder.add(scrape)
     for record in stored.records:
         builder.take(record)
-    return explain_window(builder.build(), sources=stored.servers, gaps=stored.gaps, objective=question.objective)
+    return explain_window(
+        builder.build(), sources=stored.servers, blind_spots=stored.blind_spots, objective=question.objective
+    )
 
 
 def _span(question: Question, window: float | None, now: float) -> tuple[float, float | None]:

@@ -53,7 +53,6 @@ def states_of_sources(sources: Sequence[str], interval: float, options: SourceOp
 
     """
     from diagnostics.cli.reading import found, opened
-    from exporters.sources.blind_spots import blind_spots
     from exporters.sources.dcgm import dcgm_page
     from exporters.sources.schedule import collect
 
@@ -61,7 +60,8 @@ def states_of_sources(sources: Sequence[str], interval: float, options: SourceOp
         raise UsageError("a recording does not change", where="diag watch", hint="use diag explain")
     servers, _ = found(sources, options)
     with opened(servers, dcgm_page(options)) as read_from:
-        watched = Watched([server.name for server in servers], blind_spots(servers))
+        known = [spot for server in servers for spot in server.blind_spots]
+        watched = Watched([server.name for server in servers], known)
         due = time.monotonic() + interval
         for scrape in collect(read_from, min(1.0, interval)):
             watched.take(scrape)
@@ -73,9 +73,9 @@ def states_of_sources(sources: Sequence[str], interval: float, options: SourceOp
 class Watched:
     """Servers that are read and judged here."""
 
-    def __init__(self, names: Sequence[str], gaps: Sequence[BlindSpot]) -> None:
+    def __init__(self, names: Sequence[str], blind_spots: Sequence[BlindSpot]) -> None:
         self._name = ", ".join(names)
-        self._gaps = gaps
+        self._blind_spots = blind_spots
         self._window = RollingWindow(self._name, WINDOW_SECONDS)
         self._book = IncidentBook(self._name)
         self._forecasts = Memory()
@@ -91,7 +91,7 @@ class Watched:
 
     def state(self) -> Json:
         """Return the state of now, in the form of the service's API."""
-        found = explain_window(self._window.window(), gaps=self._gaps)
+        found = explain_window(self._window.window(), blind_spots=self._blind_spots)
         explanation = proved(found, simulate=False, memory=self._forecasts)
         self._book.take(explanation, time.time(), time.monotonic())
         return {

@@ -82,7 +82,7 @@ def explain(
     evidence: Evidence,
     window: WindowFacts,
     *,
-    gaps: Sequence[BlindSpot] = (),
+    blind_spots: Sequence[BlindSpot] = (),
     objective: Objective | None = None,
 ) -> Explanation:
     """Return the explanation of a window.
@@ -90,7 +90,7 @@ def explain(
     Args:
         evidence: what was read.
         window: its bounds and sources.
-        gaps: blind spots that the collector already knows of (closed ports).
+        blind_spots: blind spots that the collector already knows of (closed ports).
         objective: what the user wants of latency; missing it makes the window degraded.
 
     """
@@ -112,7 +112,7 @@ def explain(
         symptoms=signs,
         anatomy=anatomy,
         blind_spots=(
-            *gaps,
+            *blind_spots,
             *_blind_spots(results),
             *_of_logs(evidence),
             *_of_gpus(evidence),
@@ -127,7 +127,7 @@ def explain_window(
     window: Window,
     *,
     sources: Sequence[str] | None = None,
-    gaps: Sequence[BlindSpot] = (),
+    blind_spots: Sequence[BlindSpot] = (),
     objective: Objective | None = None,
 ) -> Explanation:
     """Return the explanation of a window of raw records.
@@ -135,25 +135,25 @@ def explain_window(
     Args:
         window: what was read.
         sources: whom it was read from; None names the servers that said something.
-        gaps: as `explain`.
+        blind_spots: as `explain`.
         objective: as `explain`.
 
     """
-    return explain_evidence(WindowEvidence(window), sources=sources, gaps=gaps, objective=objective)
+    return explain_evidence(WindowEvidence(window), sources=sources, blind_spots=blind_spots, objective=objective)
 
 
 def explain_evidence(
     evidence: WindowEvidence,
     *,
     sources: Sequence[str] | None = None,
-    gaps: Sequence[BlindSpot] = (),
+    blind_spots: Sequence[BlindSpot] = (),
     objective: Objective | None = None,
 ) -> Explanation:
     """Return the explanation of evidence from a window; the rest is as in `explain_window`."""
     window = evidence.window
     named = tuple(window.servers if sources is None else sources)
     facts = WindowFacts(start=window.start, end=window.end, sources=named)
-    return explain(evidence, facts, gaps=gaps, objective=objective)
+    return explain(evidence, facts, blind_spots=blind_spots, objective=objective)
 
 
 def rejudged(

@@ -20,7 +20,6 @@ from diagnostics.window.window import window_of
 from diagnostics.wire.capture_writer import CaptureWriter
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.redact import redact
-from exporters.sources.blind_spots import blind_spots
 from exporters.sources.machine import Machine
 from exporters.sources.schedule import Source, collect
 from exporters.sources.triton_server import TritonServer
@@ -95,7 +94,7 @@ class Watcher:
 
     def _explained(self, scrapes: Sequence[Scrape], model: str, tell: Callable[[Explanation], None]) -> Diagnosis:
         window = window_of(scrapes)
-        found = explain_window(window, sources=[self._server.name], gaps=blind_spots([self._server]))
+        found = explain_window(window, sources=[self._server.name], blind_spots=self._server.blind_spots)
         tell(found)
         return diagnosis(focused(proved(found, simulate=False), model))
 

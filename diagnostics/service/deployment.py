@@ -64,11 +64,11 @@ class Deployment:
         *,
         interval: float,
         objective: Objective | None = None,
-        gaps: Callable[[], Sequence[BlindSpot]] = lambda: (),
+        blind_spots: Callable[[], Sequence[BlindSpot]] = lambda: (),
         awake: Awake | None = None,
     ) -> None:
         self.name, self.interval, self.book, self._window = name, interval, book, window
-        self.objective, self._gaps, self._metrics, self._awake = objective, gaps, metrics, awake
+        self.objective, self._blind_spots, self._metrics, self._awake = objective, blind_spots, metrics, awake
         self._inbox: Queue[Arrival] = Queue(MOST_WAITING)
         self.latest: float | None = None
         self.ended = False
@@ -106,7 +106,7 @@ class Deployment:
     def evaluate(self) -> Evaluation:
         """Return the verdict on what was taken in."""
         begun = time.thread_time()
-        explanation = self._explained(self._gaps())
+        explanation = self._explained(self._blind_spots())
         steady = self.latest if self.latest is not None else time.monotonic()
         changes = self.book.take(explanation, self._latest_at, steady)
         self._last = Evaluation(
@@ -130,10 +130,10 @@ class Deployment:
         explanation = self._explained()
         return Evaluation(deployment=self.name, at=now, took=0.0, lag=0.0, explanation=explanation, changes=changes)
 
-    def _explained(self, gaps: Sequence[BlindSpot] = ()) -> Explanation:
+    def _explained(self, blind_spots: Sequence[BlindSpot] = ()) -> Explanation:
         records = self._window.records()
         evidence = WindowEvidence(records.window(), records.window, self._awake)
-        explanation = explain_evidence(evidence, gaps=gaps, objective=self.objective)
+        explanation = explain_evidence(evidence, blind_spots=blind_spots, objective=self.objective)
         return proved(explanation, simulate=False, memory=self._forecasts)
 
     def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:

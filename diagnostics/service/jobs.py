@@ -12,7 +12,6 @@ from typing import Protocol
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.wire.records import Kind, Scrape
 from exporters.sources.access import SourceOptions
-from exporters.sources.blind_spots import blind_spots
 from exporters.sources.machine import Machine
 from exporters.sources.nvml import NvmlSampler
 from exporters.sources.repository import repository_scrapes
@@ -92,9 +91,9 @@ class TritonReader:
         return self._found.name if self._found else self.url
 
     @property
-    def gaps(self) -> tuple[BlindSpot, ...]:
+    def blind_spots(self) -> tuple[BlindSpot, ...]:
         """What it cannot be asked."""
-        return tuple(blind_spots([self._found] if self._found else []))
+        return self._found.blind_spots if self._found else ()
 
     @property
     def found(self) -> TritonServer | None:

@@ -154,7 +154,7 @@ class Service:
             self.metrics,
             interval=planned.interval,
             objective=planned.objective,
-            gaps=lambda: self._gaps(planned.name),
+            blind_spots=lambda: self._blind_spots(planned.name),
             awake=self._awake,
         )
         if self._memory is not None:
@@ -169,9 +169,9 @@ class Service:
         made.resume((), self._left.pop(name))
         return made
 
-    def _gaps(self, deployment: str) -> list[BlindSpot]:
+    def _blind_spots(self, deployment: str) -> list[BlindSpot]:
         readers = [job.reader for job in self._jobs.values() if job.deployment == deployment]
-        return [gap for reader in readers if isinstance(reader, TritonReader) for gap in reader.gaps]
+        return [spot for reader in readers if isinstance(reader, TritonReader) for spot in reader.blind_spots]
 
     def _deliver(self, job: Job, made: Round) -> None:
         if isinstance(job.reader, MachineReader):

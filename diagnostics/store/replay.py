@@ -19,7 +19,7 @@ def explain_at(
     at: float,
     since: float,
     objective: Objective | None = None,
-    gaps: Sequence[BlindSpot] = (),
+    blind_spots: Sequence[BlindSpot] = (),
 ) -> Explanation:
     """Return the verdict on a deployment's window that ended at Unix second `at` and was `since` seconds long.
 
@@ -27,7 +27,7 @@ def explain_at(
     Where nothing was recorded its window starts and ends at 0.
     """
     found = raw.scrapes(directory, deployment, at - since - SLACK, at)
-    return explain_scrapes(deployment, found, since, objective, gaps)
+    return explain_scrapes(deployment, found, since, objective, blind_spots)
 
 
 def explain_scrapes(
@@ -35,10 +35,10 @@ def explain_scrapes(
     scrapes: Iterable[Scrape],
     seconds: float,
     objective: Objective | None = None,
-    gaps: Sequence[BlindSpot] = (),
+    blind_spots: Sequence[BlindSpot] = (),
 ) -> Explanation:
     """Return the verdict on the newest `seconds` of some scrapes in time order."""
     rolling = RollingWindow(deployment, seconds)
     for scrape in scrapes:
         rolling.add(scrape)
-    return proved(explain_window(rolling.window(), gaps=gaps, objective=objective), simulate=False)
+    return proved(explain_window(rolling.window(), blind_spots=blind_spots, objective=objective), simulate=False)

@@ -40,13 +40,13 @@ class StoredWindow:
     Attributes:
         records: what was read, in time order.
         servers: the servers that it tells of.
-        gaps: what it does not tell.
+        blind_spots: what it does not tell.
 
     """
 
     records: tuple[Parsed, ...]
     servers: tuple[str, ...]
-    gaps: tuple[BlindSpot, ...]
+    blind_spots: tuple[BlindSpot, ...]
 
 
 def read_window(api: PrometheusApi, end: float, seconds: float | None, tell: Tell, *, configured: bool) -> StoredWindow:
@@ -99,12 +99,12 @@ def _window(
     records += card_records(reader.beside(CARD), found.series, pages, span)
     records.sort(key=lambda record: record.scrape.mono)
     configs = {record.scrape.server for record in records if record.scrape.kind is Kind.CONFIG}
-    gaps = [BlindSpot(what="a part of what is stored", why=text, fix=_ASK_LESS) for text in reader.warnings]
-    gaps += _ended(lanes, span[1], interval)
-    gaps += _copied(lanes)
+    unseen = [BlindSpot(what="a part of what is stored", why=text, fix=_ASK_LESS) for text in reader.warnings]
+    unseen += _ended(lanes, span[1], interval)
+    unseen += _copied(lanes)
     if not configured and (bare := [server for server in servers if server not in configs]):
-        gaps.append(_unconfigured(bare))
-    return StoredWindow(records=tuple(records), servers=tuple(servers), gaps=tuple(gaps))
+        unseen.append(_unconfigured(bare))
+    return StoredWindow(records=tuple(records), servers=tuple(servers), blind_spots=tuple(unseen))
 
 
 _ASK_LESS = "ask again, for less with --since or a selector, or with a longer --timeout"

@@ -18,16 +18,16 @@ from diagnostics.wire.records import Kind
 from diagnostics.wire.server import parse_index
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address, parse_address
+from exporters.sources.blind_spots import blind_spots_of, notes_of
 from exporters.sources.failure import Obstacle, ReadFailure
-from exporters.sources.gaps import gaps_of, notes_of
 from exporters.sources.http import HttpReader
 from exporters.sources.local_server import find_server, listening_ports
 from exporters.sources.parallel import Lanes
 from exporters.sources.probe import first_found, probe_grpc, probe_http, probe_metrics
 from exporters.sources.triton_http import HttpApi
-from exporters.sources.triton_server import Api, Gap, Metrics, TritonServer
+from exporters.sources.triton_server import Api, Metrics, TritonServer
 
-__all__ = ["Gap", "TritonServer", "discover", "discover_all"]
+__all__ = ["TritonServer", "discover", "discover_all"]
 
 HTTP, GRPC, METRICS = "http", "grpc", "metrics"
 _OFFSETS = {HTTP: 0, GRPC: 1, METRICS: 2}
@@ -133,7 +133,7 @@ class _Search:
             ports=tuple(address.port for address in seen if address.port),
             api=api,
             metrics=metrics,
-            gaps=gaps_of(found, self.failures),
+            blind_spots=blind_spots_of(found, self.failures),
             notes=notes_of(found, self.failures, given),
             timeout=self.options.read_timeout,
         )

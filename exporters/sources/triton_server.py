@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.server import parse_index
@@ -17,22 +18,6 @@ from exporters.sources.parallel import Lanes, Outcome
 # How many configurations are read at once: few, since they share the server's inference threads.
 _CONFIGS_AT_ONCE = 4
 _ITERATIONS = "iterations"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """Something a server cannot be asked.
-
-    Attributes:
-        what: what stays hidden.
-        why: the reason.
-        fix: what opens it.
-
-    """
-
-    what: str
-    why: str
-    fix: str
 
 
 class Api(Protocol):
@@ -72,7 +57,7 @@ class TritonServer:
         ports: the ports found open.
         api: its HTTP or gRPC API; None when neither is open.
         metrics: its metrics page; None when there is none.
-        gaps: what closed or unfound ports hide.
+        blind_spots: what closed or unfound ports hide.
         notes: what was not as expected, but hides nothing.
 
     """
@@ -85,12 +70,12 @@ class TritonServer:
         ports: tuple[int, ...],
         api: Api | None,
         metrics: Metrics | None,
-        gaps: tuple[Gap, ...],
+        blind_spots: tuple[BlindSpot, ...],
         notes: tuple[str, ...] = (),
         timeout: float,
     ) -> None:
         self.name, self.host, self.ports = name, host, ports
-        self.api, self.metrics, self.gaps, self.notes = api, metrics, gaps, notes
+        self.api, self.metrics, self.blind_spots, self.notes = api, metrics, blind_spots, notes
         self._lanes: Lanes[Key, bytes] = Lanes(timeout)
         self._versions: Mapping[str, frozenset[str]] = {}
         self._described: Mapping[str, frozenset[str]] | None = None

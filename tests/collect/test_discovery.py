@@ -37,7 +37,7 @@ def test_a_closed_port_beside_which_a_triton_is_found_is_told():
         server = discover(f"127.0.0.1:{fake.port + 1}", QUICK)
         (note,) = server.notes
         assert note.startswith(f"127.0.0.1:{fake.port + 1}: connection refused;")
-        assert server.gaps == ()
+        assert server.blind_spots == ()
         assert discover(f"127.0.0.1:{fake.port}", QUICK).notes == ()
 
 
@@ -56,10 +56,10 @@ def test_a_server_is_named_as_prometheus_names_its_metrics_endpoint():
 def test_without_metrics_the_gap_names_what_is_hidden_and_how_to_open_it():
     with fake_triton(metrics=False) as fake:
         server = discover(f"127.0.0.1:{fake.port}", QUICK)
-    (gap,) = server.gaps
-    assert "GPU" in gap.what
-    assert f"connection refused at 127.0.0.1:{fake.port + 2}" in gap.why
-    assert "--metrics-url" in gap.fix
+    (spot,) = server.blind_spots
+    assert "GPU" in spot.what
+    assert f"connection refused at 127.0.0.1:{fake.port + 2}" in spot.why
+    assert "--metrics-url" in spot.fix
     assert server.name == f"127.0.0.1:{fake.port}"
 
 
@@ -67,8 +67,8 @@ def test_with_metrics_alone_the_gap_says_that_statistics_are_missing():
     with fake_triton(api=False) as fake:
         server = discover(f"127.0.0.1:{fake.port + 2}", QUICK)
     assert server.api is None
-    (gap,) = server.gaps
-    assert "statistics, configuration and instance counts" in gap.what
+    (spot,) = server.blind_spots
+    assert "statistics, configuration and instance counts" in spot.what
 
 
 def test_a_closed_http_port_still_leads_to_the_metrics_beside_it():
@@ -84,7 +84,7 @@ def test_without_the_grpc_extra_the_gap_says_how_to_install_it(monkeypatch: pyte
     monkeypatch.setattr(triton_grpc.importlib, "import_module", missing)
     with fake_triton(api=False) as fake:
         server = discover(f"127.0.0.1:{fake.port + 2}", QUICK)
-    assert server.gaps[0].fix == "pip install 'triton-diagnostics[grpc]'"
+    assert server.blind_spots[0].fix == "pip install 'triton-diagnostics[grpc]'"
 
 
 def test_a_busy_http_port_is_kept_and_asked_again():
@@ -94,7 +94,7 @@ def test_a_busy_http_port_is_kept_and_asked_again():
         server = discover(f"127.0.0.1:{fake.port}", SourceOptions(timeout=0.3))
         release.set()
         fake.api.routes["GET /v2"] = answer
-        assert server.gaps
+        assert server.blind_spots
         assert {scrape.kind for scrape in server.scrape() if scrape.body} == {
             Kind.METRICS,
             Kind.STATISTICS,
@@ -107,7 +107,7 @@ def test_an_explicit_metrics_url_is_used():
         options = SourceOptions(timeout=1.0, metrics_url=f"{elsewhere.url}/metrics")
         server = discover(f"127.0.0.1:{fake.port}", options)
         assert server.name == f"127.0.0.1:{elsewhere.port}"
-        assert server.gaps == ()
+        assert server.blind_spots == ()
 
 
 def test_an_explicit_metrics_url_that_fails_is_an_error():
@@ -123,7 +123,7 @@ def test_a_metrics_page_that_shows_other_models_is_not_taken_for_this_servers():
         fake.metrics.routes["GET /metrics"] = page(other)
         server = discover(f"127.0.0.1:{fake.port}", QUICK)
     assert server.metrics is None
-    assert "another server's page" in server.gaps[0].why
+    assert "another server's page" in server.blind_spots[0].why
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_credentials_of_the_url_are_used_and_not_shown():
             part.routes = {path: guarded("Basic YW5uOnMzY3JldA==", answer) for path, answer in part.routes.items()}
         server = discover(f"http://ann:s3cret@127.0.0.1:{fake.port}", QUICK)
         assert [scrape.error for scrape in server.round() if scrape.error] == []
-        assert "s3cret" not in f"{server.urls} {server.name} {server.gaps}"
+        assert "s3cret" not in f"{server.urls} {server.name} {server.blind_spots}"
         with pytest.raises(CollectError, match="HTTP 401, credentials are missing"):
             discover(f"http://127.0.0.1:{fake.port}", QUICK)
 

@@ -57,7 +57,7 @@ def test_from_each_port_the_whole_server_is_found(server: TritonLauncher, port: 
     found = discover(getattr(server, port))
     assert found.urls == (server.http_url, server.metrics_url)
     assert found.name == f"127.0.0.1:{server.ports.metrics}"
-    assert (found.gaps, found.notes) == ((), ())
+    assert (found.blind_spots, found.notes) == ((), ())
 
 
 def test_a_round_reads_everything_the_server_has(server: TritonLauncher):
@@ -82,14 +82,14 @@ def test_over_grpc_alone_the_same_is_read(server: TritonLauncher):
 def test_with_a_closed_http_port_statistics_come_over_grpc_and_metrics_from_their_url(server: TritonLauncher):
     found = discover(server.grpc_url, SourceOptions(metrics_url=server.metrics_url))
     assert found.urls == (server.grpc_url, server.metrics_url)
-    assert found.gaps == ()
+    assert found.blind_spots == ()
     assert "come over gRPC" in found.notes[0]
 
 
 @pytest.mark.usefixtures("far_away")
 def test_of_the_metrics_port_alone_the_gap_says_what_is_hidden(server: TritonLauncher):
-    (gap,) = discover(server.metrics_url).gaps
-    assert "instance counts" in gap.what
+    (spot,) = discover(server.metrics_url).blind_spots
+    assert "instance counts" in spot.what
 
 
 @pytest.mark.usefixtures("far_away")
@@ -104,7 +104,7 @@ def test_grpc_over_tls_wants_a_trusted_certificate(tmp_path: Path):
         url = server.grpc_url.replace("grpc:", "grpcs:")
         found = discover(url, SourceOptions(ca_file=cert))
         assert found.urls == (url,)
-        assert "--allow-metrics=true" in found.gaps[0].fix
+        assert "--allow-metrics=true" in found.blind_spots[0].fix
         with pytest.raises(CollectError, match="certificate is not trusted; see --ca-file"):
             discover(url)
 

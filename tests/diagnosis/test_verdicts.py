@@ -154,7 +154,7 @@ def test_requests_that_wait_while_none_completes_are_not_idle() -> None:
 def test_what_the_collector_could_not_reach_is_a_blind_spot_first() -> None:
     gap = BlindSpot(what="metrics", why="port 8002 is closed", fix="open it")
     see = SyntheticTriton(models=(FAST,)).evidence()
-    found = explain(see, WindowFacts(start=0, end=60, sources=("triton-0",)), gaps=(gap,))
+    found = explain(see, WindowFacts(start=0, end=60, sources=("triton-0",)), blind_spots=(gap,))
 
     assert found.blind_spots[0] == gap
 

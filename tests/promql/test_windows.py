@@ -37,7 +37,7 @@ def rebuilt(fake: FakePrometheus, seconds: float | None = None, said: list[str] 
     builder = WindowBuilder()
     for record in window.records:
         builder.take(record)
-    told += [f"{gap.what}: {gap.why}" for gap in window.gaps]
+    told += [f"{gap.what}: {gap.why}" for gap in window.blind_spots]
     return builder.build()
 
 

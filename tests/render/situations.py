@@ -89,7 +89,7 @@ def _with_gaps() -> Explanation:
     fast = Stage("fast", rate=20, execution=0.01, config=model_config("fast"))
     evidence = SyntheticTriton(models=(fast,)).evidence()
     facts = WindowFacts(start=1_000_000.0, end=1_000_060.0, sources=tuple(HOSTILE.values()))
-    return explain(evidence, facts, gaps=gaps)
+    return explain(evidence, facts, blind_spots=gaps)
 
 
 def as_json(value: object) -> object:

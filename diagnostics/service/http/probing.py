@@ -18,7 +18,6 @@ from diagnostics.window.window import window_of
 from diagnostics.wire.records import Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address, parse_address
-from exporters.sources.blind_spots import blind_spots
 from exporters.sources.triton import TritonServer, discover
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -111,7 +110,7 @@ def probe(url: str, seconds: float, stopped: threading.Event) -> Probed:
         scrapes = _rounds(server, begun + seconds, stopped)
     finally:
         server.close()
-    found = proved(explain_window(window_of(scrapes), gaps=blind_spots([server])), simulate=False)
+    found = proved(explain_window(window_of(scrapes), blind_spots=server.blind_spots), simulate=False)
     return Probed(explanation=found, took=time.monotonic() - begun)
 
 
