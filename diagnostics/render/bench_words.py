@@ -154,6 +154,17 @@ def knee_text(report: Report, target: TargetResult) -> str:
     return f"knee: {_knee(found, report, lower=lower)}"
 
 
+def most_text(report: Report, target: TargetResult) -> str:
+    """Return the load with the greatest throughput, and its mean latency."""
+    rates = [(rate.value, point) for point in target.points if (rate := point.estimate("throughput"))]
+    if not rates:
+        return "nothing was measured"
+    value, point = max(rates, key=lambda each: each[0])
+    mean = point.estimate("mean")
+    latency = f" with {Unit.SECONDS.show(mean.value)} of mean latency" if mean else ", none of them successful"
+    return f"at most {Unit.PER_SECOND.show(value)}, at {_load(report, point.load)}{latency}"
+
+
 def _knee(found: Knee, report: Report, *, lower: bool) -> str:
     if found.low is None or found.high is None:
         sure = "one block a load does not tell how sure that is"

@@ -148,6 +148,11 @@ def test_the_page_is_a_valid_document_with_a_point_for_each_load(crossing: Repor
     assert "cross at" in "".join(page.find(".//h1").itertext())
 
 
+def test_a_page_of_few_loads_is_headed_by_the_most_that_was_answered() -> None:
+    assert "<h1>at most 20/s, at 2 clients with 100 ms of mean latency</h1>" in bench_html(report(curve({2: [0.1]})))
+    assert "<h1>nothing was measured</h1>" in bench_html(report(curve({})))
+
+
 def test_markdown_has_a_row_for_each_load(swept: Report) -> None:
     rows = [line for line in bench_markdown(swept).splitlines() if line.startswith("|")]
     assert len(rows) == 2 + 3
