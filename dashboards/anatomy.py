@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.layout import Board, Format, Kind, Panel, Query, Section
-from dashboards.queries import MODEL_VARIABLE, diagnosed, diagnosed_model, exported, mean_seconds
+from dashboards.queries import MODEL_VARIABLE, SERVER_LEGEND, diagnosed, diagnosed_model, exported, mean_seconds
 from diagnostics import names
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
@@ -46,7 +46,7 @@ _TIME = Section(
             description="What of an ensemble's mean time none of its members accounts for: hand-over, and engines that "
             "answer from a thread of their own.",
             unit=Format.SECONDS,
-            queries=(Query(expr=diagnosed(exported(OVERHEAD_SECONDS)), legend="{{ensemble}} {{server}}"),),
+            queries=(Query(expr=diagnosed(exported(OVERHEAD_SECONDS)), legend=f"{{{{ensemble}}}} {SERVER_LEGEND}"),),
             width=24,
         ),
     ),
@@ -59,7 +59,7 @@ _STAGES = Section(
             description="Share of the time in which a model's instances execute, from the batch statistics. Near 100 % "
             "requests queue. Triton's metrics alone overstate it by the batch size.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed_model(exported(INSTANCE_BUSY_SHARE)), legend=f"{_STAGE} {{{{server}}}}"),),
+            queries=(Query(expr=diagnosed_model(exported(INSTANCE_BUSY_SHARE)), legend=f"{_STAGE} {SERVER_LEGEND}"),),
             most=1,
             runbook="single-instance-serialization",
         ),
@@ -67,7 +67,7 @@ _STAGES = Section(
             title="Instances",
             description="Instances that execute, over all instance groups and GPUs.",
             unit=Format.COUNT,
-            queries=(Query(expr=diagnosed_model(exported(INSTANCES)), legend=f"{_STAGE} {{{{server}}}}"),),
+            queries=(Query(expr=diagnosed_model(exported(INSTANCES)), legend=f"{_STAGE} {SERVER_LEGEND}"),),
             kind=Kind.BARS,
         ),
         Panel(
@@ -75,14 +75,14 @@ _STAGES = Section(
             description="Mean items of an execution. One, where more are allowed and requests wait, is a collapsed "
             "batch.",
             unit=Format.COUNT,
-            queries=(Query(expr=diagnosed_model(exported(BATCH_SIZE)), legend=f"{_STAGE} {{{{server}}}}"),),
+            queries=(Query(expr=diagnosed_model(exported(BATCH_SIZE)), legend=f"{_STAGE} {SERVER_LEGEND}"),),
             runbook="batch-size-collapse",
         ),
         Panel(
             title="Time of an execution",
             description="Mean time that one execution occupies its instance: input, infer and output.",
             unit=Format.SECONDS,
-            queries=(Query(expr=diagnosed_model(exported(EXECUTION_SECONDS)), legend=f"{_STAGE} {{{{server}}}}"),),
+            queries=(Query(expr=diagnosed_model(exported(EXECUTION_SECONDS)), legend=f"{_STAGE} {SERVER_LEGEND}"),),
         ),
     ),
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dashboards.layout import Board, Format, Kind, Panel, Query, Section
-from dashboards.queries import MODEL, MODEL_VARIABLE, diagnosed_model, exported, scraped, total
+from dashboards.queries import MODEL, MODEL_VARIABLE, SERVER_LEGEND, diagnosed_model, exported, scraped, total
 from diagnostics import names
 from diagnostics.signals.engine import ENGINE_SLOT_FILL, ENGINE_WAIT_SECONDS
 from diagnostics.signals.engine_cache import ENGINE_KV_USED
 
 _LEGEND = "{{model}} {{instance}}"
-_SERVER = "{{model}} {{server}}"
+_SERVER = f"{{{{model}}}} {SERVER_LEGEND}"
 
 
 def _typed(metric: str, kind: str, value: str) -> str:

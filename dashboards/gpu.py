@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dashboards.layout import Board, Format, Kind, Panel, Query, Section
-from dashboards.queries import diagnosed, exported, ratio, scraped
+from dashboards.queries import SERVER_LEGEND, diagnosed, exported, ratio, scraped
 from diagnostics import names
 from diagnostics.signals.gpu import GPU_MEMORY_USED, GPU_SM_ACTIVE, GPU_TIME_USED
 
 _CARD = f"{{{{{names.GPU_UUID}}}}} {{{{instance}}}}"
-_DIAGNOSED = "{{gpu}} {{server}}"
+_DIAGNOSED = f"{{{{gpu}}}} {SERVER_LEGEND}"
 
 
 _FULL = Section(

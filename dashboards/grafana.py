@@ -121,7 +121,7 @@ def _lines(panel: Panel) -> core.TimeSeries:
         legendDisplayMode="table",
         legendCalcs=["mean", "max", "lastNotNull"],
         tooltipMode="multi",
-        valueMin=0,
+        valueMin=panel.least,
         valueMax=panel.most,
     )
 
@@ -132,7 +132,12 @@ def _number(panel: Panel) -> core.Stat:
 
 def _bars(panel: Panel) -> core.BarGauge:
     return core.BarGauge(
-        title=panel.title, targets=_targets(panel), calc="lastNotNull", orientation="horizontal", min=0, max=panel.most
+        title=panel.title,
+        targets=_targets(panel),
+        calc="lastNotNull",
+        orientation="horizontal",
+        min=panel.least,
+        max=panel.most,
     )
 
 

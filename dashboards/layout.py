@@ -53,7 +53,7 @@ class Panel:
         queries: at least one.
         kind: how it draws.
         width, height: in Grafana's grid of 24 columns.
-        most: the upper end of the axis, where the quantity has one.
+        least, most: the ends of the axis, where the quantity has them.
         runbook: id of the runbook that it leads to; a check's, or that of an alert.
         states: what numbers mean, for states: number to (word, colour).
 
@@ -66,6 +66,7 @@ class Panel:
     kind: Kind = Kind.LINES
     width: int = 12
     height: int = 8
+    least: int | None = 0
     most: int | None = None
     runbook: str | None = None
     states: Mapping[int, tuple[str, str]] | None = None

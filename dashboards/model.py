@@ -6,6 +6,7 @@ from dashboards.layout import Board, Format, Kind, Panel, Query, Section
 from dashboards.queries import MODEL as OF_MODEL
 from dashboards.queries import (
     MODEL_VARIABLE,
+    SERVER_LEGEND,
     diagnosed_model,
     exported,
     increase,
@@ -23,7 +24,7 @@ from diagnostics.signals.triton import ARRIVAL_RATE, REQUEST_RATE
 
 _VERSION = (names.MODEL, names.VERSION)
 _LEGEND = "{{model}} {{version}}"
-_SERVER = "{{model}} {{version}} {{server}}"
+_SERVER = f"{{{{model}}}} {{{{version}}}} {SERVER_LEGEND}"
 _PHASES = {
     "queue": names.QUEUE_DURATION,
     "input": names.INPUT_DURATION,

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from dashboards.layout import Board, Format, Kind, Panel, Query, Section
-from dashboards.queries import MODEL_VARIABLE, diagnosed, largest, mean_seconds, model_rate, ratio, scraped, total
+from dashboards.queries import (
+    MODEL_VARIABLE,
+    SERVER_LEGEND,
+    diagnosed,
+    largest,
+    mean_seconds,
+    model_rate,
+    ratio,
+    scraped,
+    total,
+)
 from diagnostics import names
 from diagnostics.diagnosis.explanation import Verdict
 from exporters.sinks.exposition import FOUND, IMPACT, INCIDENT, SHARE, TARGET_UP, UNKNOWN, VERDICT
@@ -11,7 +21,7 @@ from exporters.sinks.exposition import FOUND, IMPACT, INCIDENT, SHARE, TARGET_UP
 _BY_MODEL = (names.MODEL,)
 _FAILED = model_rate(names.REQUEST_FAILURE, *_BY_MODEL)
 _ANSWERED = model_rate(names.REQUEST_SUCCESS, *_BY_MODEL)
-_CAUSE = "{{check}} {{server}} {{ensemble}} {{model}} {{gpu}}"
+_CAUSE = f"{{{{check}}}} {SERVER_LEGEND} {{{{ensemble}}}} {{{{model}}}} {{{{gpu}}}}"
 _COLOURS = {
     Verdict.HEALTHY: "green",
     Verdict.IDLE: "blue",

@@ -15,6 +15,8 @@ MICROSECONDS = 1e-6
 SCRAPED = ('job=~"$job"', 'instance=~"$instance"')
 MODEL = f'{names.MODEL}=~"$model"'
 SERVER = 'server=~"$instance"'
+# Two deployments may call a server the same: it goes by both names.
+SERVER_LEGEND = "{{server}} {{deployment}}"
 
 
 def scraped(metric: str, *matchers: str) -> str:

@@ -84,8 +84,9 @@ _VERDICTS = Section(
             unit=Format.COUNT,
             queries=(
                 Query(
-                    expr=total(scraped(READINGS.name), "source", "estimated"),
-                    legend="{{source}} estimated={{estimated}}",
+                    expr=f"label_replace({total(scraped(READINGS.name), 'source', 'estimated')}, "
+                    '"how", ", estimated", "estimated", "true")',
+                    legend="{{source}}{{how}}",
                 ),
             ),
             kind=Kind.STACKED,

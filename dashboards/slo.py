@@ -35,6 +35,8 @@ _BUDGET = Section(
             unit=Format.SHARE,
             queries=(Query(expr=scraped(LEFT, _SLO), legend=_BY),),
             width=9,
+            least=None,
+            most=1,
         ),
         Panel(
             title="Burn rate",

@@ -120,6 +120,16 @@ def test_series_that_can_be_several_have_names_of_their_own(board: Board) -> Non
             assert len({*legends} - {""}) == len(legends), panel["title"]
 
 
+def test_an_overspent_budget_and_servers_of_the_same_name_can_be_seen() -> None:
+    every = {panel["title"]: panel for board in BOARDS for panel in panels(board)}
+    assert every["Budget left"]["fieldConfig"]["defaults"].get("min") is None
+    assert every["Burn rate"]["fieldConfig"]["defaults"]["min"] == 0
+    legends = [target["legendFormat"] for panel in every.values() for target in panel["targets"]]
+    of_servers = [one for one in legends if "{{model}}" in one and "{{server}}" in one and "{{slo}}" not in one]
+    assert of_servers
+    assert all("{{deployment}}" in one for one in of_servers)
+
+
 def test_every_selector_is_bound_to_the_variables() -> None:
     loose = {
         (board.uid, panel["title"], metric)

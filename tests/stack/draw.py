@@ -8,6 +8,7 @@ for.
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import time
@@ -68,8 +69,8 @@ def _lines(axes: Any, panel: Panel, prometheus: Prometheus) -> None:
         axes.plot([at - now for at, _ in values], [float(value) for _, value in values], label=name, linewidth=1)
     if panel.states:
         axes.set_yticks(list(panel.states), [word for word, _ in panel.states.values()])
-    axes.set_ylim(bottom=0, top=panel.most)
-    axes.legend(fontsize=5, loc="upper left")
+    axes.set_ylim(bottom=panel.least, top=panel.most)
+    axes.legend(fontsize=5, loc="upper left", framealpha=0.4)
 
 
 def _flat(axes: Any, panel: Panel, prometheus: Prometheus) -> None:
@@ -84,6 +85,8 @@ def _flat(axes: Any, panel: Panel, prometheus: Prometheus) -> None:
 def _name(labels: dict[str, str], legend: str) -> str:
     for label, value in labels.items():
         legend = legend.replace(f"{{{{{label}}}}}", value)
+    # Grafana puts nothing for a label that a series has not.
+    legend = re.sub(r"\{\{\w+\}\}", "", legend)
     return legend or " ".join(value for label, value in labels.items() if label not in ("__name__", "job", "instance"))
 
 
