@@ -63,5 +63,7 @@ def parse_limits(texts: Sequence[str]) -> RequestLimits:
         if match is None or match[1] not in names or not seconds:
             hint = f"write {', '.join(names)}, as in 'latency < 500ms'"
             raise UsageError(f"cannot read the limit {text!r}", where="--slo", hint=hint)
+        if match[1] in found:
+            raise UsageError(f"{match[1]} is limited twice", where="--slo", hint="give each limit once")
         found[match[1]] = seconds
     return RequestLimits(**found)

@@ -6,13 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-import msgspec
-
 from diagnostics.bench.block import MEASURES, Block, Diagnosis
 from diagnostics.bench.estimate import Estimate, estimate
 from diagnostics.bench.limits import RequestLimits
 from diagnostics.bench.workload import Workload
-from diagnostics.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,20 +106,3 @@ class Report:
     def head(self) -> str:
         """The same as a column's heading, told apart from what was answered."""
         return "clients" if self.loop == "closed" else "offered/s"
-
-
-def parse_report(body: bytes, where: str) -> Report:
-    """Return the report that a JSON document holds; what else is in it is left alone.
-
-    Raises:
-        UsageError: it is no report of `diag bench`; names `where` it is from.
-
-    """
-    try:
-        report = msgspec.json.decode(body, type=Report)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        hint = "diag bench --output json writes one"
-        raise UsageError(f"is no report of diag bench ({error})", where=where, hint=hint) from None
-    if report.schema_version != 1:
-        raise UsageError(f"has schema version {report.schema_version}, and 1 is known", where=where)
-    return report

@@ -10,12 +10,15 @@ from typing import Any
 
 import click
 
+from diagnostics.bench.given_file import read_given
+from diagnostics.bench.kept import parse_report
 from diagnostics.bench.limits import parse_limits
-from diagnostics.bench.report import Report, parse_report
-from diagnostics.cli.options import DURATION, source_options
+from diagnostics.bench.report import Report
+from diagnostics.cli.interrupting import Settle, interruptible
+from diagnostics.cli.options import DURATION, Duration, source_options
 from diagnostics.cli.sources import aloud, looks_like_a_path
 from diagnostics.cli.terminal import coloured
-from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, reason_of
+from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, not_installed
 from diagnostics.render.bench_words import MEASURE_WORDS
 from exporters.sources.access import SourceOptions
 
@@ -53,6 +56,13 @@ class Loads(click.ParamType[tuple[float, ...]]):
             self.fail(f"{value!r} is no list of loads such as 1,2,4,8", param, ctx)
 
 
+class _Wait(Duration):
+    """A duration that may be none."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        return 0.0 if str(value) in ("0", "0s") else super().convert(value, param, ctx)
+
+
 @click.command(epilog=_EPILOG)
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET [OTHER]")
 @click.option("--model", metavar="NAME", help="What to ask; the server's one model or ensemble otherwise.")
@@ -62,7 +72,7 @@ class Loads(click.ParamType[tuple[float, ...]]):
 @click.option("--rate", type=Loads(), help="Open loop: requests per second, arriving as a Poisson process.")
 @click.option("--duration", type=DURATION, default="10s", show_default=True, help="Measured time of a block.")
 @click.option(
-    "--warm-up", type=DURATION, default="2s", show_default=True, help="Load before it that counts for nothing."
+    "--warm-up", type=_Wait(), default="2s", show_default=True, help="Load before it that counts for nothing."
 )
 @click.option("--blocks", type=int, default=3, show_default=True, help="How often each load is measured.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of inputs, arrivals and order.")
@@ -124,31 +134,38 @@ def command(
         raise UsageError("one target is measured, or two are compared", where="TARGET [OTHER]")
     if png is not None:
         _drawing()
-    report = _report(targets, given)
-    _show(report, by, output)
-    if png is not None:
-        _drawing()(report, png, by)
-    if report.ended and output != "text":
-        aloud(f"ended early: {report.ended}; what was measured until then is in the report")
+        _refuse_place(png)
+    with interruptible() as settle:
+        report = _report(targets, given, settle)
+        _show(report, by, output)
+        if png is not None:
+            _drawing()(report, png, by)
+        if report.ended and output != "text":
+            aloud(f"ended early: {report.ended}; what was measured until then is in the report")
     ctx.exit(_exit_code(report))
 
 
-def _report(targets: Sequence[str], given: dict[str, Any]) -> Report:
+def _refuse_place(file: Path) -> None:
+    """Refuse, before anything is measured, a file that cannot be written after it."""
+    if not file.parent.is_dir():
+        raise UsageError("is in no folder", where=str(file), hint="make the folder first")
+
+
+def _report(targets: Sequence[str], given: dict[str, Any], settle: Settle) -> Report:
     kept = [looks_like_a_path(target) or target.endswith(".json") for target in targets]
     if not any(kept):
-        return _measure(targets, given)
+        return _measure(targets, given, settle)
     if not all(kept):
         hint = "measure one with --output json first, then compare the two reports"
         raise UsageError("a report and a server cannot be compared at once", where="TARGET [OTHER]", hint=hint)
-    reports = [_kept(Path(target)) for target in targets]
+    _refuse_twice(targets)
+    reports = [parse_report(read_given(Path(target)), target) for target in targets]
     return reports[0] if len(reports) == 1 else joined(reports[0], reports[1], targets)
 
 
-def _kept(path: Path) -> Report:
-    try:
-        return parse_report(path.read_bytes(), str(path))
-    except OSError as error:
-        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(path)) from None
+def _refuse_twice(targets: Sequence[str]) -> None:
+    if len(targets) == 2 and Path(targets[0]).resolve() == Path(targets[1]).resolve():
+        raise UsageError("is the same report twice", where=targets[1], hint="give another to compare it with")
 
 
 def joined(one: Report, other: Report, names: Sequence[str]) -> Report:
@@ -176,10 +193,13 @@ def _refuse_unmatched(found: Sequence[str], where: str) -> None:
         raise UsageError(f"not comparable, as these differ: {'; '.join(found)}", where=where, hint=hint)
 
 
-def _measure(targets: Sequence[str], given: dict[str, Any]) -> Report:
-    from diagnostics.cli.benching import Asked, measure
-    from diagnostics.loadgen.plan import Plan
-    from diagnostics.loadgen.target import Wanted
+def _measure(targets: Sequence[str], given: dict[str, Any], settle: Settle) -> Report:
+    try:
+        from diagnostics.cli.benching import Asked, measure
+        from diagnostics.loadgen.plan import Plan
+        from diagnostics.loadgen.target import Wanted
+    except ModuleNotFoundError as error:
+        raise not_installed(error, "bench", where="sending load") from error
 
     if given["concurrency"] and given["rate"]:
         raise UsageError("a loop is closed or open", where="--concurrency, --rate", hint="give one of them")
@@ -200,7 +220,7 @@ def _measure(targets: Sequence[str], given: dict[str, Any]) -> Report:
     )
     options: SourceOptions = given["options"]
     asked = Asked(plan=plan, wanted=wanted, limits=parse_limits(given["slos"]), capture=given["capture"])
-    return measure(targets, asked, options, aloud)
+    return measure(targets, asked, options, aloud, settle)
 
 
 _WANTED = ("model", "protocol", "streaming", "length", "max_tokens", "tokens_from", "tokenizer", "seed")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from diagnostics.bench.limits import RequestLimits
 from diagnostics.bench.report import Report
 from diagnostics.bench.workload import differences
+from diagnostics.cli.interrupting import Settle
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.loadgen.pacing import event_loop
 from diagnostics.loadgen.plan import Plan
@@ -42,7 +41,7 @@ class Asked:
     capture: Path | None
 
 
-def measure(targets: Sequence[str], asked: Asked, options: SourceOptions, tell: Tell) -> Report:
+def measure(targets: Sequence[str], asked: Asked, options: SourceOptions, tell: Tell, settle: Settle) -> Report:
     """Return the report of a load test, partial where it ended early.
 
     Args:
@@ -50,6 +49,7 @@ def measure(targets: Sequence[str], asked: Asked, options: SourceOptions, tell: 
         asked: what is asked for.
         options: how servers are read.
         tell: told each run.
+        settle: called once it is interrupted, so that nothing interrupts its end.
 
     Raises:
         UsageError: the extra `bench` is missing, a target cannot take the load, or two were not asked the same.
@@ -58,12 +58,13 @@ def measure(targets: Sequence[str], asked: Asked, options: SourceOptions, tell: 
 
     """
     test = _Test(targets, asked, options, tell)
-    try:
-        with _ended_by_sigterm(), asyncio.Runner(loop_factory=event_loop) as runner, ExitStack() as stack:
+    with asyncio.Runner(loop_factory=event_loop) as runner, ExitStack() as stack:
+        try:
             test.run(runner, stack)
-    except KeyboardInterrupt:
-        if test.sweep is None:
-            raise
+        except KeyboardInterrupt:
+            settle()
+            if test.sweep is None:
+                raise
     assert test.sweep is not None
     return test.sweep.report()
 
@@ -130,20 +131,6 @@ class _Test:
         if path is None:
             return None
         return CaptureWriter(path, path.name.partition(".")[0] or "bench", [server.name for server in servers], None)
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM do what Ctrl-C does, whatever that is at the moment."""
-    # Signals come to the main thread alone.
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, lambda _, __: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _refuse_unmatched(targets: Sequence[Target]) -> None:

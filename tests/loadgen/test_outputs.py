@@ -11,8 +11,9 @@ import jsonschema
 import pytest
 
 import diagnostics.render
+from diagnostics.bench.kept import parse_report
 from diagnostics.bench.limits import RequestLimits
-from diagnostics.bench.report import Report, parse_report
+from diagnostics.bench.report import Report
 from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
 from diagnostics.render.bench_html import bench_html

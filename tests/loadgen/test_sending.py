@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import diagnostics
-from diagnostics.bench.report import parse_report
+from diagnostics.bench.kept import parse_report
 from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
 from diagnostics.loadgen.inputs import VARIANTS, make_requests, read_requests

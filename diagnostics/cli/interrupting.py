@@ -1,0 +1,34 @@
+"""How a long measurement is ended by the user, or by a supervisor, without losing what it has measured."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Settle = Callable[[], None]
+
+
+@contextmanager
+def interruptible() -> Iterator[Settle]:
+    """Let SIGTERM do what Ctrl-C does at the moment; yield what lets neither do anything from then on.
+
+    Whoever ends a measurement presses Ctrl-C more than once: the second one shall not cost the report of it. Signals
+    come to the main thread alone; in others nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGTERM, lambda _, __: signal.raise_signal(signal.SIGINT))
+    try:
+        yield _settle
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _settle() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
