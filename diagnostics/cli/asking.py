@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from diagnostics.cli.fail_on import fails
-from diagnostics.cli.running_service import RunningService, path_of
+from diagnostics.cli.running_service import ELSEWHERE, RunningService, path_of
 from diagnostics.cli.sources import moment
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
 from diagnostics.window.rolling import WINDOW_SECONDS
@@ -71,7 +71,7 @@ def _exit_code(headers: Mapping[str, str], fail_on: str, where: str) -> int:
     try:
         verdict, severities, to = (headers[f"Diag-{name}"] for name in ("Verdict", "Severities", "Window-To"))
     except KeyError:
-        raise CollectError("answers, but not as diag serve does", where=where) from None
+        raise CollectError("answers, but not as diag serve does", where=where, hint=ELSEWHERE) from None
     if float(to) <= 0:
         return EXIT_COLLECT
     return EXIT_FINDINGS if fails(fail_on, verdict, severities.split(", ")) else EXIT_OK

@@ -162,7 +162,8 @@ def _text(path: Path) -> str | None:
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return None
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        hint = "let it be read, or name another folder with --output"
+        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(path), hint=hint) from error
 
 
 def _report(folder: Path, stale: Mapping[str, str], runbooks: str) -> int:

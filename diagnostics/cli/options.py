@@ -130,7 +130,7 @@ def _credentials(bearer_file: object, basic_file: object) -> tuple[str | None, s
     basic = _secret(basic_file, BASIC_VARIABLE, "user and password", use_environment=not files)
     if basic is not None and ":" not in basic:
         where = str(basic_file) if basic_file else BASIC_VARIABLE
-        raise UsageError("is not of the form user:password", where=where)
+        raise UsageError("is not of the form user:password", where=where, hint="write both, with a colon between")
     return bearer, basic
 
 
@@ -144,7 +144,7 @@ def _secret(file: object, variable: str, what: str, *, use_environment: bool) ->
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not (colon and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) and value.isprintable()):
-        raise UsageError("a header is given as NAME:VALUE", where="--header")
+        raise UsageError("a header is given as NAME:VALUE", where="--header", hint="write it like X-Scope-OrgID:chat")
     if name.lower() in _SECRET_HEADERS:
         hint = f"use ${BEARER_VARIABLE}, ${BASIC_VARIABLE} or their files"
         raise UsageError(f"{name} would show a secret in the list of processes", where="--header", hint=hint)

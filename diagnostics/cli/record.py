@@ -102,7 +102,7 @@ def _check(sources: Sequence[str], seconds: float, interval: float, options: Sou
         hint = "two rounds are the least that shows a rate"
         raise UsageError("the recording would be shorter than its interval", where="--for", hint=hint)
     if len(set(sources)) > 1 and (options.metrics_url or options.grpc_url):
-        raise UsageError("fits one SOURCE only", where="--metrics-url and --grpc-url")
+        raise UsageError("fits one SOURCE only", where="--metrics-url, --grpc-url", hint="record each by itself")
 
 
 def _check_output(output: Path, force: bool) -> None:

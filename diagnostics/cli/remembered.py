@@ -41,7 +41,8 @@ def explain_history(directory: Path, deployment: str | None, question: Question)
     name = _chosen(directory, deployment)
     newest = raw.newest_end(directory, name)
     if newest is None:
-        raise CollectError(f"nothing was recorded of {name} yet", where=str(directory))
+        hint = "let the service read a few rounds; its page tells what it cannot read"
+        raise CollectError(f"nothing was recorded of {name} yet", where=str(directory), hint=hint)
     at = moment(question.at, newest) if question.at is not None else newest
     explanation = explain_at(directory, name, at, question.since or WINDOW_SECONDS, question.objective)
     if explanation.window.end <= 0:

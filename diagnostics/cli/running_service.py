@@ -30,7 +30,7 @@ _HINTS = {
     Obstacle.DENIED: "set DIAG_BASIC_AUTH or DIAG_BEARER_TOKEN, or name a file: --basic-auth-file, --bearer-token-file",
 }
 # Whoever gives no reason is a proxy, or another program.
-_ELSEWHERE = "give the address of diag serve, with the path of its web.route_prefix"
+ELSEWHERE = "give the address of diag serve, with the path of its web.route_prefix"
 Command = Callable[..., object]
 
 
@@ -82,7 +82,7 @@ class RunningService:
         except ReadFailure as failure:
             away = failure.obstacle in (Obstacle.CLOSED, Obstacle.NO_HOST)
             what = f"no service answers: {failure.reason}" if away else failure.reason
-            hint = _ELSEWHERE if failure.reason == "HTTP 404" else _HINTS.get(failure.obstacle, "")
+            hint = ELSEWHERE if failure.reason == "HTTP 404" else _HINTS.get(failure.obstacle, "")
             raise CollectError(what, where=self.url, hint=hint) from None
 
     def json(self, path: str, **query: str | float | Sequence[str] | None) -> Any:
@@ -95,7 +95,7 @@ class RunningService:
         try:
             return json.loads(self.read(path, **query))
         except ValueError:
-            raise CollectError("answers, but not as diag serve does", where=self.url) from None
+            raise CollectError("answers, but not as diag serve does", where=self.url, hint=ELSEWHERE) from None
 
     def deployment(self, name: str | None) -> str:
         """Return the name of the deployment that is meant; None means the only one.

@@ -55,12 +55,13 @@ def sides_of(captures: Sequence[str], moments: Sequence[str], since: float | Non
         if not looks_like_a_path(capture):
             raise UsageError("only captures can be compared", where=capture, hint="record the server with diag record")
     if len(captures) > 2:
-        raise UsageError("two captures at most can be compared", where="BEFORE [AFTER]")
+        raise UsageError("two captures at most can be compared", where="BEFORE [AFTER]", hint="name two")
     if len(captures) == 1 and len(moments) != 2:
         hint = "name a second capture, or give --at twice"
         raise UsageError("one capture needs two moments", where="--at", hint=hint)
     if len(moments) not in (0, 2):
-        raise UsageError("give a moment for each side, or none", where="--at")
+        hint = "give it twice, as in --at 03:05 --at 03:40"
+        raise UsageError("give a moment for each side, or none", where="--at", hint=hint)
     if len(captures) == 1 and since is None:
         raise UsageError("says how long each side is", where="--since", hint="give it, as in --since 5m")
     question = Question(since=since)

@@ -251,26 +251,14 @@ class TritonLauncher:
             CollectError: the server refuses it (it then still serves what it had), or does not answer.
 
         """
-        self._repository_call(name, "load")
-
-    def unload_model(self, name: str) -> None:
-        """Unload a model; the server still ends what the model has in flight.
-
-        Raises:
-            CollectError: the server refuses or does not answer.
-
-        """
-        self._repository_call(name, "unload")
-
-    def _repository_call(self, name: str, verb: str) -> None:
         try:
-            answer = self._request("POST", f"/v2/repository/models/{name}/{verb}", timeout=_LOAD_TIMEOUT)
+            answer = self._request("POST", f"/v2/repository/models/{name}/load", timeout=_LOAD_TIMEOUT)
         except urllib3.exceptions.HTTPError as error:
             self.check()
-            raise CollectError(f"cannot {verb} {name}: {type(error).__name__}", where=self.http_url) from error
+            raise CollectError(f"cannot load {name}: {type(error).__name__}", where=self.http_url) from error
         if answer.status != 200:
             reason = answer.data.decode("utf-8", "replace")[:300]
-            raise CollectError(f"cannot {verb} {name}: {reason}", where=self.http_url)
+            raise CollectError(f"cannot load {name}: {reason}", where=self.http_url)
 
     def stop(self) -> None:
         """End the server and remove everything of it; also if it never started or was stopped before."""

@@ -262,8 +262,3 @@ def _of_logs(evidence: Evidence) -> Iterator[BlindSpot]:
 
 def _of_traces(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[BlindSpot]:
     return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in trace_notes(evidence, anatomy))
-
-
-def checks_count() -> int:
-    """Return how many checks there are."""
-    return len(catalogue())

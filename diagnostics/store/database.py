@@ -143,7 +143,8 @@ def url_of(settings: HistorySettings, password: str | None) -> URL:
     try:
         url = make_url(settings.database)
     except ArgumentError:
-        raise UsageError("is no database URL", where="history.database") from None
+        hint = "write it like postgresql://diag@host/diag"
+        raise UsageError("is no database URL", where="history.database", hint=hint) from None
     backend = url.get_backend_name()
     if backend not in (SQLITE, POSTGRESQL):
         raise UsageError(f"{backend} is not supported", where="history.database", hint="use sqlite or postgresql")

@@ -94,7 +94,8 @@ def open_capture(path: Path) -> Capture:
 
     """
     if not path.exists():
-        raise CaptureError("no such file or folder", where=str(path))
+        hint = "name a capture, or a server as in triton:8000"
+        raise CaptureError("no such file or folder", where=str(path), hint=hint)
     try:
         for inside, body in files(path, _may_be_manifest):
             return Capture(path, _manifest(body, path), inside.removesuffix(MANIFEST))
@@ -102,7 +103,8 @@ def open_capture(path: Path) -> Capture:
         raise CaptureError(
             f"damaged before its {MANIFEST} ({damage})", where=str(path), hint="copy or record it anew"
         ) from damage
-    raise CaptureError(f"no capture: it holds no {MANIFEST}", where=str(path))
+    hint = "diag record makes one; a model repository is for --repository"
+    raise CaptureError(f"no capture: it holds no {MANIFEST}", where=str(path), hint=hint)
 
 
 def _may_be_manifest(path: str) -> bool:

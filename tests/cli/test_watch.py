@@ -128,7 +128,7 @@ def test_an_answer_of_something_else_is_none(capsys, monkeypatch):
     monkeypatch.delenv("DIAG_HISTORY__DIRECTORY", raising=False)
     monkeypatch.setattr(RunningService, "answer", lambda *_, **__: HttpAnswer(b"{}", {}))
     assert main(["explain", "--url", "http://127.0.0.1:1", "--deployment", NAME]) == 3
-    assert capsys.readouterr().err == "diag: http://127.0.0.1:1: answers, but not as diag serve does\n"
+    assert "http://127.0.0.1:1: answers, but not as diag serve does; give the address" in capsys.readouterr().err
 
 
 def shown(opened_door: Door) -> dict[str, str]:
