@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies
-from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Layer, Unknown
 from diagnostics.diagnosis.finding import Finding, findings, unclaimed
 from diagnostics.diagnosis.gpu_notes import gpu_notes
