@@ -89,7 +89,7 @@ def _comparison(report: Report, measure: str) -> Iterator[str]:
 def _picture(report: Report, unicode: bool) -> Iterator[str]:
     from diagnostics.render.bench_plot import plot
 
-    drawn = plot(report, unicode=unicode)
+    drawn = list(plot(report, unicode=unicode))
     if drawn:
         yield from drawn
         yield ""

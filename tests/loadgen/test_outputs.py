@@ -106,6 +106,21 @@ def test_a_test_that_ended_early_says_so_everywhere(swept: Report) -> None:
         assert "a:8000 is gone" in shown
 
 
+def test_an_early_end_is_told_beside_a_report_that_goes_into_a_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(bench_json(report(target({}), ended="a:8000 is gone")))
+    assert main(["bench", str(path), "--output", "json"]) == 3
+    assert "ended early: a:8000 is gone" in capsys.readouterr().err
+    assert main(["bench", str(path)]) == 3
+    shown = capsys.readouterr()
+    assert shown.out.endswith(
+        "  nothing was measured\n\nended early: a:8000 is gone; what was measured until then is above\n"
+    )
+    assert not shown.err
+
+
 def test_the_schema_describes_what_is_written(swept: Report, crossing: Report) -> None:
     described = json.loads((Path(diagnostics.render.__file__).with_name("bench.schema.json")).read_text("utf-8"))
     assert described == json.loads(json.dumps(schema()))
