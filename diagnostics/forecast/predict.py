@@ -43,8 +43,8 @@ _STRIDE = 1_000_003
 _DRAW = _Length(400, 100.0, 4_000)
 _CENTRAL = _Length(3_000, 1_000.0, 40_000)
 # A run sees requests through: it is so many times as long as one takes alone. Clients in a closed loop, who begin all
-# at once, have one turn before it is looked at and so many while it is.
-_PASSAGES, _TURNS = 5.0, 5.0
+# at once, have a turn before it is looked at, one in which they ask, and one in which they are answered.
+_PASSAGES, _TURNS = 5.0, 2.0
 # Queues are empty when a run begins: it is not looked at for this part of its length, or two relaxation times of its
 # slowest queue, but for at most three times its length.
 _WARMUP, _RELAXATIONS, _LONGEST_WARMUP = 0.2, 2.0, 3.0
@@ -146,11 +146,12 @@ def _repeats(fitted: Fitted, span: _Span, length: _Length) -> int:
 def _spans(fitted: Fitted, length: _Length) -> tuple[_Span, _Span]:
     """Return the length of the run with central values, and of a draw."""
     at_most = min(max(fitted.measured.span_seconds, _SHORTEST), _LONGEST)
-    rate, at_least = max(_visits_per_second(fitted), 1e-9), _at_least(fitted)
+    rate, turn = max(_visits_per_second(fitted), 1e-9), _turn_seconds(fitted)
+    at_least = max(_PASSAGES * _alone(fitted), _TURNS * turn)
     each = (_seconds(fitted, rate, length, inf), _seconds(fitted, rate, _DRAW, at_most))
     check_visits(fitted.scenario, rate * at_least)
     lengths = (max(seconds, at_least) for seconds in each)
-    central, window = (_Span(_warmup(fitted.scenario, seconds), seconds) for seconds in lengths)
+    central, window = (_Span(max(_warmup(fitted.scenario, seconds), turn), seconds) for seconds in lengths)
     return central, window
 
 
@@ -166,18 +167,18 @@ def _visits_per_second(fitted: Fitted) -> float:
     return sum(open_rate(one) * steps[one.entry] for one in traffic if isinstance(one, OpenLoop))
 
 
-def _at_least(fitted: Fitted) -> float:
-    """Return the seconds of a run that sees requests through, and each client of a closed loop several times.
-
-    A client's turn takes as long as clients ÷ rate (Little's law).
-    """
+def _alone(fitted: Fitted) -> float:
+    """Return the seconds that a request to the entry takes with nobody beside it, about."""
     models = {model.name: model for model in fitted.scenario.models}
     entry = next(one for one in fitted.scenario.entries if one.name == fitted.entry)
-    alone = sum(step.gap_seconds + models[step.model].alone + step.tail_seconds for step in entry.steps)
+    return sum(step.gap_seconds + models[step.model].alone + step.tail_seconds for step in entry.steps)
+
+
+def _turn_seconds(fitted: Fitted) -> float:
+    """Return the seconds from one request of a client in a closed loop to its next: clients ÷ rate (Little's law)."""
     clients = {one.entry: one.clients for one in fitted.scenario.traffic if isinstance(one, ClosedLoop)}
     rates = {one.entry: open_rate(one) for one in opened(fitted).traffic if isinstance(one, OpenLoop)}
-    turns = (count / rates[name] for name, count in clients.items() if rates[name] > 0)
-    return max(_PASSAGES * alone, _TURNS * max(turns, default=0.0))
+    return max((count / rates[name] for name, count in clients.items() if rates[name] > 0), default=0.0)
 
 
 def _seconds(fitted: Fitted, visits_per_second: float, length: _Length, at_most: float) -> float:
