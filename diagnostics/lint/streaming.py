@@ -10,8 +10,6 @@ from diagnostics.lint.model_folder import ModelFolder, remembered
 from diagnostics.lint.tensors import steps
 
 Named = Callable[[str], ModelFolder | None]
-# An ensemble of ensembles; deeper ones are circles.
-_MAX_DEPTH = 8
 
 
 @remembered
@@ -36,13 +34,20 @@ def decoupled(model: ModelFolder) -> bool | None:
     return None if sets else False
 
 
-def streams(model: ModelFolder, named: Named, depth: int = 0) -> bool | None:
+def streams(model: ModelFolder, named: Named) -> bool | None:
     """Return whether a model or an ensemble, of which one member is enough, is decoupled; None when it is unknown.
 
     Source: Triton core, which sets the policy of ensembles itself: seen on Triton 2.51.
     """
-    if not model.ensemble or model.config is None or depth > _MAX_DEPTH:
-        return decoupled(model)
-    members = [named(step.model) if step.model else None for step in steps(model.config)]
-    said = [streams(member, named, depth + 1) if member else None for member in members]
+    said, seen, waiting = set[bool | None](), {model.path}, [model]
+    while waiting:
+        one = waiting.pop()
+        if not one.ensemble or one.config is None:
+            said.add(decoupled(one))
+            continue
+        members = [named(step.model) if step.model else None for step in steps(one.config)]
+        said |= {None} if None in members else set()
+        new = {member.path: member for member in members if member is not None and member.path not in seen}
+        seen |= set(new)
+        waiting += new.values()
     return True if True in said else (None if None in said else False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.lint.block import Block, Text
@@ -62,6 +62,30 @@ def steps(config: Block) -> tuple[Step, ...]:
     """Return the steps of an ensemble, in order; none where it has none."""
     scheduling = config.block("ensemble_scheduling")
     return tuple(_step(block) for block in scheduling.blocks("step")) if scheduling else ()
+
+
+def run_order(every: Sequence[Step], given: Collection[str]) -> tuple[int, ...]:
+    """Return the numbers of the steps that run, from the tensors `given` on, each after those that it waits for.
+
+    Takes time in proportion to what is written. A step that waits for what nobody writes, or in a circle, is left out.
+    """
+    waits = [{text.value or "" for text in step.inputs.values()} for step in every]
+    readers: dict[str, list[int]] = {}
+    for number, names in enumerate(waits):
+        for name in names:
+            readers.setdefault(name, []).append(number)
+    missing, seen = [len(names) for names in waits], set[str]()
+    order = [number for number, count in enumerate(missing) if not count]
+    arrived = [*given, *(text.value or "" for number in order for text in every[number].outputs.values())]
+    while arrived:
+        name = arrived.pop()
+        for number in readers.get(name, ()) if name not in seen else ():
+            missing[number] -= 1
+            if not missing[number]:
+                order.append(number)
+                arrived += [text.value or "" for text in every[number].outputs.values()]
+        seen.add(name)
+    return tuple(order)
 
 
 def fits(one: Sequence[int] | None, other: Sequence[int] | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.lint.config_fields import ROOT, FieldType, fields_of, is_message
@@ -27,10 +27,11 @@ class TypedMessage:
         """Return the fields that there may be."""
         return fields_of(self.type)
 
-    def known(self) -> Iterator[tuple[Field, FieldType]]:
-        """Yield the fields whose type is known, in order."""
+    @property
+    def known(self) -> Sequence[tuple[Field, FieldType]]:
+        """Return the fields whose type is known, in order."""
         types = self.types
-        return ((field, types[field.name]) for field in self.message.fields if field.name in types)
+        return [(field, types[field.name]) for field in self.message.fields if field.name in types]
 
     def unknown(self) -> Iterator[Field]:
         """Yield the fields that there are not; a template is none."""
@@ -47,7 +48,7 @@ def typed_messages(model: ModelFolder) -> tuple[TypedMessage, ...]:
 def _within(message: Message, type_: str) -> Iterator[TypedMessage]:
     found = TypedMessage(type=type_, message=message)
     yield found
-    for field, held in found.known():
+    for field, held in found.known:
         if is_message(held.type):
             for value in field.values():
                 if isinstance(value, Message):

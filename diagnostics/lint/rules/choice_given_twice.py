@@ -37,7 +37,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 def _of_message(see: ModelView, found: TypedMessage) -> Iterator[Problem]:
     made: dict[str, str] = {}
-    for field, held in found.known():
+    for field, held in found.known:
         first = made.setdefault(held.choice, field.name) if held.choice not in ("", _SCHEDULERS) else field.name
         if first != field.name:
             message = f"either {first} or {field.name} may be written, not both: the model does not load"

@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
 from diagnostics.lint.streaming import streams
@@ -32,10 +31,12 @@ _ADDRESS = re.compile(r"/v2/models/([\w.\-]+)(?:/versions/\d+)?/(infer|generate)
 
 def lint(see: FileView) -> Iterator[Problem]:
     """Tell of each address."""
+    known: dict[str, bool] = {}
     for found in _ADDRESS.finditer(see.file.text):
         name, verb = found.groups()
-        models = _named(see, name)
-        if models and all(streams(model, lambda other: next(iter(_named(see, other)), None)) for model in models):
+        if name not in known:
+            known[name] = _streams(see, name)
+        if known[name]:
             one = verb == "generate"
             what = "answers only where there is exactly one response" if one else "refuses every request"
             yield see.problem(
@@ -46,8 +47,10 @@ def lint(see: FileView) -> Iterator[Problem]:
             )
 
 
-def _named(see: FileView, name: str) -> list[ModelFolder]:
-    return [one.models[name] for one in see.project.repositories if name in one.models]
+def _streams(see: FileView, name: str) -> bool:
+    """Return whether every model of this name streams, of whichever repository."""
+    holders = [one for one in see.project.repositories if name in one.models]
+    return bool(holders) and all(streams(one.models[name], one.models.get) for one in holders)
 
 
 def _files(address: str) -> dict[str, str]:

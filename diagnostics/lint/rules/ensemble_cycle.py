@@ -27,9 +27,10 @@ RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FIT
 
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of the first step that leads back to the ensemble."""
+    seen = set[str]()
     for step in steps(see.config):
         member = see.named(step.model) if step.model else None
-        if member is not None and _leads_to(see, member, see.model.name):
+        if member is not None and _leads_to(see, member, see.model.name, seen):
             yield see.problem(
                 f"{member.name} leads back to {see.model.name}: neither loads",
                 at=step.block.at("model_name"),
@@ -37,8 +38,8 @@ def lint(see: ModelView) -> Iterator[Problem]:
             return
 
 
-def _leads_to(see: ModelView, member: ModelFolder, name: str) -> bool:
-    seen, stack = set[str](), [member]
+def _leads_to(see: ModelView, member: ModelFolder, name: str, seen: set[str]) -> bool:
+    stack = [member]
     while stack:
         model = stack.pop()
         if model.name == name:

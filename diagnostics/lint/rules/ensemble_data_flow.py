@@ -22,9 +22,11 @@ from collections.abc import Collection, Iterator
 from diagnostics.lint.block import Text
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.tensors import Step, steps, tensors
+from diagnostics.lint.tensors import Step, run_order, steps, tensors
 
 RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+
+_LISTED = 10
 
 
 def lint(see: ModelView) -> Iterator[Problem]:
@@ -34,7 +36,10 @@ def lint(see: ModelView) -> Iterator[Problem]:
     if inputs is None or outputs is None or not every or not all(step.complete for step in every):
         return
     yield from _written_twice(see, every)
-    written, waiting = _flow({tensor.name for tensor in inputs}, every)
+    given = {tensor.name for tensor in inputs}
+    ran = set(run_order(every, given))
+    waiting = [step for number, step in enumerate(every) if number not in ran]
+    written = given.union(*(_outputs(every[number]) for number in ran))
     produced = {text.value for step in every for text in step.outputs.values()}
     yield from _stuck(see, waiting, written, produced)
     for output in outputs:
@@ -51,21 +56,12 @@ def _written_twice(see: ModelView, every: Collection[Step]) -> Iterator[Problem]
             seen.add(text.value)
 
 
-def _flow(written: set[str | None], every: Collection[Step]) -> tuple[set[str | None], list[Step]]:
-    """Return the tensors that are written in the end, and the steps that never run."""
-    waiting, ran = list(every), True
-    while ran:
-        before, still = waiting, []
-        for step in before:
-            ready = all(text.value in written for text in step.inputs.values())
-            written |= {text.value for text in step.outputs.values()} if ready else set()
-            still += [] if ready else [step]
-        waiting, ran = still, len(still) < len(before)
-    return written, waiting
+def _outputs(step: Step) -> set[str]:
+    return {text.value or "" for text in step.outputs.values()}
 
 
 def _stuck(
-    see: ModelView, waiting: list[Step], written: Collection[str | None], produced: Collection[str | None]
+    see: ModelView, waiting: list[Step], written: Collection[str], produced: Collection[str | None]
 ) -> Iterator[Problem]:
     missing = [(step, text) for step in waiting for text in step.inputs.values() if text.value not in written]
     by_nobody = [(step, text) for step, text in missing if text.value not in produced]
@@ -76,7 +72,7 @@ def _stuck(
 
 
 def _circle(see: ModelView, step: Step, text: Text, waiting: list[Step]) -> Problem:
-    names = ", ".join(one.model or "?" for one in waiting)
+    names = ", ".join(one.model or "?" for one in waiting[:_LISTED]) + (", …" if len(waiting) > _LISTED else "")
     return see.problem(f"{step.model} waits for {text.value!r} in a circle of {names}", at=text.place)
 
 

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.streaming import streams
-from diagnostics.lint.tensors import Step, steps, tensors
+from diagnostics.lint.tensors import Step, run_order, steps, tensors
 
 RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
 
@@ -61,18 +61,10 @@ _HELP = "lead what is needed later through the decoupled model, or join in a BLS
 
 def _origins(given: Sequence[str], every: Sequence[Step], said: Sequence[bool | None]) -> Origins:
     origins = dict.fromkeys(given, _REQUEST)
-    waiting, ran = list(range(len(every))), True
-    while ran:
-        before = waiting
-        waiting = []
-        for number in before:
-            read = [text.value or "" for text in every[number].inputs.values()]
-            if not all(name in origins for name in read):
-                waiting.append(number)
-                continue
-            origin = number if said[number] else max((origins[name] for name in read), default=_REQUEST)
-            origins |= {text.value or "": origin for text in every[number].outputs.values()}
-        ran = len(waiting) < len(before)
+    for number in run_order(every, given):
+        read = [origins.get(text.value or "", _REQUEST) for text in every[number].inputs.values()]
+        origin = number if said[number] else max(read, default=_REQUEST)
+        origins |= {text.value or "": origin for text in every[number].outputs.values()}
     return origins
 
 

@@ -32,7 +32,7 @@ RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.RE
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of each such field, at the last, and of each key."""
     for found in typed_messages(see.model):
-        single = [(field, held) for field, held in found.known() if not held.repeated]
+        single = [(field, held) for field, held in found.known if not held.repeated]
         if len({field.name for field, _ in single}) < len(single):
             yield from _fields(see, single)
         yield from _keys(see, found)
@@ -69,7 +69,7 @@ def _counts(field: Field, held: FieldType) -> bool:
 
 def _keys(see: ModelView, found: TypedMessage) -> Iterator[Problem]:
     seen = set[tuple[str, str]]()
-    for field, held in found.known():
+    for field, held in found.known:
         for value in field.values() if held.type.startswith("{") else ():
             key = value.scalar("key") if isinstance(value, Message) else None
             if key is not None and not key.templates:

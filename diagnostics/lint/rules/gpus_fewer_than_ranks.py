@@ -32,13 +32,13 @@ RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Que
 
 def lint(see: FileView) -> Iterator[Problem]:
     """Tell of the engine with the most ranks."""
-    if len(see.project.repositories) != 1:
+    servers = [container for container in containers_of(see.documents) if container.runs_triton]
+    limits = [(container, given) for container in servers if (given := gpus_given(container)) is not None]
+    if not limits or len(see.project.repositories) != 1:
         return
-    sizes = ((ranks(model) or 0, model.name) for model in see.project.repositories[0].models.values())
-    most, engine = max(sizes, default=(0, ""))
-    for container in containers_of(see.documents) if most > 1 else ():
-        given = gpus_given(container) if container.runs_triton else None
-        if given is not None and given < most:
+    most, engine = max((ranks(model) or 0, model.name) for model in see.project.repositories[0].models.values())
+    for container, given in limits:
+        if given < most:
             yield see.problem(
                 f"{engine} takes {most} GPUs, but {container.name or 'Triton'} is given {given}",
                 at=see.find(container.image),

@@ -36,7 +36,7 @@ _LONGEST_SHOWN = 40
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of each value."""
     for found in typed_messages(see.model):
-        for field, held in found.known():
+        for field, held in found.known:
             yield from _of_field(see, field, held)
 
 
@@ -55,11 +55,12 @@ def _of_value(see: ModelView, field: Field, type_: str, value: object) -> Iterat
     if isinstance(value, Message):
         if not is_message(type_):
             yield _problem(see, field, "takes a value, not a block", value)
+    elif isinstance(value, Scalar) and is_message(type_):
+        if not value.templates:
+            yield _problem(see, field, f"takes a block, not {_shown(value)}", value)
     elif isinstance(value, Scalar):
-        if not is_message(type_):
-            wrong, near = refusal(value, type_), nearest(value, type_)
-        else:
-            wrong, near = "" if value.templates else "takes a block: { … }", ""
+        wrong = refusal(value, type_)
+        near = nearest(value, type_) if wrong else ""
         if wrong:
             yield _problem(see, field, f"{wrong}, not {_shown(value)}", value, f"did you mean {near}?" if near else "")
 
