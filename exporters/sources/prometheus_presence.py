@@ -17,7 +17,7 @@ _SLACK = 1.01
 def spans_of(api: PrometheusApi, expr: str, start: float, end: float) -> list[Span]:
     """Return when an expression had samples in [start, end], Unix seconds, in order and apart; empty where it had none.
 
-    The beginning is told to the minute or 1/250,000 of the time, an end and gaps to the minute within the last hour
+    The beginning is told to seconds or 1/250,000 of the time, an end and gaps to the minute within the last hour
     (what was no target any more lasts for five minutes after its last sample where the store was not told so), else to
     1/500 of the time.
 
@@ -36,7 +36,7 @@ def spans_of(api: PrometheusApi, expr: str, start: float, end: float) -> list[Sp
     if not found:
         return []
     began, until = found[0]
-    return joined([(max(min(_sooner(api, expr, began, step), began), start), max(until, began + 1.0)), *found[1:]])
+    return joined([(max(_sooner(api, expr, began, step), start), max(until, began + 1.0)), *found[1:]])
 
 
 def _there(api: PrometheusApi, expr: str, start: float, end: float, step: float) -> list[float]:
@@ -59,9 +59,10 @@ def _grouped(times: Sequence[float], step: float) -> Iterator[Span]:
 
 def _sooner(api: PrometheusApi, expr: str, found: float, step: float) -> float:
     """Return the first sample within the step before the one at which there was one."""
-    finer = max(step / _STEPS, _MINUTE)
     began = f"timestamp({expr})"
-    query = f"min(min_over_time({began}[{step:.0f}s:{finer:.0f}s])) or min({began})"
-    series = api.instant(query, found).series
-    value = series[0].values[-1] if series else found
-    return value if isfinite(value) else found
+    fine = max(step / _STEPS, _MINUTE)
+    for span, finer in ((step, fine), (2 * fine, 1.0)):
+        query = f"min(min_over_time({began}[{span:.0f}s:{finer:.0f}s])) or min({began})"
+        known = [one.values[-1] for one in api.instant(query, found).series]
+        found = min([found, *(value for value in known if isfinite(value))])
+    return found

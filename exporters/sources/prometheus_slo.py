@@ -101,7 +101,7 @@ class StoredEvents:
             none = f"the store has no sample for {sli.total.replace(WINDOW, '5m')}; look at the query and the period"
             return self._why_none or none
         if self._elsewhere(sli):
-            hint = f"say --deployment {sli.deployment} where all that is asked of are its servers"
+            hint = f"give --deployment {sli.deployment} if the store, or the selector, is of its servers alone"
             return f"it is about the deployment {sli.deployment}, which Triton's own series do not name; {hint}"
         family = names.REQUEST_SUCCESS + self.api.address.selector()
         models = self._values(names.MODEL, family)

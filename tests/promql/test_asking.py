@@ -285,7 +285,8 @@ def test_a_range_of_steps_is_asked_for_as_such() -> None:
     fake = FakePrometheus(now=100.0)
     with fake.running(), pytest.raises(UsageError):
         PrometheusApi(parse_prometheus(fake.url), SourceOptions()).ranged("up", 0.0, 60.0, 15.0)
-    assert fake.forms[-1] == {"query": "up", "start": "0.000", "end": "60.000", "step": "15.000", "timeout": "27000ms"}
+    span = {"start": "0.000", "end": "60.000", "step": "15.000"}
+    assert fake.forms[-1] == {"query": "up", **span, "nocache": "1", "timeout": "27000ms"}
 
 
 @pytest.mark.parametrize(

@@ -61,14 +61,16 @@ def ago(*spans: Span) -> list[Span]:
         ([(30 * 60.0, 20 * 60.0), (9 * 60.0, 0.0)], 30),
     ],
 )
-def test_beginning_end_and_recent_gaps_are_told_to_the_minute(there: Sequence[Span], days: int) -> None:
+def test_the_beginning_is_told_to_seconds_and_the_end_and_recent_gaps_to_the_minute(
+    there: Sequence[Span], days: int
+) -> None:
     store = Held(*ago(*there))
     found = spans_of(store, "up", END - days * DAY, END)  # type: ignore[arg-type]
     assert len(found) == len(there)
     for (began, until), (first, last) in zip(found, ago(*there), strict=True):
-        assert abs(began - max(first, END - days * DAY)) <= max(60.0, days * DAY / 250_000)
+        assert abs(began - max(first, END - days * DAY)) <= (2.0 if began == found[0][0] else 60.0)
         assert last - 60 <= until <= last + 301
-    assert store.asked == 3
+    assert store.asked == 4
 
 
 def test_an_old_gap_is_told_to_the_step_of_the_time_that_is_asked_about() -> None:

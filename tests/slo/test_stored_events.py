@@ -152,7 +152,7 @@ def test_tritons_own_series_are_no_deployments_unless_that_is_said() -> None:
     seen, _ = deployed(EU, None, "nv_inference_request_success")
     report = report_on(EU, seen, 1e6)
     assert report.tally.total == 0
-    assert report.silence.startswith("it is about the deployment eu, which Triton's own series do not name; say --dep")
+    assert report.silence.startswith("it is about the deployment eu, which Triton's own series do not name; give --dep")
     assert deployed(EU, "eu", "nv_inference_request_success")[0].over(0, 3600).tally.total == 10
 
 
