@@ -1,0 +1,232 @@
+"""One recorded window: asks what each change would do, as the command line does, within limits of time and memory.
+
+Run by `tests.forecast.everywhere` in a process of its own; prints a JSON line before and after each case.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from unittest.mock import patch
+
+import jsonschema
+
+from diagnostics.cli import proposing, tuning
+from diagnostics.cli import verify as verifying
+from diagnostics.cli.changes_given import changes_given, models_on
+from diagnostics.cli.evidence_source import Seen, see_captures
+from diagnostics.cli.proposing import Wish, entry_of, load_of, proposed
+from diagnostics.cli.sources import Question, explain_captures
+from diagnostics.cli.tuning import Aim, tuned
+from diagnostics.diagnosis.proof import proved
+from diagnostics.diagnosis.proposal import Proposal
+from diagnostics.errors import DiagError
+from diagnostics.forecast.estimate import estimate
+from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.fitting import fit
+from diagnostics.forecast.performance import Performance
+from diagnostics.forecast.predict import performance
+from diagnostics.forecast.summary import DRAWS
+from diagnostics.forecast.verify import verify
+from diagnostics.forecast.what_if import WhatIf, changed
+from diagnostics.render.forecast_json import forecast_report, forecast_schema
+from diagnostics.render.forecast_markdown import forecast_markdown
+from diagnostics.render.forecast_text import forecast_text
+from diagnostics.render.json_report import Json, report
+from diagnostics.render.text import plain, text
+from diagnostics.render.tune_json import tuned_report, tuning_schema
+from diagnostics.render.tune_text import tuned_text
+from diagnostics.render.verify_json import verify_report
+from diagnostics.render.verify_text import verify_text
+from tests.forecast.everywhere import CASE_SECONDS, PROCESS_BYTES
+from tests.forecast.impossible import impossible
+
+_BATCHING = "dynamic_batching"
+# Of the stage that is busiest (`{}`): settings as on the command line.
+SETTINGS: Mapping[str, tuple[str, ...]] = {
+    **{f"count {n}": (f"{{}}.instance_group.count={n}",) for n in (1, 2, 4, 64, 1024)},
+    "count 0": ("{}.instance_group.count=0",),
+    **{f"delay {n}": (f"{{}}.{_BATCHING}.max_queue_delay_microseconds={n}",) for n in (0, 500, 1_000_000)},
+    "delay beyond": (f"{{}}.{_BATCHING}.max_queue_delay_microseconds={2**64 - 1}",),
+    "preferred": (f"{{}}.{_BATCHING}.preferred_batch_size=4,8",),
+    "preferred odd": (f"{{}}.{_BATCHING}.preferred_batch_size=4096,3",),
+    "ordering": (f"{{}}.{_BATCHING}.preserve_ordering=true",),
+    "batching": (f"{{}}.{_BATCHING}=true",),
+    "no batching": (f"{{}}.{_BATCHING}=none",),
+    "limit 1": (f"{{}}.{_BATCHING}.default_queue_policy.max_queue_size=1",),
+    "limit 50": (f"{{}}.{_BATCHING}.default_queue_policy.max_queue_size=50",),
+    "timeout": (f"{{}}.{_BATCHING}.default_queue_policy.default_timeout_microseconds=1000",),
+    "timeout delay": (
+        f"{{}}.{_BATCHING}.default_queue_policy.default_timeout_microseconds=1",
+        f"{{}}.{_BATCHING}.default_queue_policy.timeout_action=DELAY",
+    ),
+    **{f"max batch {n}": (f"{{}}.max_batch_size={n}",) for n in (0, 1, 64, 4096)},
+    "max batch batching": ("{}.max_batch_size=4096", f"{{}}.{_BATCHING}=true"),
+    "slots 1": ("{}.engine.max_batch_size=1",),
+    "slots 4096": ("{}.engine.max_batch_size=4096",),
+    **{f"kv {n}": (f"{{}}.parameters.kv_cache_free_gpu_mem_fraction={n}",) for n in ("0", "0.1", "0.99", "nan", "-1")},
+    **{f"kv tokens {n}": (f"{{}}.parameters.max_tokens_in_paged_kv_cache={n}",) for n in (1, 100_000, "inf")},
+    "static": ("{}.parameters.gpt_model_type=V1",),
+}
+RATES = ("0.01x", "0.5x", "2x", "10x", "100x", "1000000x", "1/s", "0.000001x")
+CLIENTS = (1, 2, 64, 1000)
+OBJECTIVES = ("mean < 100s", "p95 < 100ms", "p99 < 1us", "p50 < 10ms")
+
+
+class TooLong(BaseException):
+    """A case took more than its processor time; no `except Exception` may stop it."""
+
+
+def _too_long(_number: int, _frame: object) -> None:
+    raise TooLong
+
+
+class Window:
+    """A recorded window, and what can be asked of it."""
+
+    def __init__(self, path: Path, other: Path, *, quick: bool) -> None:
+        self.path, self.other, self.quick = path, other, quick
+        self.seen = see_captures([path], Question())
+
+    def cases(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Yield every case with its name."""
+        yield "explain", self.explain
+        for name, settings in SETTINGS.items():
+            yield name, partial(self.whatif, settings)
+        for rate in RATES:
+            yield f"rate {rate}", partial(self.whatif, (), rate=rate)
+        for clients in CLIENTS:
+            yield f"clients {clients}", partial(self.whatif, (), clients=clients)
+        yield "more of all", partial(self.whatif, ("{}.instance_group.count=4",), rate="3x")
+        if not self.quick:
+            for objective in OBJECTIVES:
+                yield f"tune {objective}", partial(self.tune, objective)
+        yield "verify itself", partial(self.verify, self.path)
+        yield "verify", partial(self.verify, self.other)
+
+    def explain(self) -> None:
+        """Explain the window with its proof."""
+        found = explain_captures([self.path], Question(), lambda _: None)
+        found = proved(found)
+        json.dumps(report(found), allow_nan=False)
+        text(found, plain)
+
+    def whatif(self, settings: tuple[str, ...], rate: str | None = None, clients: int | None = None) -> None:
+        """Forecast a change of the busiest stage, of the rate, or of the clients."""
+        model = _busiest(self.seen) if settings else ""
+        wish = Wish(settings=tuple(one.format(model) for one in settings), rate=rate, clients=clients)
+        before = _fit(self.seen.evidence, entry_of(self.seen.evidence, None))
+        after = changed(before, _what_if(self.seen, wish))
+        hold(after, estimate(after), "closed forms")
+        if self.quick:
+            hold(after, performance(after, draws=2, visits=4_000), "simulation")
+            return
+        found = proposed(self.seen, wish)
+        hold(before, found.forecast.baseline, "baseline")
+        hold(after, found.forecast.predicted, "simulation")
+        if not (rate or clients):
+            _hold_direction(before, after, found)
+        _valid(forecast_report(found), forecast_schema())
+        forecast_text(found, plain)
+        forecast_markdown(found)
+
+    def tune(self, objective: str) -> None:
+        """Search the smallest change that meets an objective."""
+        found = tuned(self.seen, Wish(), Aim(objective=objective))
+        hold(_fit(self.seen.evidence, found.on), found.tuning.baseline, "baseline")
+        _valid(tuned_report(found), tuning_schema())
+        tuned_text(found, plain)
+
+    def verify(self, other: Path) -> None:
+        """Hold this window's prediction against another one."""
+        after = see_captures([other], Question())
+        was, now = verifying._entries(self.seen.evidence, after.evidence, None)
+        found = verify(self.seen.evidence, was, after.evidence, now, draws=2 if self.quick else DRAWS)
+        windows = (self.seen.window, after.window)
+        json.dumps(verify_report(found, windows), allow_nan=False)
+        verify_text(found, windows, plain)
+
+
+def hold(fitted: Fitted, found: Performance, whose: str) -> None:
+    """Fail where a forecast is impossible."""
+    wrong = list(impossible(fitted, found))
+    assert not wrong, f"{whose}: {'; '.join(wrong[:4])}"
+
+
+def _hold_direction(before: Fitted, after: Fitted, found: Proposal) -> None:
+    """Fail where more instances make it surely slower, and nothing that they share is said to be the reason."""
+    fewer, more = ({one.name: one.instances for one in each.scenario.models} for each in (before, after))
+    now, then = found.forecast.baseline.mean, found.forecast.predicted.mean
+    if now is None or now.high is None or all(more[name] <= count for name, count in fewer.items()):
+        return
+    said = any("share" in one for one in found.forecast.assumptions)
+    assert said or (then is not None and then.low <= now.high), f"more instances, {now} becomes {then}"
+
+
+def _what_if(seen: Seen, wish: Wish) -> WhatIf:
+    on = entry_of(seen.evidence, None)
+    changes = changes_given(wish.settings, models_on(seen.evidence, on.server))
+    load = load_of(seen.evidence, on, _fit(seen.evidence, on), wish)
+    return WhatIf(changes=changes, rate_factor=load.rate_factor, clients=load.clients)
+
+
+def _valid(report: Json, schema: str) -> None:
+    jsonschema.validate(json.loads(json.dumps(report, allow_nan=False)), json.loads(schema))
+
+
+@cache
+def _fit(evidence: object, on: object) -> Fitted:
+    return fit(evidence, on)  # type: ignore[arg-type]
+
+
+def _busiest(seen: Seen) -> str:
+    """Return the stage that is full first, else the one that takes longest."""
+    fitted = _fit(seen.evidence, entry_of(seen.evidence, None))
+    stages = fitted.measured.stages
+    return max(stages, key=lambda one: (one.queue_mean or 0.0) + (one.compute_mean or 0.0)).model
+
+
+def fate_of(ask: Callable[[], None]) -> tuple[str, str]:
+    """Return what became of a case: `fine`, `refused` with a message, or in capitals what went wrong."""
+    signal.setitimer(signal.ITIMER_PROF, CASE_SECONDS)
+    try:
+        ask()
+    except DiagError as error:
+        return "refused", str(error)
+    except TooLong:
+        return "TIMEOUT", traceback.format_exc(limit=-3).replace("\n", " | ")
+    except MemoryError:
+        return "MEMORY", ""
+    except AssertionError as error:
+        return "IMPOSSIBLE", str(error)
+    except Exception:  # noqa: BLE001 - whatever escapes is what is sought
+        return "TRACEBACK", traceback.format_exc(limit=-4).replace("\n", " | ")
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return "fine", ""
+
+
+def main() -> None:
+    """Ask what the command line names."""
+    path, other, part, case = sys.argv[1:5]
+    resource.setrlimit(resource.RLIMIT_AS, (PROCESS_BYTES, PROCESS_BYTES))
+    signal.signal(signal.SIGPROF, _too_long)
+    number, of = map(int, part.split("/"))
+    window = Window(Path(path), Path(other), quick="--quick" in sys.argv)
+    with patch.object(proposing, "fit", _fit), patch.object(tuning, "fit", _fit):
+        for at, (name, ask) in enumerate(window.cases()):
+            if case not in name or (at + len(path) + sum(path.encode())) % of != number:
+                continue
+            print(json.dumps({"case": name}), flush=True)
+            fate, said = fate_of(ask)
+            print(json.dumps({"case": name, "fate": fate, "said": said}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

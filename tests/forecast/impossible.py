@@ -1,0 +1,104 @@
+"""What no forecast may say, whatever was measured and whatever is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import isfinite
+
+from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.load import open_rate
+from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
+from diagnostics.tuning.simulation.scenario import ClosedLoop
+
+# Rounding of sums of a million numbers.
+_ROUNDING = 1e-9
+# Counted in a run of a few hundred requests, five standard errors.
+_LUCK = 0.25
+
+
+def impossible(fitted: Fitted, found: Performance) -> Iterator[str]:
+    """Yield what is wrong with a forecast of a deployment, a line each.
+
+    Args:
+        fitted: the deployment that was forecast, with what was changed.
+        found: the forecast.
+
+    """
+    yield from _latency(found)
+    yield from _load(fitted, found)
+    limits = {model.name: model for model in fitted.scenario.models}
+    for stage in found.stages:
+        yield from _stage(stage)
+        model = limits[stage.model]
+        items = max((one.items for one in fitted.scenario.traffic), default=1)
+        most = model.engine.slots if model.engine else max(model.max_batch, items)
+        if stage.batch_size_mean is not None and not 0 < stage.batch_size_mean <= most + _ROUNDING:
+            yield f"{stage.model} executes {stage.batch_size_mean:g} of at most {most} items"
+
+
+def _latency(found: Performance) -> Iterator[str]:
+    statistics = {"mean": found.mean, "p50": found.p50, "p95": found.p95, "p99": found.p99}
+    for name, one in statistics.items():
+        yield from _estimate(name, one)
+    quantiles = [one for one in (found.p50, found.p95, found.p99) if one is not None]
+    for less, more in pairwise(quantiles):
+        if less.value > more.value + _ROUNDING or less.low > more.low + _ROUNDING:
+            yield f"quantiles are out of order: {less}, {more}"
+        if more.high is not None and (less.high is None or less.high > more.high + _ROUNDING):
+            yield f"quantiles' upper ends are out of order: {less}, {more}"
+    if not found.stable and any(one is not None for one in statistics.values()):
+        yield "a latency, though a stage does not keep up"
+
+
+def _load(fitted: Fitted, found: Performance) -> Iterator[str]:
+    yield from _estimate("throughput", found.throughput)
+    if found.mean_most is not None and not isfinite(found.mean_most):
+        yield f"the mean comes to {found.mean_most}"
+    if not isfinite(found.rejected) or found.rejected < 0:
+        yield f"rejected {found.rejected}"
+    own = [one for one in fitted.scenario.traffic if one.entry == fitted.entry]
+    if any(isinstance(one, ClosedLoop) for one in own):
+        yield from _response_time_law(found, own)
+        return
+    offered = sum(open_rate(one) for one in own if not isinstance(one, ClosedLoop))
+    if found.throughput.value > offered * (1 + _ROUNDING) + 1:
+        yield f"answers {found.throughput.value:g}/s of {offered:g}/s"
+    if found.throughput.value + found.rejected > offered * (1 + _LUCK) + 1:
+        yield f"answers {found.throughput.value:g}/s and rejects {found.rejected:g}/s of {offered:g}/s"
+
+
+def _response_time_law(found: Performance, own: list[object]) -> Iterator[str]:
+    """Yield where more are inside than there are clients (interactive response time law; Lazowska et al. 1984)."""
+    loops = [one for one in own if isinstance(one, ClosedLoop)]
+    clients, think = sum(one.clients for one in loops), loops[0].think_seconds
+    if found.mean is None:
+        yield "a closed loop without a latency"
+    elif found.throughput.value * (found.mean.value + think) > clients * (1 + _LUCK) + 1:
+        yield f"{clients} clients are answered {found.throughput.value:g}/s after {found.mean.value:g} s"
+
+
+def _stage(stage: StagePerformance) -> Iterator[str]:
+    numbers = {
+        "queue": stage.queue_mean,
+        "queue p95": stage.queue_p95,
+        "compute": stage.compute_mean,
+        "busy": stage.busy_share,
+    }
+    for name, one in numbers.items():
+        yield from _estimate(f"{stage.model} {name}", one)
+    if max(stage.busy_share.value, stage.busy_share.high or 0.0) > 1 + _ROUNDING:
+        yield f"{stage.model} is busy for {stage.busy_share}"
+    if not isfinite(stage.refused_per_second) or stage.refused_per_second < 0:
+        yield f"{stage.model} refuses {stage.refused_per_second}"
+    if (stage.queue_mean is None) == stage.stable and stage.batch_size_mean:
+        yield f"{stage.model} keeps up: {stage.stable}, and its queue is {stage.queue_mean}"
+
+
+def _estimate(name: str, one: Estimate | None) -> Iterator[str]:
+    if one is None:
+        return
+    if not all(isfinite(value) for value in (one.value, one.low, one.high or 0.0)):
+        yield f"{name} is not finite: {one}"
+    elif one.low < 0 or one.low > one.value or (one.high is not None and one.high < one.value):
+        yield f"{name} is not within its interval: {one}"
