@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from diagnostics.errors import UsageError
 from exporters.sinks.posting import DeliveryFailure, Poster
 from exporters.sources.access import SourceOptions
-from tests.collect.fake_triton import FakeServer, cut_off, dripping, page, silent, status
+from tests.collect.fake_triton import FakeServer, cut_off, dripping, silent, status
 
 ROUTE = "POST /hook/s3cret-path"
 
@@ -75,8 +77,19 @@ def test_a_receiver_that_hangs_or_drips_costs_one_timeout(server: FakeServer) ->
 
 
 def test_of_an_endless_answer_little_is_read(server: FakeServer) -> None:
-    server.routes[ROUTE] = page(b"x" * 20_000_000)
+    hung_up = threading.Event()
+
+    def endless(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                handler.wfile.write(b"x" * 65_536)
+        hung_up.set()
+
+    server.routes[ROUTE] = endless
     poster(server, timeout=5.0).post(b"{}")
+    assert hung_up.wait(5.0)
 
 
 def test_garbage_and_a_closed_port_have_their_reasons(server: FakeServer) -> None:

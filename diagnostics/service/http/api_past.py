@@ -20,7 +20,8 @@ from diagnostics.store.reader import Bucket, HistoryReader, IncidentStory, PastV
 
 # Judging the past anew takes seconds of a processor.
 MOST_AT_ONCE = 2
-LONGEST_WINDOW = 86400.0
+A_DAY = 86400.0
+LONGEST_WINDOW = A_DAY
 MOST_POINTS = 2_000
 _LAST_SECOND = 253_402_300_799.0  # of the year 9999
 Second = Annotated[float, Query(ge=0, le=_LAST_SECOND, allow_inf_nan=False, description="Unix seconds.")]
@@ -91,8 +92,7 @@ def _add_timelines(routes: APIRouter, context: WebContext) -> None:
         limit: Annotated[int, Query(ge=1, le=MOST_POINTS)] = MOST_POINTS,
     ) -> list[PastVerdict]:
         """Return what was said of a deployment between `since` (by default a day ago) and `until` (now)."""
-        end = context.clock() if until is None else until
-        start = end - 86400.0 if since is None else since
+        start, end = _span(context, since, until)
         return _history(context).verdicts(deployment, start, end, limit)
 
     @routes.get("/signals", summary="A signal over time")
@@ -109,11 +109,16 @@ def _add_timelines(routes: APIRouter, context: WebContext) -> None:
         """Return a signal of a model in steps, between `since` (by default a day ago) and `until` (now)."""
         if signal not in KEPT:
             raise HTTPException(404, f"{signal!r} is not kept; {', '.join(KEPT)} are")
-        end = context.clock() if until is None else until
-        start = end - 86400.0 if since is None else since
+        start, end = _span(context, since, until)
         return _history(context).signals(
             deployment, signal, start, end, server=server, model=model, version=version, step=step, limit=MOST_POINTS
         )
+
+
+def _span(context: WebContext, since: float | None, until: float | None) -> tuple[float, float]:
+    """Return the first and the last second that are meant: by default a day ago, and now."""
+    end = context.clock() if until is None else until
+    return end - A_DAY if since is None else since, end
 
 
 def _history(context: WebContext) -> HistoryReader:
