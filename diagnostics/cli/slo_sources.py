@@ -19,6 +19,7 @@ from diagnostics.wire.capture import open_capture
 from diagnostics.wire.capture_layout import MANIFEST
 from diagnostics.wire.records import Scrape
 from exporters.sources.access import SourceOptions
+from exporters.sources.address import safe
 from exporters.sources.prometheus_address import is_prometheus
 
 # As in triton:8000.
@@ -47,6 +48,8 @@ def reports_from(
 
         return reports_from_prometheus(sources[0], slos, period, deployment, options)
     for source in sources:
+        if is_prometheus(source):
+            raise UsageError("is asked alone", where=safe(source), hint="name one source; Thanos or Mimir hold several")
         if not looks_like_a_path(source):
             raise _no_source(source)
     mine = _countable(slos)

@@ -84,6 +84,11 @@ def test_shares_that_are_told_add_up(parts: list[float], told: list[str]) -> Non
         (("nowhere.tar.xz", "--slo", "FILE"), 3, "nowhere.tar.xz"),
         (("--slo", "FILE", "--url", "http://127.0.0.1:1"), 3, "no service answers"),
         (("prometheus+http://127.0.0.1:1", "--slo", "FILE"), 3, "127.0.0.1:1"),
+        (
+            ("prometheus+http://a:1", "prometheus+http://b:1", "--slo", "FILE"),
+            2,
+            "prometheus+http://a:1: is asked alone",
+        ),
         (("rules",), 2, "FILE"),
     ],
 )
