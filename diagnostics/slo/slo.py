@@ -111,13 +111,20 @@ def checked(slo: Slo) -> Slo:
         raise wrong(f"an objective of {slo.objective * 100:g} % cannot be missed or met", hint)
     if not SHORTEST_PERIOD <= slo.period <= LONGEST_PERIOD:
         raise wrong("a period is between an hour and a year", "30d is usual")
+    _check_labels(slo, wrong)
+    if isinstance(slo.sli, Triton):
+        _check(slo.sli, wrong)
+    return slo
+
+
+def _check_labels(slo: Slo, wrong: Callable[[str, str], UsageError]) -> None:
     tags = dict(slo.sli.tags) if isinstance(slo.sli, Triton) else {}
     for name in (*slo.labels, *tags):
         if not _LABEL.fullmatch(name):
             raise wrong(f"{name[:100]!r} is no label of Prometheus", "use letters, digits and '_'")
-    if isinstance(slo.sli, Triton):
-        _check(slo.sli, wrong)
-    return slo
+    for name, value in slo.labels.items():
+        if value.count("{{") != value.count("}}"):
+            raise wrong(f"the label {name} holds a template of Prometheus that does not end", "close it with }}")
 
 
 def _check(sli: Triton, wrong: Callable[[str, str], UsageError]) -> None:

@@ -227,6 +227,11 @@ def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
         (OPENSLO.replace('le="500"}', 'le="500"} /'), 15, "chat-most: query is no PromQL: nothing follows '/'"),
         (SHORT.replace("{customer: acme}", "{cust-omer: acme}"), 2, "'cust-omer' is no label of Prometheus"),
         (SLOTH.replace("{owner: ml}", "{__name__: ml}"), 5, "'__name__' is no label of Prometheus"),
+        (
+            SLOTH.replace("owner: ml", "owner: '{{ $x'"),
+            5,
+            "the label owner holds a template of Prometheus",
+        ),
         (OPENSLO.replace("targetPercent: 99.9", "targetPercent: 99.9, target: 0.9"), 31, "has a target and a target"),
         (OPENSLO.replace("    total:", "    bad: {}\n    total:"), 16, "chat-most: gives good and bad events"),
         (OPENSLO + "---\n" + OPENSLO[: OPENSLO.index("---")], 47, "there is another DataSource 'prom', in line 1"),
