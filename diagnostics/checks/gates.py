@@ -44,6 +44,12 @@ CPU_WAITED = Limit(
     unit=Unit.RATIO,
     because="executions that wait for a processor in under a tenth of their time would hardly be quicker with one",
 )
+CPU_STARVED = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="executions that wait for a processor in half of their time would be twice as quick with one, however busy "
+    "all processors are on average",
+)
 STRETCHED = Limit(
     value=1.25,
     unit=Unit.RATIO,
@@ -117,12 +123,19 @@ def is_idle(see: Ledger, on: Subject) -> bool:
 def host_is_full(see: Ledger, on: Subject) -> bool:
     """Return whether the host's processors are the limit; not measured counts as no and costs confidence.
 
-    Full processors are nobody's limit whose processes get one as soon as they want to run.
+    Full processors are nobody's limit whose processes get one as soon as they want to run, and they are the limit of
+    those that mostly wait for one, full or not: the average is not of the processors that these may use.
     """
-    if not see.ruled_out(HOST_CPU_BUSY, on, HOST_FULL, above=True):
-        return False
-    wait = see.read(CPU_WAIT_PER_LANE, on)
-    return wait.value is None or see.compare(CPU_WAIT_PER_LANE.name, wait, CPU_WAITED)
+    full, wait = see.ruled_out(HOST_CPU_BUSY, on, HOST_FULL, above=True), see.read(CPU_WAIT_PER_LANE, on)
+    if wait.value is None:
+        return full
+    return see.compare(CPU_WAIT_PER_LANE.name, wait, CPU_WAITED) if full else waits_for_processors(see, on)
+
+
+def waits_for_processors(see: Ledger, on: Subject) -> bool:
+    """Return whether a model's processes mostly wait for a processor; not measured counts as no."""
+    wait = see.evidence.read(CPU_WAIT_PER_LANE, on).value
+    return wait is not None and wait >= CPU_STARVED.value
 
 
 def device_is_full(see: Ledger, on: Subject) -> bool:
@@ -208,6 +221,7 @@ LANE_LIMITS: Mapping[str, Limit] = {
     "batch_fill": BATCH_FILLED,
     "device_headroom": DEVICE_FULL,
     "host_cpu_busy": HOST_FULL,
+    "cpu_wait_per_lane": CPU_STARVED,
     "overlap_stretch": STRETCHED,
 }
 """The numbers that these gates compare with."""

@@ -2,7 +2,8 @@
 
 ## Looks for
 A model on processors whose requests wait for busy instances, on a host, or within a quota, without processor time left,
-and server processes that do use it: per executing instance, a fair part of a core.
+and server processes that do use it: per executing instance, a fair part of a core. Or a model whose processes wait for
+a processor in half of their executions' time, whatever the average of all processors is.
 
 ## Means
 More threads want to run than there are cores. Every execution is stretched by its wait for a core; instances look busy
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.gates import BUSY, CPU_WAITED, HOST_FULL, QUEUE, is_idle
+from diagnostics.checks.gates import BUSY, CPU_STARVED, CPU_WAITED, HOST_FULL, QUEUE, is_idle, waits_for_processors
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
@@ -67,6 +68,7 @@ CHECK = Check(
         "cpu_per_lane": WORKING,
         "cpu_pressure": WAITING,
         "cpu_wait_per_lane": CPU_WAITED,
+        "cpu_starved": CPU_STARVED,
     },
     symptom="host-cpu-full",
 )
@@ -81,7 +83,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if see.evidence.is_engine(on):
         return Quiet(because="an engine's row says nothing of processors")
     full, held = see.at_least(HOST_CPU_BUSY, on, HOST_FULL), _is_held_back(see, on)
-    if not (full or held):
+    if not (full or held or waits_for_processors(see, on)):
         return Quiet(because="the processors have time left")
     if see.is_set(ON_GPU, on):
         return Quiet(because="the model executes on a GPU")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diagnostics import names
+from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Signal
@@ -120,14 +121,23 @@ def _stubs(view: View, spent: Callable[[HostProcess], float | None]) -> list[flo
 
 def _per_stub(view: View, spent: Callable[[HostProcess], float | None]) -> Reading:
     """Return what the model's stubs spent ÷ the time its instances execute."""
-    delta = view.delta(STATISTICS)
     stubs = _stubs(view, spent)
-    if view.config is None or view.config.backend != names.PYTHON_BACKEND or not stubs or delta is None:
+    if view.config is None or view.config.backend != names.PYTHON_BACKEND or not stubs:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
-    lanes = sum(batch.seconds for batch in delta.batches.values()) / delta.seconds
-    if lanes <= 0:
-        return Reading.unknown(Missing.IDLE, Unit.RATIO, STATISTICS)
-    return Reading.of(min(sum(stubs) / lanes, 1.0), Unit.RATIO, f"{_HOST} and {STATISTICS}", estimated=True)
+    lanes = _own_lanes(view)
+    if lanes.value is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+    if lanes.value <= 0:
+        return Reading.unknown(Missing.IDLE, Unit.RATIO, lanes.source)
+    return Reading.of(min(sum(stubs) / lanes.value, 1.0), Unit.RATIO, f"{_HOST} and {lanes.source}", estimated=True)
+
+
+def _own_lanes(view: View) -> Reading:
+    """Return how many of the model's instances execute at a time; without statistics, by their busy share."""
+    delta = view.delta(STATISTICS)
+    if delta is None:
+        return INSTANCE_BUSY_SHARE.read(view) * INSTANCES.read(view)
+    return Reading.of(sum(batch.seconds for batch in delta.batches.values()) / delta.seconds, Unit.COUNT, STATISTICS)
 
 
 def _cpu_per_stub(view: View) -> Reading:

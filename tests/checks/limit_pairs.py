@@ -88,6 +88,7 @@ bursty-arrivals queue queue_seconds 0.00465 quiet 0.00535 fires crowded_tail_sec
 capacity-exceeded overlap_stretch overlap_stretch 1.1625 mitigates 1.3375 quiet
 capacity-exceeded busy instance_busy_share 0.651 quiet 0.749 mitigates
 capacity-exceeded device_headroom device_headroom 0.093 quiet 0.107 mitigates
+capacity-exceeded cpu_wait_per_lane cpu_wait_per_lane 0.465 mitigates 0.535 quiet
 capacity-exceeded host_cpu_busy host_cpu_busy 0.837 mitigates 0.963 quiet
 capacity-exceeded queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
 capacity-exceeded batch_fill batch_size 7.44 quiet 8.56 unknown without=device_headroom max_batch_size=16 \
@@ -132,6 +133,7 @@ gpu-throttled clock_lost clock_lost_to_hardware 0.0465 quiet 0.0535 unknown with
 gpu-throttled power_cap_share power_cap_share 0.837 unknown 0.963 informs case=1 without=on_gpu
 host-cpu-starved queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
 host-cpu-starved busy instance_busy_share 0.651 quiet 0.749 fires
+host-cpu-starved cpu_starved cpu_wait_per_lane 0.465 quiet 0.535 fires host_cpu_busy=0.5
 host-cpu-starved cpu_wait_per_lane cpu_wait_per_lane 0.093 quiet 0.107 fires
 inflight-batching-off engine_waiting_share engine_waiting_share 0.31 quiet 0.3567 fires
 inflight-batching-off engine_peak_scheduled engine_peak_scheduled 0.93 fires 1.07 quiet
@@ -176,6 +178,7 @@ sequence-batcher-starved instance_busy_share instance_busy_share 0.651 fires 0.7
 single-instance-serialization overlap_stretch overlap_stretch 1.1625 fires 1.3375 quiet
 single-instance-serialization busy instance_busy_share 0.651 quiet 0.749 fires
 single-instance-serialization device_headroom device_headroom 0.093 quiet 0.107 fires
+single-instance-serialization cpu_wait_per_lane cpu_wait_per_lane 0.465 fires 0.535 quiet
 single-instance-serialization host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
 single-instance-serialization queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
 single-instance-serialization batch_fill batch_size 3.475 quiet 3.995 unknown without=device_headroom \

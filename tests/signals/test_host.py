@@ -10,6 +10,7 @@ from diagnostics.signals import host, memory
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.reading import Missing
 from diagnostics.window.window import Window
+from diagnostics.wire.records import Kind
 from tests.builders import Stage, SyntheticTriton, explained, host_body, model_config, view_of
 from tests.builders_machine import START, machine_window, processes
 
@@ -17,7 +18,12 @@ STUBS = (11, 12, 13, 14)
 
 
 def starved(
-    cpu_per_stub: float, *, busy: float = 0.99, queue: float = 0.5, pressure: float = 0.9, **more: object
+    cpu_per_stub: float,
+    *without: Kind,
+    busy: float = 0.99,
+    queue: float = 0.5,
+    pressure: float = 0.9,
+    **more: object,
 ) -> Window:
     """Return a stage of four busy instances on a host this busy, whose stubs use so much of a core each."""
     stage = Stage(
@@ -36,7 +42,7 @@ def starved(
             **more,
         }
 
-    return machine_window(SyntheticTriton(models=(stage,), cpu_busy=None), hosts=sample)
+    return machine_window(SyntheticTriton(models=(stage,), cpu_busy=None).without(*without), hosts=sample)
 
 
 def quota(share_held: float, cores: float) -> Callable[[float], Mapping[str, object]]:
@@ -51,8 +57,9 @@ def loud(window: Window) -> list[str]:
     return [finding.check for finding in explained(window).loud]
 
 
-def test_the_processors_of_an_executing_instance_are_those_of_the_busiest_stubs() -> None:
-    found = host.CPU_PER_LANE.read(view_of(starved(0.3), "m"))
+@pytest.mark.parametrize("without", [(), (Kind.STATISTICS,)])
+def test_the_processors_of_an_executing_instance_are_those_of_the_busiest_stubs(without: tuple[Kind, ...]) -> None:
+    found = host.CPU_PER_LANE.read(view_of(starved(0.3, *without), "m"))
 
     assert found.value == pytest.approx(1.2 / 3.92, rel=0.05)
     assert found.estimated
