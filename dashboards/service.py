@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.layout import Board, Format, Kind, Panel, Query, Section
 from dashboards.queries import increase, largest, scraped, total
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from exporters.sinks.exposition import READINGS
 
 _OWN = OwnMetrics()

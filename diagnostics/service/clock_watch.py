@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 
 log = logging.getLogger(__name__)
 # A clock that is slewed gains less from one verdict to the next.

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from diagnostics.errors import DiagError
 from diagnostics.service.jobs import Job, answered, failure_of
-from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.service.own_tracer import Kind, server_of
+from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.tracer import Kind, server_of
 from diagnostics.wire.records import Scrape
 
 log = logging.getLogger(__name__)

@@ -6,22 +6,15 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import Protocol
 
 from diagnostics.errors import UsageError
+from diagnostics.service.part import Part
 from diagnostics.service.service import Service
 from diagnostics.service.systemd import tell_systemd
 from diagnostics.settings.load import Loaded
 
 log = logging.getLogger(__name__)
 _RELOADING = "reading the settings anew"
-
-
-class Part(Protocol):
-    """Something beside the service that is started before it, and stopped after it: the history, a door, a sender."""
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
 
 
 class Daemon:

@@ -13,7 +13,7 @@ from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.diagnosis.proof import Memory, proved
 from diagnostics.evidence.evidence import Awake, WindowEvidence
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from diagnostics.service.clock_watch import ClockWatch
 from diagnostics.service.deployment import Deployment
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Board, Evaluation, EvaluationConsumer
 
 log = logging.getLogger(__name__)

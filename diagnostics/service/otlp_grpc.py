@@ -20,7 +20,7 @@ from diagnostics.service.http.authentication import Answer as Credential
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.listening import Listen, parse_listen, refuse_strangers
 from diagnostics.service.otlp_intake import Form, OtlpIntake, Status, exported
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.settings.tree import Settings
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from diagnostics.errors import MalformedBody
 from diagnostics.service.deployment import Traced
 from diagnostics.service.listening import ip_of
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.span_routing import Routed, Router
 from diagnostics.service.span_sampling import Sampling

@@ -11,15 +11,16 @@ from types import ModuleType
 
 from diagnostics.errors import UsageError
 from diagnostics.service.allocation import share_arenas
-from diagnostics.service.daemon import Daemon, Part
+from diagnostics.service.daemon import Daemon
 from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.server import WebServer, check_door
 from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.otlp_intake import OtlpIntake
-from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.service.own_telemetry import own_telemetry, wanted
+from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.telemetry import own_telemetry, wanted
+from diagnostics.service.part import Part
 from diagnostics.service.plan import check_repositories, deployments, jobs
 from diagnostics.service.service import Service
 from diagnostics.service.sharding import check_fleet, owns

@@ -14,7 +14,7 @@ from diagnostics.service.collector import Collector, Round
 from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.jobs import Job, MachineReader, TritonReader
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.plan import Planned, jobs, own, with_machine
 from diagnostics.service.state import Board, EvaluationConsumer, ScrapeConsumer, TargetState
 from diagnostics.settings.tree import Settings

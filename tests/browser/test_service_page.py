@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.service.http import live as live_board
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.store.history import History
 from tests.browser.pages import Shown
 from tests.render.situations import situations

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from diagnostics.errors import CollectError
 from diagnostics.service.jobs import Job
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.wire.records import Kind, Scrape
 
 PAGE = b'nv_inference_request_success{model="m",version="1"} 1\n'

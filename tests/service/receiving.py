@@ -11,7 +11,7 @@ from diagnostics.service.deployment import Arrival, Traced
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.server import WebServer
 from diagnostics.service.otlp_intake import OtlpIntake
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.state import TargetState
 from diagnostics.settings.load import load

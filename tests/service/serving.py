@@ -13,7 +13,7 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import IncidentBook
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.server import WebServer
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.state import Evaluation, TargetState
 from diagnostics.settings.tree import DeploymentSettings, ServerSettings, Settings, WebSettings

@@ -13,7 +13,7 @@ import pytest
 from diagnostics.errors import UsageError
 from diagnostics.service.collector import Collector, Round
 from diagnostics.service.jobs import Job
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from tests.service.parts import FakeReader, count, job, until
 
 

@@ -13,7 +13,7 @@ from diagnostics.diagnosis.incident import Change, IncidentBook
 from diagnostics.service import evaluator
 from diagnostics.service.deployment import MOST_WAITING, Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Board, Evaluation
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape

@@ -8,7 +8,7 @@ import pytest
 from diagnostics.service import faults
 from diagnostics.service.clock_watch import TOLD_FOR, ClockWatch
 from diagnostics.service.faults import Fault, Faults
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.store.trouble import Trouble
 from tests.service.parts import count
 from tests.service.serving import Serving

@@ -11,7 +11,7 @@ from diagnostics.diagnosis.trace_notes import trace_notes
 from diagnostics.service import span_routing
 from diagnostics.service.deployment import Traced
 from diagnostics.service.otlp_intake import Answer, Form, Status
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.span_sampling import PERIOD
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Kind, Scrape

@@ -15,11 +15,11 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from diagnostics.errors import UsageError
-from diagnostics.service import own_exporters
-from diagnostics.service.otel_variables import Signal, signals_of
-from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.service.own_telemetry import own_telemetry, wanted
-from diagnostics.service.own_tracer import OFF, Kind
+from diagnostics.service.own import exporters as own_exporters
+from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.otel_variables import Signal, signals_of
+from diagnostics.service.own.telemetry import own_telemetry, wanted
+from diagnostics.service.own.tracer import OFF, Kind
 from diagnostics.service.telling.traced import TracedPoster
 from diagnostics.settings.load import load
 from exporters.sinks.posting import DeliveryFailure, Poster
@@ -31,7 +31,7 @@ from tests.service.receiving import Watched
 from tests.service.test_otlp_grpc import opened
 
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
-SERVICE = Path(own_exporters.__file__).parent
+SERVICE = Path(own_exporters.__file__).parents[1]
 SECRET = "s3cr3t-value"
 
 
@@ -243,12 +243,14 @@ def test_where_nothing_is_wanted_the_sdk_is_not_imported():
         for file in SERVICE.rglob("*.py")
         if re.search(r"(from|import) opentelemetry\b(?!\.proto)", file.read_text())
     }
-    assert importing == {"own_exporters.py", "own_points.py", "own_receipts.py"}
+    assert importing == {"exporters.py", "points.py", "receipts.py"}
     names = "|".join(name.removesuffix(".py") for name in importing)
     users = {
-        file.name for file in SERVICE.rglob("*.py") if re.search(rf"^(from|import) .*({names})", file.read_text(), re.M)
+        file.name
+        for file in SERVICE.rglob("*.py")
+        if re.search(rf"^(from|import) .*service\.own\.({names})", file.read_text(), re.M)
     }
-    assert users == {"own_exporters.py"}
+    assert users == {"exporters.py"}
 
 
 def test_a_request_that_is_served_is_a_span_by_the_semantic_conventions(monkeypatch: pytest.MonkeyPatch):

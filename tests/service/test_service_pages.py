@@ -19,7 +19,7 @@ from diagnostics.checks.catalogue import HEADINGS, catalogue
 from diagnostics.render.clean import clean
 from diagnostics.service.http.page import fleet
 from diagnostics.service.http.page.standing import standings
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.store.history import History
 from tests.builders import SERVER
 from tests.render.situations import HOSTILE, situations

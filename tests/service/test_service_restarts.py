@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from diagnostics.diagnosis.incident import Change, Ending, Incident
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.state import Evaluation
 from diagnostics.service.telling.telling import Telling

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from diagnostics.errors import UsageError
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.plan import own
 from diagnostics.service.service import Service
 from diagnostics.service.sharding import check_fleet, owner, owns

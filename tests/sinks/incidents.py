@@ -11,7 +11,7 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Change, Incident, IncidentBook, IncidentChange
 from diagnostics.service.deployment import Deployment
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.signals.subject import Subject
 from diagnostics.window.rolling import RollingWindow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.slo_keeper import SloKeeper
 from diagnostics.slo.bins import Bins
 from diagnostics.slo.slo import Promise, Slo, Triton

@@ -12,7 +12,7 @@ from sqlalchemy import MetaData, Table, create_engine, insert
 from diagnostics.cli.main import main
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.server import WebServer
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.slo_keeper import SloKeeper
 from diagnostics.settings.load import load

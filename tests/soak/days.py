@@ -21,7 +21,7 @@ from unittest import mock
 from diagnostics.diagnosis.incident import IncidentBook
 from diagnostics.service.deployment import Deployment, Traced
 from diagnostics.service.http.metrics import Exposition, format_of
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Board
 from diagnostics.store.history import History
 from diagnostics.window.rolling import RollingWindow

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from diagnostics.diagnosis.incident import IncidentBook
 from diagnostics.service.deployment import Deployment
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.settings.tree import HistorySettings
 from diagnostics.store.history import History

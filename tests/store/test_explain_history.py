@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from diagnostics.cli.main import main
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.store.recorder import Recorder
 from diagnostics.store.trouble import Trouble
 from tests.store.lived import rounds

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from sqlalchemy import inspect
 
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.store import writer
 from diagnostics.store.history import History
 from diagnostics.store.tables import metadata

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from diagnostics.cli.main import main
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.settings.tree import HistorySettings
 from diagnostics.store import raw
 from diagnostics.store.packing import Calendar, Packer
@@ -256,7 +256,7 @@ _WRITER = """
 import os, sys, time
 from pathlib import Path
 from tests.store.lived import NAME, deployment, live, opened, rounds
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 
 def life(first):
     metrics = OwnMetrics()

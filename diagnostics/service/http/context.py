@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from diagnostics.service.otlp_intake import OtlpIntake
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.slo_keeper import SloKeeper
 from diagnostics.settings.tree import Settings

@@ -21,7 +21,7 @@ from diagnostics.service.http.hosts import Hosts
 from diagnostics.service.http.otlp_status import PATH as RECEIVER
 from diagnostics.service.http.otlp_status import form_of, refusal
 from diagnostics.service.http.problems import problem
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 # What the receivers of spans take. A page of a stranger can send forms and plain text without being asked, not these.

@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation, LiveState
 from exporters.sinks.exposition import joined, rows_of, rows_of_incidents, rows_of_targets
 from exporters.sinks.family import Row

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from diagnostics.errors import DiagError, UsageError
 from diagnostics.render.clean import clean
 from diagnostics.service.http.json_answer import JsonAnswer
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 
 log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"

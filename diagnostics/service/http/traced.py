@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diagnostics.service.http.otlp_status import PATH as RECEIVER
-from diagnostics.service.own_tracer import Kind, Tracer, Value
+from diagnostics.service.own.tracer import Kind, Tracer, Value
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
 _LONGEST_PATH = 500

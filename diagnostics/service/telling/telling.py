@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import UsageError
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.service.telling.alerts import AlertBook
 from diagnostics.service.telling.feeds import AlertFeed, Book, MessageFeed, SaveFeed

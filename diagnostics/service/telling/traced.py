@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.service.own_tracer import Kind, server_of
+from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.tracer import Kind, server_of
 from exporters.sinks.posting import DeliveryFailure, Poster
 
 

@@ -17,7 +17,7 @@ import urllib3
 
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.server import WebServer
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.state import Evaluation, TargetState
 from diagnostics.settings.load import load

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as plain
 
 from diagnostics.service.http import metrics
 from diagnostics.service.http.metrics import Exposition
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation, LiveState
 from tests.builders import SERVER
 from tests.gen.conftest import promtool

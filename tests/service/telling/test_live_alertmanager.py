@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.telling.telling import Telling
 from tests.collect.fake_triton import free_ports
 from tests.service.parts import count, until

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from diagnostics.errors import UsageError
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.telling.telling import Telling
 from diagnostics.settings.tree import Settings
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.telling.telling import Telling
 from diagnostics.settings.tree import Settings
 from diagnostics.store.outbox import FileOutbox

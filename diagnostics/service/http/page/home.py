@@ -13,7 +13,7 @@ from diagnostics.service.http.page.deployments import Values
 from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.page.incidents import Wanted, find
 from diagnostics.service.http.page.standing import UNREACHABLE, Standing, is_down, roots, standings
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
 
 # Beside the first one; all are in the list of the fleet.
 OTHERS_SHOWN = 5

@@ -26,11 +26,11 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from diagnostics import __version__
 from diagnostics.errors import UsageError
 from diagnostics.render.clean import clean
-from diagnostics.service.otel_variables import GRPC, Signal
-from diagnostics.service.own_metrics import OwnMetrics
-from diagnostics.service.own_points import points_of
-from diagnostics.service.own_receipts import Heard, Receipt, ToldPoints, ToldSpans
-from diagnostics.service.own_tracer import Kind, OwnSpan, Value
+from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.otel_variables import GRPC, Signal
+from diagnostics.service.own.points import points_of
+from diagnostics.service.own.receipts import Heard, Receipt, ToldPoints, ToldSpans
+from diagnostics.service.own.tracer import Kind, OwnSpan, Value
 
 log = logging.getLogger(__name__)
 NAME = "triton-diagnostics"

@@ -16,8 +16,8 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from diagnostics.service.otel_variables import Signal
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.otel_variables import Signal
 
 log = logging.getLogger(__name__)
 _SDK = logging.getLogger("opentelemetry")

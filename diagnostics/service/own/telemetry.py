@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import Protocol
 
 from diagnostics.errors import UsageError
-from diagnostics.service.daemon import Part
 from diagnostics.service.listening import LISTEN_SETTING, Listen, parse_listen
-from diagnostics.service.otel_variables import GRPC, Signal, signals_of
-from diagnostics.service.own_metrics import OwnMetrics
+from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.own.otel_variables import GRPC, Signal, signals_of
+from diagnostics.service.part import Part
 from diagnostics.settings.tree import Settings
 
-_EXPORTERS = "diagnostics.service.own_exporters"
+_EXPORTERS = "diagnostics.service.own.exporters"
 
 
 class _Exporters(Protocol):

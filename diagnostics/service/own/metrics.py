@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from diagnostics import __version__
 from diagnostics.service.faults import Faults
-from diagnostics.service.own_tracer import OFF, Tracer
+from diagnostics.service.own.tracer import OFF, Tracer
 
 # From an idle deployment of one model to one of a hundred.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

@@ -1,0 +1,12 @@
+"""What a daemon is made of."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Part(Protocol):
+    """Something beside the service that is started before it, and stopped after it: the history, a door, a sender."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
