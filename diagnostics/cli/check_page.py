@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from diagnostics import __version__
 from diagnostics.checks.catalogue import Registered, catalogue
-from diagnostics.cli.names import nearest
+from diagnostics.cli.near_matches import nearest
 from diagnostics.errors import UsageError
 from diagnostics.gen.alert import PREFIX
 from diagnostics.gen.finding_alerts import severity

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from diagnostics.cli.names import nearest
+from diagnostics.cli.near_matches import nearest
 from diagnostics.cli.options import DURATION
 from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError

@@ -11,7 +11,7 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.asking import Asked, ask
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, explained
 from diagnostics.cli.fail_on import FAIL_ON, fails
-from diagnostics.cli.names import nearest
+from diagnostics.cli.near_matches import nearest
 from diagnostics.cli.running_service import RunningService, url_option
 from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.explanation import Explanation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from diagnostics.cli.names import nearest
+from diagnostics.cli.near_matches import nearest
 from diagnostics.errors import UsageError
 from diagnostics.lint.catalogue import Registered, catalogue
 from diagnostics.lint.rule import Question
