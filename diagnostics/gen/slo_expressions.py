@@ -33,6 +33,12 @@ def bad_events(slo: Slo, window: str, seconds: float) -> str:
     return _counted(BAD, slo, window)
 
 
+def query_of_bad(slo: Slo, window: str, seconds: float) -> str | None:
+    """Return an objective's own query for bad events as written, which has no sample where no such series is."""
+    sli = slo.sli
+    return _own(sli.bad, window, seconds) if isinstance(sli, Promql) and sli.bad is not None else None
+
+
 def _counted(family: str, slo: Slo, window: str) -> str:
     return f'sum(increase({family}{{slo="{slo.name}"}}[{window}]))'
 

@@ -10,7 +10,7 @@ from diagnostics.render.clean import clean
 from diagnostics.slo.burn import Forecast
 from diagnostics.slo.report import Burn, SloReport, Spent
 from diagnostics.slo.samples import AVERAGES
-from diagnostics.slo.slo import Promise, Promql, Slo
+from diagnostics.slo.slo import LONGEST_PERIOD, Promise, Promql, Slo
 from diagnostics.units import Unit
 
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
@@ -109,7 +109,9 @@ def ending(found: Forecast | None) -> str:
         return "the budget is spent"
     soonest = span(found.soonest) if found.soonest is not None else "never"
     if found.expected is None:
-        worst = f"; at worst it is spent in {soonest}" if found.soonest is not None else ""
+        # No period is longer: what is spent later is not spent in any.
+        early = found.soonest is not None and found.soonest <= LONGEST_PERIOD
+        worst = f"; at worst it is spent in {soonest}" if early else ""
         return f"at the pace of the last {span(found.over)} the budget lasts{worst}"
     latest = span(found.latest) if found.latest is not None else "never"
     bounds = f"({soonest} to {latest})"

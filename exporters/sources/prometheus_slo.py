@@ -14,13 +14,13 @@ from math import isfinite
 
 from diagnostics import names
 from diagnostics.errors import UsageError
-from diagnostics.gen.slo_expressions import BAD, EVENTS, bad_events, total_events
+from diagnostics.gen.slo_expressions import BAD, EVENTS, bad_events, query_of_bad, total_events
 from diagnostics.slo.attribution import Cause
 from diagnostics.slo.bins import Bin, Span, joined
 from diagnostics.slo.histograms import of_buckets
 from diagnostics.slo.samples import Batch, from_averages
 from diagnostics.slo.silence import missing, untagged
-from diagnostics.slo.slo import WINDOW, Promise, Slo, Triton
+from diagnostics.slo.slo import WINDOW, Promise, Promql, Slo, Triton
 from diagnostics.slo.tally import Tally
 from diagnostics.wire.prometheus_answer import Answer
 from exporters.sources.prometheus_api import PrometheusApi
@@ -29,7 +29,8 @@ from exporters.sources.prometheus_presence import spans_of
 SOURCE = "Prometheus"
 _ATTRIBUTED = "diag_slo_bad_events_attributed_total"
 # The label that tells the parts of an answer apart: a window is one question, however much is asked of it.
-_PART, _TOTAL, _BAD, _LOW, _HIGH, _TOOK = "part", "total", "bad", "low", "high", "took"
+_PART, _TOTAL, _BAD, _LOW, _HIGH, _TOOK, _SERIES = "part", "total", "bad", "low", "high", "took", "series"
+_NO_SERIES = "whether its query for bad events is right: the store has no series for it, which is taken as none bad"
 _NO_CAUSES = "what took the budget; let diag serve count the objective, and the store scrape it"
 # `increase` reckons each series up to the edges of its window: sums of the same events differ by as much.
 _ROUNDING = 0.01
@@ -57,11 +58,14 @@ class StoredEvents:
     _spans: list[Span] | None = None
     _why_none: str = ""
     _gaps: dict[str, None] = field(default_factory=dict)
+    _bad_seen: bool = False
 
     @property
     def gaps(self) -> tuple[str, ...]:
         """What the store could not tell, as far as it was asked."""
-        return tuple(self._gaps)
+        asked = isinstance(self.slo.sli, Promql) and self.slo.sli.bad is not None
+        counted = any(one.tally.total > 0 for one in self._known.values())
+        return (*self._gaps, *([_NO_SERIES] if asked and counted and not self._bad_seen else []))
 
     def over(self, start: float, end: float) -> Bin:
         """Return the events of [start, end], Unix seconds; a bin of nothing where the store has none.
@@ -139,6 +143,7 @@ class StoredEvents:
         parts = {one.labels.get(_PART, ""): one.values[-1] for one in answer.series}
         found = Bin()
         if _TOTAL in parts:
+            self._bad_seen = self._bad_seen or _SERIES in parts
             if (tally := self._tally(parts)) is not None:
                 found.add(tally, _causes(answer))
         elif isinstance(sli, Triton) and not self._elsewhere(sli):
@@ -152,7 +157,9 @@ class StoredEvents:
         """Return what is asked of a window."""
         sli = self.slo.sli
         if not isinstance(sli, Triton):
-            return {_TOTAL: total_events(self.slo, window, seconds), _BAD: bad_events(self.slo, window, seconds)}
+            both = {_TOTAL: total_events(self.slo, window, seconds), _BAD: bad_events(self.slo, window, seconds)}
+            alone = query_of_bad(self.slo, window, seconds)
+            return both if alone is None else both | {_SERIES: alone}
         low, high = (BAD.replace("_total", f"_{part}_total") for part in (_LOW, _HIGH))
         families = {_TOTAL: EVENTS, _BAD: BAD, _LOW: low, _HIGH: high}
         found = {part: f"sum(increase({self._counted(family)}[{window}]))" for part, family in families.items()}

@@ -219,6 +219,16 @@ def test_what_a_store_leaves_out_and_what_took_the_budget_are_told_as_not_known(
     assert len(seen.gaps) == 2
 
 
+def test_a_query_for_bad_events_that_finds_no_series_is_told_as_it_may_be_mistyped() -> None:
+    slo = Slo(name="gate", objective=0.99, sli=Promql(total="all[$window]", bad="bda[$window]"))
+    seen = stored(slo, {"bda[3600s]) or 0": [({}, 0.0)], "all": [({}, 360.0)]})[0]
+    assert seen.over(0, 3600).tally.bad == 0
+    assert [one for one in seen.gaps if "whether its query for bad events is right" in one]
+    seen = stored(slo, {"bda": [({}, 0.0)], "all": [({}, 360.0)]})[0]
+    assert seen.over(0, 3600).tally.bad == 0
+    assert seen.gaps == ()
+
+
 def test_what_averages_only_bound_is_told_with_the_setting_that_counts_it() -> None:
     seen, _ = stored(LATENCY, {"request_success": [({}, 100.0)], "duration_us": [({}, 20e6)]})
     assert "histogram_latencies=true" in slo_text([report_on(LATENCY, seen, 1e6)])
