@@ -123,6 +123,8 @@ def _lines(panel: Panel) -> core.TimeSeries:
         tooltipMode="multi",
         valueMin=panel.least,
         valueMax=panel.most,
+        # What may fall below zero is drawn from zero as long as it does not: a part of a percent is no cliff.
+        axisSoftMin=0 if panel.least is None else None,
     )
 
 

@@ -53,7 +53,7 @@ class Panel:
         queries: at least one.
         kind: how it draws.
         width, height: in Grafana's grid of 24 columns.
-        least, most: the ends of the axis, where the quantity has them.
+        least, most: the ends of the axis, where the quantity has them; without a least it begins at zero or below.
         runbook: id of the runbook that it leads to; a check's, or that of an alert.
         states: what numbers mean, for states: number to (word, colour).
 

@@ -122,7 +122,8 @@ def test_series_that_can_be_several_have_names_of_their_own(board: Board) -> Non
 
 def test_an_overspent_budget_and_servers_of_the_same_name_can_be_seen() -> None:
     every = {panel["title"]: panel for board in BOARDS for panel in panels(board)}
-    assert every["Budget left"]["fieldConfig"]["defaults"].get("min") is None
+    budget = every["Budget left"]["fieldConfig"]["defaults"]
+    assert (budget.get("min"), budget["custom"]["axisSoftMin"]) == (None, 0)
     assert every["Burn rate"]["fieldConfig"]["defaults"]["min"] == 0
     legends = [target["legendFormat"] for panel in every.values() for target in panel["targets"]]
     of_servers = [one for one in legends if "{{model}}" in one and "{{server}}" in one and "{{slo}}" not in one]

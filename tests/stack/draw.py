@@ -69,7 +69,8 @@ def _lines(axes: Any, panel: Panel, prometheus: Prometheus) -> None:
         axes.plot([at - now for at, _ in values], [float(value) for _, value in values], label=name, linewidth=1)
     if panel.states:
         axes.set_yticks(list(panel.states), [word for word, _ in panel.states.values()])
-    axes.set_ylim(bottom=panel.least, top=panel.most)
+    lowest = min((float(value) for _, values in series for _, value in values), default=0.0)
+    axes.set_ylim(bottom=min(lowest, 0.0) if panel.least is None else panel.least, top=panel.most)
     axes.legend(fontsize=5, loc="upper left", framealpha=0.4)
 
 
