@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
-from diagnostics.wire.model_config import DynamicBatching, ModelConfig
+from diagnostics.wire.model_config import DynamicBatching, ModelConfig, QueuePolicy
 
 _MICROSECONDS = 1e6
 _BATCHING = "dynamic_batching"
@@ -57,6 +57,10 @@ def _count(config: ModelConfig) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
+def _policy(config: ModelConfig) -> QueuePolicy:
+    return config.dynamic_batching.queue_policy if config.dynamic_batching is not None else QueuePolicy()
+
+
 def _microseconds(seconds: float) -> int:
     return round(seconds * _MICROSECONDS)
 
@@ -68,6 +72,7 @@ _OF_SCHEDULING: Mapping[str, Callable[[ModelConfig], SettingValue]] = {
 }
 _OF_MODEL: Mapping[str, Callable[[ModelConfig], SettingValue]] = {
     **_OF_SCHEDULING,
+    _POLICY: lambda config: True if _policy(config) != QueuePolicy() else None,
     "version_policy": lambda config: config.version_policy,
     "response_cache.enable": lambda config: config.response_cache,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from diagnostics.errors import UsageError
@@ -13,6 +15,9 @@ from diagnostics.tuning.changes import (
     Warmup,
     blast_radius,
 )
+from diagnostics.tuning.current import current
+from diagnostics.wire.model_config import parse_model_config
+from tests.builders import model_config
 
 
 def change(*settings: tuple[str, SettingValue]) -> ConfigChange:
@@ -100,3 +105,13 @@ def test_the_batch_limit_of_an_engine_is_built_into_it() -> None:
 
     assert blast_radius(larger, backend="tensorrt_plan") == BlastRadius.ENGINE_REBUILD
     assert blast_radius(larger, backend="python") == BlastRadius.RELOAD
+
+
+@pytest.mark.parametrize(("policy", "there"), [({"max_queue_size": 4}, True), ({}, None), (None, None)])
+def test_a_queue_policy_is_in_effect_where_it_says_something(
+    policy: dict[str, object] | None, there: bool | None
+) -> None:
+    batching = {} if policy is None else {"default_queue_policy": policy}
+    config = parse_model_config(json.dumps(model_config("safety", max_batch=8, batching=batching)).encode())
+
+    assert current(config, "dynamic_batching.default_queue_policy") is there
