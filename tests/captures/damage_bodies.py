@@ -140,8 +140,9 @@ def hide_a_model(scrapes: Scrapes, draw: random.Random) -> Scrapes:
 def reset_counters(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """Restart the server, or only lose one source's counters, at any moment; also twice."""
     kinds = draw.choice([COUNTED, COUNTED, (Kind.METRICS,), (Kind.STATISTICS,)])
-    for _ in range(draw.choice([1, 1, 2])):
-        scrapes = with_reset_at(scrapes, draw.uniform(0.05, 0.95), kinds)
+    # In time order: counters that restarted before cannot stand below what they will have restarted from.
+    for share in sorted(draw.uniform(0.05, 0.95) for _ in range(draw.choice([1, 1, 2]))):
+        scrapes = with_reset_at(scrapes, share, kinds)
     return scrapes
 
 
