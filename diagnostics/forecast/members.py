@@ -57,6 +57,7 @@ def member(evidence: Evidence, on: Subject) -> Member:
         raise Unpredictable("no execution's time was read", where=f"model {name}", hint=_STATISTICS)
     service = _guessed(service)
     scv, bounds, said = _variability(evidence, on, service.per_item)
+    in_flight = 2 if {config.backend, config.platform} & set(_TENSORRT) else 1
     return Member(
         model=Model(
             name=name,
@@ -66,7 +67,7 @@ def member(evidence: Evidence, on: Subject) -> Member:
             max_batch=max(config.max_batch_size, 1),
             batcher=batcher_of(config.dynamic_batching),
             start_seconds=_start(evidence, on, service.dispatch_gap),
-            in_flight=2 if {config.backend, config.platform} & set(_TENSORRT) else 1,
+            in_flight=in_flight,
         ),
         doubt=ModelDoubt(
             service_scv=bounds,
@@ -74,10 +75,15 @@ def member(evidence: Evidence, on: Subject) -> Member:
             overtakes=OVERTAKES,
         ),
         devices=devices_of(config, round(instances)),
-        assumptions=said,
+        assumptions=(*said, *([_OVERLAPPING.format(name)] if in_flight > 1 else [])),
     )
 
 
+# Its backend tells the time of kernels without the wait, and lets the wait appear as the output's.
+_OVERLAPPING = (
+    "TensorRT holds two executions of {} at once, which compute one after the other: their measured time includes the "
+    "wait for each other, so where it is busy it is forecast slower than it is"
+)
 _CONFIGURATION = "let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
 _STATISTICS = "let the tool reach the HTTP or gRPC port (GET v2/models/stats), in a window in which the model executes"
 

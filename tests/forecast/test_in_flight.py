@@ -11,7 +11,8 @@ from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.predict import performance
 from diagnostics.tuning.simulation import stability
 from diagnostics.tuning.simulation.scenario import DynamicBatcher, Model, OpenLoop
-from tests.forecast.deployments import by_hand, service
+from tests.builders import model_config
+from tests.forecast.deployments import by_hand, plain, service, synthetic
 
 PLAN = Model(name="plan", service=service(0.009, 0.001), max_batch=8, in_flight=2)
 BATCHING = replace(PLAN, batcher=DynamicBatcher())
@@ -33,6 +34,13 @@ def test_what_computes_one_after_the_other_waits_as_long_by_both(model: Model, r
     # Part of the wait is inside the execution by both.
     assert quick.stages[0].compute_mean.value == pytest.approx(told.stages[0].compute_mean.value, rel=0.2)
     assert quick.stages[0].compute_mean.value > model.service.time(1) * 1.1
+
+
+def test_a_tensorrt_plan_is_fitted_with_two_executions_in_flight_and_says_what_its_times_include() -> None:
+    fitted = synthetic(plain("plan", config=model_config("plan", backend="tensorrt", max_batch=8)))
+
+    assert fitted.scenario.models[0].in_flight == 2
+    assert any("two executions of plan at once" in said for said in fitted.assumptions)
 
 
 @pytest.mark.parametrize("model", [PLAN, BATCHING, replace(BATCHING, instances=3)])
