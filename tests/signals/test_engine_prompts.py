@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.signals.engine import ENGINE_WORK_SECONDS
 from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
+from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS
 from diagnostics.signals.reading import Missing
 from diagnostics.window.window import Window
 from tests.builders import Counts, Stage, SyntheticTriton, model_config, view_of
@@ -71,8 +73,17 @@ def test_long_prompts_stall_what_runs_by_what_joining_requests_add() -> None:
     assert loud(explain_window(window)) == ["prefill-interference"]
 
 
+def test_what_may_be_keys_and_values_is_left_to_them() -> None:
+    """A request is in some 65 iterations: its keys and values may take half of what its joining adds."""
+    view = view_of(engine(CHANGING, tokens=420), "llm", None)
+    stall = ENGINE_PREFILL_STALL.read(view)
+    visits = (ENGINE_WORK_SECONDS.read(view) / ENGINE_ITERATION_SECONDS.read(view)).value or 0.0
+
+    assert (stall.value or 0.0) / (stall.high or 1.0) == pytest.approx(66 / (66 + visits), rel=0.02)
+
+
 def test_short_prompts_lengthen_no_iteration_whatever_else_joining_requests_add() -> None:
-    window = engine(CHANGING, tokens=300)
+    window = engine(CHANGING, tokens=380)
 
     assert ENGINE_PREFILL_STALL.read(view_of(window, "llm", None)).missing is Missing.NOT_EXPORTED
     assert explain_window(window).verdict is Verdict.HEALTHY

@@ -85,7 +85,7 @@ def test_trtllm_serve_without_triton_is_diagnosed_from_its_own_page() -> None:
     assert found.loud[0].impact.seconds_per_request == pytest.approx(2)
 
 
-def iterations(read: int, prompt_seconds: float) -> bytes:
+def iterations(read: int, prompt_seconds: float, count: int = 50) -> bytes:
     def one(number: int) -> dict[str, object]:
         mixed = number % 2 == 0
         return {
@@ -100,7 +100,7 @@ def iterations(read: int, prompt_seconds: float) -> bytes:
             },
         }
 
-    return json.dumps([one(number) for number in range(50)]).encode()
+    return json.dumps([one(number) for number in range(count)]).encode()
 
 
 @pytest.mark.parametrize(
@@ -116,3 +116,11 @@ def test_prompts_that_lengthen_iterations_stall_what_runs(prompt_seconds: float,
 
     assert ENGINE_PREFILL_STALL.read(view_of(window, "m", "")).value == pytest.approx(share, rel=0.05)
     assert [one.check for one in explained(window).loud] == loud
+
+
+@pytest.mark.parametrize(("count", "known"), [(58, False), (62, True)])
+def test_thirty_iterations_of_either_kind_tell_what_prompts_add(count: int, known: bool) -> None:
+    bodies = [*(scrape(read, serve_page(read)) for read in range(3)), scrape(1, iterations(1, 0.06, count))]
+    stall = ENGINE_PREFILL_STALL.read(view_of(window_of(bodies), "m", ""))
+
+    assert (stall.value is not None) is known
