@@ -53,3 +53,11 @@ def names_in(tree: ast.Module) -> set[str]:
 def test_every_module_says_what_it_is(path: str) -> None:
     empty = not (ROOT / path).read_text().strip()
     assert empty or ast.get_docstring(SOURCES[path])
+
+
+def test_no_two_modules_of_tests_have_one_name() -> None:
+    """Outside a package pytest knows a module by its file's name alone, and collects none of two."""
+    loose = [path for path in (ROOT / "tests").rglob("test_*.py") if not (path.parent / "__init__.py").exists()]
+    names = [path.name for path in loose]
+    assert names
+    assert sorted(names) == sorted(set(names))
