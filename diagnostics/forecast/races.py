@@ -13,14 +13,16 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.fitted import Interval
 from diagnostics.forecast.running import outcome_of
 from diagnostics.signals.subject import Subject
-from diagnostics.signals.triton import QUEUE_SECONDS
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE
 from diagnostics.tuning.simulation.batcher import prefetches
 from diagnostics.tuning.simulation.scenario import OVERTAKES, Model, Scenario
 
 # Half a second is lost at a time: of a window of 30 s, two runs' mean queues differ by a half of themselves.
 _SPREAD = 1.5
 _SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
-_REQUESTS, _WARMUP = 1_000, 0.1
+# Executed requests that tell a queue's mean, and those that come meanwhile at most: clients who are refused, and ask
+# again at once, are hundreds to one that is executed.
+_REQUESTS, _MOST_COME, _WARMUP = 1_000, 20_000, 0.1
 _LEAST_SECONDS = 1e-6
 
 
@@ -54,13 +56,15 @@ def raced(evidence: Evidence, server: str, scenario: Scenario, rate: float) -> t
         evidence: what was read.
         server: the server's name.
         scenario: its models and traffic.
-        rate: requests per second that were measured, of all entries.
+        rate: requests per second that come, as measured, of all entries.
 
     """
     found = []
     for model in scenario.models:
-        queue = evidence.read(QUEUE_SECONDS, Subject(server=server, model=model.name)).value
-        one = race(scenario, model, queue, rate) if queue and is_racing(model) else None
+        on = Subject(server=server, model=model.name)
+        queue, executed = evidence.read(QUEUE_SECONDS, on).value, evidence.read(REQUEST_RATE, on).value or rate
+        seconds = min(_REQUESTS / min(executed, rate), _MOST_COME / rate)
+        one = race(scenario, model, queue, seconds) if queue and is_racing(model) else None
         if one is not None:
             found.append(one)
             scenario = lost(scenario, model, one.share)
@@ -72,16 +76,16 @@ def is_racing(model: Model) -> bool:
     return model.batcher is not None and not prefetches(model.batcher)
 
 
-def race(scenario: Scenario, model: Model, queue_seconds: float, rate: float) -> Race:
-    """Return how often a model's batcher looks too early, by the mean queue that was measured at this rate.
+def race(scenario: Scenario, model: Model, queue_seconds: float, seconds: float) -> Race:
+    """Return how often a model's batcher looks too early, by the mean queue that was measured, in runs of `seconds`.
 
     A race is lost more often on a host whose threads wake late, and each time makes what waits wait for the next
     request, or for half a second where that is turned away. So the queue grows with the share; it is simulated at
     several, and looked up in between. With other instances, or under another load, threads meet otherwise, and none may
     be lost: where a limit of 20 lost 0.4 of them, with twice the instances hardly any were. So the bounds begin at 0.
     """
-    seconds = [_queue(lost(scenario, model, share), model.name, _REQUESTS / rate) for share in _SHARES]
-    grown = list(accumulate((max(one, _LEAST_SECONDS) for one in seconds), max))
+    queues = [_queue(lost(scenario, model, share), model.name, seconds) for share in _SHARES]
+    grown = list(accumulate((max(one, _LEAST_SECONDS) for one in queues), max))
     central, most = (_looked_up(grown, queue_seconds * factor) for factor in (1.0, _SPREAD))
     return Race(model=model.name, share=central, bounds=(0.0, most))
 
