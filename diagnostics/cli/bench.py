@@ -137,7 +137,7 @@ def command(
         _refuse_place(png)
     with interruptible() as settle:
         report = _report(targets, given, settle)
-        _show(report, by, output)
+        _show_somewhere(report, by, output)
         if png is not None:
             _drawing()(report, png, by)
         if report.ended and output != "text":
@@ -232,23 +232,34 @@ def _drawing() -> Any:
     return draw
 
 
-def _show(report: Report, by: str, output: str) -> None:
+def _show_somewhere(report: Report, by: str, output: str) -> None:
+    """Show the report; on standard error where standard output takes none: a full disk shall not cost a test."""
+    try:
+        _show(report, by, output, err=False)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        _show(report, by, output, err=True)
+        raise
+
+
+def _show(report: Report, by: str, output: str, *, err: bool) -> None:
     if output == "json":
         from diagnostics.render.bench_json import bench_json
 
-        click.echo(bench_json(report, by), nl=False)
+        click.echo(bench_json(report, by), nl=False, err=err)
     elif output == "markdown":
         from diagnostics.render.bench_markdown import bench_markdown
 
-        click.echo(bench_markdown(report, by), nl=False)
+        click.echo(bench_markdown(report, by), nl=False, err=err)
     elif output == "html":
         from diagnostics.render.bench_html import bench_html
 
-        click.echo(bench_html(report, by), nl=False)
+        click.echo(bench_html(report, by), nl=False, err=err)
     else:
         from diagnostics.render.bench_text import bench_text
 
-        click.echo(bench_text(report, by, coloured, unicode=_shows_unicode()), nl=False)
+        click.echo(bench_text(report, by, coloured, unicode=_shows_unicode()), nl=False, err=err)
 
 
 def _shows_unicode() -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 
 import aiohttp
 
-from diagnostics.errors import reason_of
 from exporters.sources.access import MAX_BODY_BYTES
 from exporters.sources.http import tls_reason
 
@@ -67,7 +67,8 @@ def unanswered(error: Exception, timeout: float) -> str:
         case aiohttp.ClientSSLError():
             return tls_reason(error)
         case aiohttp.ClientConnectorError():
-            return reason_of(error.os_error)
+            # asyncio puts words of its own in the place of the system's.
+            return os.strerror(error.os_error.errno).lower() if error.os_error.errno else "cannot connect"
         case aiohttp.ClientPayloadError():
             return "the answer was cut off"
         case _:

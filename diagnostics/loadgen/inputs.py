@@ -22,8 +22,9 @@ from diagnostics.loadgen.transport import Values
 
 # Enough that no cache of whole responses answers for the model, and few enough to be made in no time.
 VARIANTS = 64
-# All different requests together have this many bytes at most: they are held as arrays and as bodies.
-MOST_BYTES = 256 * 2**20
+# All different requests together, which are held, have as many bytes as Triton takes in one unless told otherwise
+# (its option http-max-input-size).
+MOST_BYTES = 64 * 2**20
 _WORDS = 10_000
 
 
@@ -184,7 +185,8 @@ def _of_line(config: Config, line: str, needed: set[str], where: str) -> Values:
             raise UsageError("is no JSON object", where=where, hint="write the inputs' names and values")
         values = {name: tensor_of(config, name, value) for name, value in given.items()}
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"cannot be used: {error}", where=where) from None
+        # What Python says of huge numbers goes on with advice for programmers.
+        raise UsageError(f"cannot be used: {str(error).partition('; use sys.')[0]}", where=where) from None
     if missing := needed - given.keys():
         raise UsageError(f"cannot be used: the model also takes {', '.join(sorted(missing))}", where=where)
     return values

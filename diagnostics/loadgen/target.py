@@ -148,7 +148,10 @@ async def first_answer(endpoint: Endpoint, transport: Transport, order: Order, w
     """
     model, requests = order.model, order.requests
     transport.prepare(model, requests.values, requests.kinds, order.reads)
-    _judge_first(await transport.ask(0), endpoint, model)
+    reply = await transport.ask(0)
+    _judge_first(reply, endpoint, model)
+    if wanted.tokenizer is not None and order.count(reply) is None:
+        raise UsageError(f"cannot count the tokens of an answer of {model}", where=str(wanted.tokenizer))
     return Target(
         endpoint=endpoint,
         transport=transport,

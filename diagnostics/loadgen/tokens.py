@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,12 @@ def reads_of(config: Mapping[str, Any], tokens_from: str | None, tokenizer: Path
         tokenizer: whose count of the text is wanted instead.
 
     Raises:
-        UsageError: the model has no such output, or no text for the tokenizer.
+        UsageError: the model has no such output, or no text for the tokenizer, or both are wanted.
 
     """
+    if tokenizer is not None and tokens_from is not None:
+        where = "--tokenizer, --tokens-from"
+        raise UsageError("tokens are counted in one way", where=where, hint="give one of them")
     outputs = {field["name"]: field["data_type"] for field in config.get("output", ())}
     if tokenizer is not None:
         texts = [name for name, kind in outputs.items() if kind == "TYPE_STRING"]
@@ -58,4 +62,11 @@ def counter(tokenizer: Path | None) -> Callable[[Reply], int | None]:
             raise
         hint = "give the model's tokenizer.json"
         raise UsageError("is no tokenizer", where=str(tokenizer), hint=hint) from error
-    return lambda reply: len(read.encode(reply.text, add_special_tokens=False).ids)
+    return partial(_counted, read)
+
+
+def _counted(tokenizer: Any, reply: Reply) -> int | None:
+    try:
+        return len(tokenizer.encode(reply.text, add_special_tokens=False).ids)
+    except Exception:  # noqa: BLE001 - its errors are no more than that; a text that it does not take has no known number
+        return None

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
-from diagnostics.errors import CollectError, MalformedBody
+from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.records import Kind
 from diagnostics.wire.server import parse_index
@@ -147,7 +147,13 @@ class _Search:
         }
         failures = self.failures[role]
         place = address.netloc()
-        found = first_found([(place, partial(probes[role], address, self.options))], failures)
+        try:
+            found = first_found([(place, partial(probes[role], address, self.options))], failures)
+        except UsageError as error:
+            # gRPC cannot meet what HTTP can: no matter to whoever has not named a gRPC port.
+            if role != GRPC or self.given.scheme in ("grpc", "grpcs") or self.options.grpc_url:
+                raise
+            found, failures[place] = None, ReadFailure(error.what, Obstacle.PROTOCOL)
         if found is None:
             return failures[place]
         self.found[role] = found

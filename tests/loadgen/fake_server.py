@@ -43,12 +43,16 @@ class FakeTriton:
         config: of its one model.
         lives_for: requests after which it is gone; None for ever.
         refusal: what it answers to each request instead of a result; empty for none.
+        spoilt: bodies that it answers with instead of results, one request each.
+        state: of its model in the repository index.
 
     """
 
     config: dict[str, Any] = field(default_factory=config)
     lives_for: int | None = None
     refusal: str = ""
+    spoilt: list[bytes] = field(default_factory=list)
+    state: str = "READY"
     url: str = ""
     bodies: list[bytes] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -74,6 +78,7 @@ class FakeTriton:
                 web.post("/v2/repository/index", self._index),
                 web.get("/v2/models/llm/config", self._config),
                 web.post("/v2/models/llm/{verb}", self._answer),
+                web.post("/v2/models/moved/{verb}", self._moved),
             ]
         )
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -89,10 +94,13 @@ class FakeTriton:
         return web.Response()
 
     async def _index(self, _: web.Request) -> web.Response:
-        return web.json_response([{"name": "llm", "version": "1", "state": "READY"}])
+        return web.json_response([{"name": "llm", "version": "1", "state": self.state, "reason": ""}])
 
     async def _config(self, _: web.Request) -> web.Response:
         return web.json_response(self.config)
+
+    async def _moved(self, request: web.Request) -> web.Response:
+        raise web.HTTPTemporaryRedirect(f"/v2/models/llm/{request.match_info['verb']}")
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(await request.read())
@@ -103,6 +111,8 @@ class FakeTriton:
             request.transport.abort()
         if self.refusal:
             return web.json_response({"error": self.refusal}, status=400)
+        if self.spoilt:
+            return web.Response(body=self.spoilt.pop(0))
         match request.match_info["verb"]:
             case "infer":
                 output = {"name": "num_output_tokens", "datatype": "UINT32", "shape": [1, 1], "data": [TOKENS]}

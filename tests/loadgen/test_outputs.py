@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import html5lib
 import jsonschema
+import msgspec
 import pytest
 
 import diagnostics.render
 from diagnostics.bench.kept import parse_report
 from diagnostics.bench.limits import RequestLimits
-from diagnostics.bench.report import Report
+from diagnostics.bench.report import Report, TargetResult
 from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
 from diagnostics.render.bench_html import bench_html
@@ -143,9 +145,31 @@ def test_what_is_no_report_is_refused_in_one_line(body: bytes) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_a_report_of_a_later_schema_is_refused(swept: Report) -> None:
-    with pytest.raises(UsageError, match="schema version 2"):
-        parse_report(bench_json(swept).replace(b'"schema_version": 1', b'"schema_version": 2'), "a.json")
+def test_a_report_of_a_later_schema_is_refused_whatever_its_fields_are() -> None:
+    with pytest.raises(UsageError, match="schema version 2, and 1 is known"):
+        parse_report(b'{"schema_version": 2, "targets": "of another shape"}', "a.json")
+
+
+@pytest.mark.parametrize(
+    ("targets", "changed", "said"),
+    [
+        ((), {}, "0 targets"),
+        ((target({}),), {"seconds": -1.0}, "times that no test has"),
+        ((target({}),), {"started": 1e30}, "times that no test has"),
+        ((target({}),), {"blocks": 0}, "0 blocks"),
+        ((target({1.0: []}),), {}, "0 blocks at load 1"),
+        ((target({4.0: [block(1, 1)], 1.0: [block(1, 1)]}),), {}, "loads that do not rise"),
+        ((target({-4.0: [block(1, 1)]}),), {}, "loads that do not rise"),
+        ((target({1.0: [block(1, 0)]}),), {}, "mean 0 at load 1"),
+        ((target({1.0: [block(1e300, 1)]}),), {}, "throughput 1e.300 at load 1"),
+        ((target({1.0: [block(1, 1, failed=101)]}),), {}, "101 of 100 requests failed"),
+    ],
+)
+def test_a_report_that_no_test_can_have_measured_is_refused(
+    targets: tuple[TargetResult, ...], changed: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_report(msgspec.json.encode(report(*targets, **changed)), "a.json")
 
 
 def test_names_from_servers_stay_names(swept: Report) -> None:
@@ -197,6 +221,8 @@ def test_kept_reports_are_shown_compared_or_refused(
     assert capsys.readouterr().out == compared
     assert main(["bench", a, other]) == 2
     assert "not comparable, as these differ: responses: whole against one by one" in capsys.readouterr().err
+    assert main(["bench", a, a]) == 2
+    assert "is the same report twice" in capsys.readouterr().err
     assert main(["bench", a, both]) == 2
     assert "holds two targets already" in capsys.readouterr().err
     assert main(["bench", a, "localhost:8000"]) == 2

@@ -73,6 +73,13 @@ def test_a_closed_loop_has_as_many_requests_out_as_clients() -> None:
     assert {one.tokens for one in found.answers} == {3}
 
 
+def test_failures_of_a_server_that_is_there_do_not_end_a_run() -> None:
+    transport = Scripted({}, Reply(ok=False, code=0, error="reset"), is_alive=True)
+    found = sent(transport, seconds=0.12, clients=8)
+    assert not found.gone
+    assert len(found.answers) > 16
+
+
 @pytest.mark.parametrize("arrivals", [None, tuple(number / 1000 for number in range(100))])
 def test_a_server_that_is_gone_is_not_flooded(arrivals: tuple[float, ...] | None) -> None:
     transport = Scripted({}, Reply(ok=False, code=0, error="refused"))
@@ -99,6 +106,9 @@ def test_blocks_are_complete_and_both_targets_get_the_same_arrivals() -> None:
         ({"loads": (513.0,)}, "more than one client can send"),
         ({"loads": (1001.0,), "closed": False}, "more than one client can send"),
         ({"blocks": 0}, "--blocks"),
+        ({"seconds": 3600.0}, "a block has 3600 s at most"),
+        ({"loads": (1000.0,), "closed": False, "seconds": 3000.0}, "are more than 1,000,000 requests"),
+        ({"loads": (0.01, 5.0), "closed": False}, "leave a block of 10 s without a request"),
     ],
 )
 def test_a_load_that_cannot_be_sent_exactly_is_refused(changed: dict[str, Any], said: str) -> None:
@@ -160,7 +170,14 @@ def test_a_model_that_keeps_state_is_refused() -> None:
         ("[]", "r.jsonl:1: is no JSON object"),
         ('{"text_input": "a"}\n{', "r.jsonl:2: cannot be used"),
         ('{"query": "a"}', "no input 'query'; its inputs are text_input"),
-        ('{"max_tokens": "many"}', "r.jsonl:1: cannot be used"),
+        ('{"max_tokens": "many"}', "r.jsonl:1: cannot be used: max_tokens takes INT32, not 'many'"),
+        ('{"max_tokens": 1.5}', "max_tokens takes INT32, not '1.5'"),
+        ('{"max_tokens": 4294967296}', "max_tokens takes INT32, and a number is out of its range"),
+        ('{"text_input": {"a": 1}}', "text_input takes BYTES"),
+        ('{"text_input": "\\ud800"}', "text_input has half a character"),
+        ('{"text_input": ["a", "b"]}', "text_input takes the sizes [1], not 2"),
+        ('{"text_input": "a"}\n{"top_k": 1}', "r.jsonl:2: cannot be used: the model also takes text_input"),
+        ('{"text_input": ' + "[" * 10**5, "r.jsonl:1: cannot be used: maximum recursion depth"),
     ],
 )
 def test_a_file_of_requests_that_does_not_fit_is_refused_with_its_line(line: str, said: str, tmp_path: Path) -> None:
@@ -173,10 +190,12 @@ def test_a_file_of_requests_that_does_not_fit_is_refused_with_its_line(line: str
 
 def test_a_file_of_requests_is_sent_and_wins_over_what_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    path.write_text('{"text_input": "why?", "max_tokens": 2}\n{"text_input": ["how?"]}\n')
+    # Some editors begin a file with a byte order mark, and U+2028 ends no line of JSON.
+    path.write_text('\ufeff{"text_input": "why?", "max_tokens": 2}\n{"text_input": ["how\u2028?"]}\n', "utf-8")
     found = read_requests(config(), path, max_tokens=9, streaming=False)
     first, second = found.values
     assert first["text_input"].tolist() == [[b"why?"]]
+    assert second["text_input"].tolist() == [["how\u2028?".encode()]]
     assert (first["max_tokens"].tolist(), second["max_tokens"].tolist()) == ([[2]], [[9]])
     assert (first["min_tokens"].tolist(), second["min_tokens"].tolist()) == ([[2]], [[9]])
     assert found.sampling.max_tokens == 9
