@@ -1,43 +1,29 @@
-"""Servers, files and signals that would end a load test, or spoil it, and what it does instead."""
+"""Servers that would end a load test, or spoil it, and what it does instead."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import io
-import json
-import signal
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
-from diagnostics.bench.limits import RequestLimits
-from diagnostics.cli.interrupting import interruptible
-from diagnostics.cli.main import main
 from diagnostics.errors import CollectError, DiagError, UsageError
-from diagnostics.loadgen import http_answers, inputs, watching
-from diagnostics.loadgen.deadline import OutOfTimeError, deadline
+from diagnostics.loadgen import http_answers, inputs
 from diagnostics.loadgen.inputs import make_requests
-from diagnostics.loadgen.plan import Plan
 from diagnostics.loadgen.repository import configuration
-from diagnostics.loadgen.sweep import Contender, Sweep
 from diagnostics.loadgen.target import Wanted, endpoint_of, order_of, transport_of
 from diagnostics.loadgen.transport import Endpoint, Reply, Transport
-from diagnostics.render.bench_json import bench_json
 from exporters.sources.access import SourceOptions
 from exporters.sources.triton import discover
 from tests.loadgen.fake_server import FakeTriton, config
-from tests.loadgen.reports import block, report, target
 
 HTTP, GENERATE = Wanted(timeout=0.2), Wanted(timeout=0.2, protocol="generate")
 STREAM = replace(GENERATE, streaming=True)
@@ -215,99 +201,3 @@ def test_an_unsigned_end_id_is_not_asked_to_be_none() -> None:
     next(one for one in changed["input"] if one["name"] == "end_id")["data_type"] = "TYPE_UINT32"
     made = make_requests(changed, length=1, max_tokens=1, seed=1, streaming=False)
     assert made.sampling.asked == ("max_tokens", "min_tokens", "greedy")
-
-
-def test_work_ends_at_its_deadline_or_at_once_on_ctrl_c() -> None:
-    handler = signal.getsignal(signal.SIGINT)
-    with pytest.raises(OutOfTimeError), deadline(0.02):
-        sum(0 for _ in iter(int, 1))
-    with pytest.raises(KeyboardInterrupt), deadline(60):
-        signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is handler
-
-
-def test_sigterm_ends_a_measurement_once_and_nothing_interrupts_its_end() -> None:
-    with interruptible() as settle:
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGTERM)
-        settle()
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-class Answering:
-    """A transport that answers at once."""
-
-    async def ask(self, _: int) -> Reply:
-        await asyncio.sleep(0.001)
-        return Reply()
-
-
-def swept(diagnose: Callable[..., Any]) -> Sweep:
-    watcher = SimpleNamespace(watch=lambda *_: None, diagnose=diagnose)
-    watcher.watch = lambda *_: SimpleNamespace(cancel=lambda: None)
-    shown = target({})
-    asked = SimpleNamespace(
-        endpoint=SimpleNamespace(name="a:8000", protocol="http"),
-        transport=Answering(),
-        requests=SimpleNamespace(values=(1,)),
-        model="m",
-        workload=shown.workload,
-        count=lambda _: None,
-    )
-    plan = Plan(loads=(1.0,), closed=True, seconds=0.02, warm_up=0.0, blocks=2)
-    contender = Contender(target=asked, watcher=watcher)  # type: ignore[arg-type]
-    return Sweep(plan=plan, contenders=[contender], limits=RequestLimits(), tell=lambda _: None)
-
-
-def test_who_ends_a_test_during_a_diagnosis_keeps_what_was_measured() -> None:
-    def diagnose(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    sweep = swept(diagnose)
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(sweep.run())
-    (point,) = sweep.report().targets[0].points
-    assert len(point.blocks) == 1
-    assert (point.blocks[0].requests > 0, sweep.report().ended) == (True, "interrupted")
-
-
-@pytest.mark.parametrize(
-    ("explained", "said"), [(False, "not explained within 20 s"), (True, "not proven within 20 s")]
-)
-def test_a_cause_that_is_not_proven_in_time_is_none(
-    monkeypatch: pytest.MonkeyPatch, *, explained: bool, said: str
-) -> None:
-    def late(_: Any, __: str, tell: Callable[[Any], None]) -> None:
-        if explained:
-            tell("found")
-        raise OutOfTimeError
-
-    known = watching.Diagnosis(verdict="degraded", cause="x of y", text="x it is")
-    monkeypatch.setattr(watching, "diagnosis", lambda _: known)
-    watcher = object.__new__(watching.Watcher)
-    monkeypatch.setattr(watcher, "_explained", late)
-    found = watcher._bounded([], "m")
-    assert (found.cause, said in found.text) == ("", True)
-    monkeypatch.setattr(watcher, "_explained", lambda *_: 1 / 0)
-    assert "ZeroDivisionError" in watcher._bounded([], "m").text
-
-
-class Full(io.StringIO):
-    """A standard output on a full disk."""
-
-    def write(self, _: str) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_report_that_cannot_be_written_is_shown_on_standard_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "a.json"
-    path.write_bytes(bench_json(report(target({1.0: [block(9, 0.1)]}))))
-    monkeypatch.setattr(sys, "stdout", Full())
-    assert main(["bench", str(path), "--output", "json"]) == 3
-    shown = capsys.readouterr().err
-    assert json.loads(shown[: shown.rindex("}") + 1])["targets"][0]["points"]
-    assert "no space left on device" in shown
