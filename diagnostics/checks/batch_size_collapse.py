@@ -41,7 +41,7 @@ from diagnostics.checks.gates import (
     callees_are_told_apart,
     waits_for_callees,
 )
-from diagnostics.checks.predictions import prediction, queue_of
+from diagnostics.checks.predictions import MODEL, prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.load import stage_load
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
@@ -50,7 +50,7 @@ from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCE
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.changes import ConfigChange, Setting
-from diagnostics.tuning.queueing import StageForecast, predict
+from diagnostics.tuning.queueing import StageForecast, StageLoad, predict
 from diagnostics.units import Unit
 
 CHECK = Check(
@@ -89,7 +89,7 @@ def _with_batching(see: Ledger, on: Subject) -> Fires | Quiet:
     load = stage_load(see, on)
     forecast = predict(replace(load, batching=True))
     if forecast.queue_seconds is None:
-        return Quiet(because="batches would not let the stage keep up either")
+        return _in_overload(see, on, load, forecast)
     saved = see.evidence.read(QUEUE_SECONDS, on) - queue_of(forecast)
     if not see.worthwhile("predicted_saving", on, saved):
         return Quiet(because="batches would not shorten requests enough to be worth it")
@@ -98,6 +98,34 @@ def _with_batching(see: Ledger, on: Subject) -> Fires | Quiet:
         claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved.value or 0.0),),
         saved_seconds=saved.value or 0.0,
         suggestion=_suggestion(see, on, load.batching, forecast),
+    )
+
+
+def _in_overload(see: Ledger, on: Subject, load: StageLoad, forecast: StageForecast) -> Fires | Quiet:
+    """Decide where batches would serve more, and yet not all that is offered.
+
+    What waits grows by offered − served a second and is worked off at what is served: of the same age of the overload,
+    the wait is as (offered − served) ÷ served (fluid limit of a queue; Newell, Applications of Queueing Theory, 1982).
+    """
+    offered, now, then = load.arrival_rate, predict(load).capacity_per_second, forecast.capacity_per_second
+    if not now < then <= offered:
+        return Quiet(because="batches would not let the stage keep up either")
+    queue = see.evidence.read(QUEUE_SECONDS, on)
+    left = (offered - then) / then / ((offered - now) / now)
+    saved = queue * Reading.of(1.0 - left, Unit.RATIO, MODEL)
+    if not see.worthwhile("predicted_saving", on, saved):
+        return Quiet(because="batches would hardly serve more")
+    rates = [Unit.PER_SECOND.show(rate) for rate in (now, then, offered)]
+    suggestion = _suggestion(see, on, load.batching, None)
+    return Fires(
+        summary=_summary(see, on),
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved.value or 0.0),),
+        saved_seconds=saved.value or 0.0,
+        suggestion=replace(
+            suggestion,
+            text=f"{suggestion.text}: it serves at most {rates[0]} now, {rates[1]} or so with batches, and {rates[2]} "
+            "arrive; where it still falls behind, add instances or replicas",
+        ),
     )
 
 
@@ -111,9 +139,9 @@ def _summary(see: Ledger, on: Subject) -> str:
     )
 
 
-def _suggestion(see: Ledger, on: Subject, batching: bool, forecast: StageForecast) -> Suggestion:
+def _suggestion(see: Ledger, on: Subject, batching: bool, forecast: StageForecast | None) -> Suggestion:
     now = see.need(QUEUE_SECONDS, on)
-    expected = prediction(Phase.QUEUE, now, queue_of(forecast), forecast.assumptions)
+    expected = prediction(Phase.QUEUE, now, queue_of(forecast), forecast.assumptions) if forecast else None
     if batching:
         return Suggestion(
             text="dynamic batching is on and joins nothing: make requests equal in shape and in optional inputs, or "
@@ -157,7 +185,11 @@ CASES = (
         expect=Expected.QUIET,
         readings={**_LONE, BATCH_SIZE: 5, DYNAMIC_BATCHING: 1},
     ),
-    Case(title="is quiet at low concurrency", expect=Expected.QUIET, readings={**_LONE, QUEUE_SECONDS: 0.0001}),
+    Case(
+        title="fires in an overload that batches lessen and do not end",
+        expect=Expected.FIRES,
+        readings={**_LONE, QUEUE_SECONDS: 3.0, REQUEST_SECONDS: 3.1, ARRIVAL_RATE: 900, MAX_BATCH_SIZE: 8},
+    ),
     Case(
         title="is unknown without the configuration",
         expect=Expected.UNKNOWN,
