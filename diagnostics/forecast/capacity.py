@@ -10,6 +10,7 @@ from math import prod, sqrt
 from diagnostics.errors import UsageError
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.load import open_rate
 from diagnostics.forecast.menu import stages
 from diagnostics.forecast.options import Option, varied
 from diagnostics.forecast.performance import Performance
@@ -18,7 +19,7 @@ from diagnostics.forecast.search import VISITS, Vary
 from diagnostics.forecast.target import Target
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.tuning.changes import ConfigChange
-from diagnostics.tuning.simulation.scenario import ClosedLoop
+from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
 
 # Loads are looked for between these multiples of the measured one: further away nothing measured holds any more.
 _LEAST, _MOST = 1 / 16, 16.0
@@ -74,8 +75,15 @@ def carried(fitted: Fitted, changes: tuple[ConfigChange, ...], target: Target, s
 
 
 def idle(fitted: Fitted, changes: tuple[ConfigChange, ...], seed: int = 0) -> Performance:
-    """Return what requests experience at the least load in reach, with the changes: execution and windows alone."""
-    return _at(fitted, changes, _LEAST, seed)
+    """Return what requests experience with the changes and hardly any load: execution and windows alone.
+
+    That is one client of a closed loop, or a sixteenth of what was measured, whatever else is asked for.
+    """
+    if is_closed(fitted):
+        return performance(fitted, WhatIf(changes=changes, clients=1), seed=seed, draws=0, visits=VISITS)
+    asked = sum(open_rate(one) for one in fitted.scenario.traffic if isinstance(one, OpenLoop))
+    part = min(fitted.measured.throughput / asked, 1.0) if asked > 0 and fitted.measured.throughput > 0 else 1.0
+    return _at(fitted, changes, _LEAST * part, seed)
 
 
 def most_carried(fitted: Fitted, target: Target, vary: Vary, *, seed: int = 0) -> Sequence[Carried]:

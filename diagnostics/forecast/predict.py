@@ -121,7 +121,7 @@ def _performance(
         central = window = replay or _Span(0.0, replayed)
         scenario, repeats = fitted.scenario, _repeats(fitted, central, length)
     else:
-        central, window = _spans(fitted, length)
+        central, window = _spans(fitted, length, draws)
         scenario, repeats = _steady(fitted.scenario, central, seed), 1
     centrals = [_run(scenario, central, seed + number * _STRIDE) for number in range(repeats)]
     each = (Draw(number=number, of=draws, seed=seed) for number in range(draws))
@@ -143,13 +143,13 @@ def _repeats(fitted: Fitted, span: _Span, length: _Length) -> int:
     return min(max(round(length.visits / max(visits, 1.0)), 1), _MOST_REPEATS)
 
 
-def _spans(fitted: Fitted, length: _Length) -> tuple[_Span, _Span]:
+def _spans(fitted: Fitted, length: _Length, draws: int) -> tuple[_Span, _Span]:
     """Return the length of the run with central values, and of a draw."""
     at_most = min(max(fitted.measured.span_seconds, _SHORTEST), _LONGEST)
     rate, turn = max(_visits_per_second(fitted), 1e-9), _turn_seconds(fitted)
     at_least = max(_PASSAGES * _alone(fitted), _TURNS * turn)
     each = (_seconds(fitted, rate, length, inf), _seconds(fitted, rate, _DRAW, at_most))
-    check_visits(fitted.scenario, rate * at_least)
+    check_visits(fitted.scenario, rate * (at_least + turn) * (draws + 1))
     lengths = (max(seconds, at_least) for seconds in each)
     central, window = (_Span(max(_warmup(fitted.scenario, seconds), turn), seconds) for seconds in lengths)
     return central, window

@@ -23,10 +23,10 @@ def outcome_of(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.
 
 
 def check_visits(scenario: Scenario, visits: float) -> None:
-    """Refuse a scenario of which a run makes so many visits to stages, before they are drawn.
+    """Refuse a scenario whose runs make so many visits to stages altogether, before they are drawn.
 
     Raises:
-        Unpredictable: each is an event at least, and these are more than a run may have.
+        Unpredictable: each is an event at least, and these are more than one run may have.
 
     """
     if visits > MOST_EVENTS:

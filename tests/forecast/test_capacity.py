@@ -5,11 +5,12 @@ import pytest
 from diagnostics.errors import UsageError
 from diagnostics.forecast import capacity
 from diagnostics.forecast.capacity import carried, most_carried
+from diagnostics.forecast.predict import performance
 from diagnostics.forecast.shortfall import shortfall
 from diagnostics.forecast.target import Target
 from diagnostics.tuning.service import constant
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Engine, Model
-from tests.forecast.deployments import service
+from diagnostics.tuning.simulation.scenario import ClosedLoop, Engine, Model, OpenLoop
+from tests.forecast.deployments import by_hand, service
 from tests.forecast.tunable import VISITS, tunable, tune
 
 TARGET = Target.parse("p95 < 150ms")
@@ -71,6 +72,19 @@ def test_what_execution_exceeds_is_told_with_the_stage_that_takes_longest() -> N
     assert short.slowest == "safety"
     assert short.excess(target) == pytest.approx(0.005, abs=0.002)
     assert short.replicas is None
+
+
+@pytest.mark.parametrize(
+    "traffic", [ClosedLoop(entry="chat", clients=640), OpenLoop(entry="chat", rate=2_000.0)], ids=["clients", "rate"]
+)
+def test_what_a_request_takes_alone_is_that_of_one_whatever_load_is_asked_for(traffic: ClosedLoop | OpenLoop) -> None:
+    fitted = by_hand(SAFETY, traffic=traffic)
+    found = performance(fitted, draws=0, visits=400)
+
+    short = shortfall(fitted, (), Target.parse("mean < 20ms"), found)
+
+    assert short.alone == pytest.approx(SAFETY.service.time(1), rel=0.1)
+    assert short.beside < 0.002
 
 
 def test_an_engine_that_is_full_is_named_with_the_servers_that_would_do() -> None:
