@@ -14,7 +14,7 @@ from diagnostics.errors import CollectError
 from diagnostics.lint.documents import yaml_of
 from diagnostics.lint.model_folder import ModelFolder, remembered
 from diagnostics.lint.problem import Place
-from diagnostics.lint.text_file import TextFile
+from diagnostics.lint.text_file import TextFile, joined, read_text
 
 FILE = "model.yaml"
 _WORDS = (
@@ -70,10 +70,12 @@ class LlmArguments:
 def llm_arguments(model: ModelFolder) -> LlmArguments | None:
     """Return those of the newest version that has the file; None where none has."""
     folders = [version for version in reversed(model.versions) if FILE in model.version_files(version)]
-    file = model.read(f"{folders[0]}/{FILE}") if folders else None
-    if file is None:
+    if not folders:
         return None
+    name = f"{folders[0]}/{FILE}"
+    file = TextFile(path=joined(model.shown, name), text="")
     try:
+        file = read_text(model.path / name, file.path)
         documents = yaml_of(file)
     except CollectError as error:
         return LlmArguments(file=file, tree={}, trouble=error.what)

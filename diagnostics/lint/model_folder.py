@@ -158,17 +158,18 @@ class ModelFolder:
 
 
 _Answer = TypeVar("_Answer")
+_Asked = TypeVar("_Asked", ModelFolder, Block)
 
 
-def remembered(ask: Callable[[ModelFolder], _Answer]) -> Callable[[ModelFolder], _Answer]:
-    """Return a function that asks each model once: rules ask the same of it many times."""
+def remembered(ask: Callable[[_Asked], _Answer]) -> Callable[[_Asked], _Answer]:
+    """Return a function that asks each model, or block, once: rules ask the same of it many times."""
     key = f"{ask.__module__}.{ask.__qualname__}"
 
     @wraps(ask)
-    def asked(model: ModelFolder) -> _Answer:
-        known: dict[str, _Answer] = model.__dict__
+    def asked(one: _Asked) -> _Answer:
+        known: dict[str, _Answer] = one.__dict__
         if key not in known:
-            known[key] = ask(model)
+            known[key] = ask(one)
         return known[key]
 
     return asked

@@ -24,6 +24,8 @@ from diagnostics.lint.walk import Trouble
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.units import Limit
 
+# Sentences of rules have up to 200 characters; names in files have no bound.
+_LONGEST = 600
 HEADINGS = ("Looks for", "Means", "Do", "Sources")
 
 
@@ -101,7 +103,14 @@ class View:
     ) -> Problem:
         """Return a problem of this rule; `severity` other than the rule's where it is less sure, or worse."""
         chosen = severity or self.severity
-        return Problem(rule=self.rule, severity=chosen, place=at, message=message, help=help, fix=fix)
+        return Problem(
+            rule=self.rule, severity=chosen, place=at, message=_bounded(message), help=_bounded(help), fix=fix
+        )
+
+
+def _bounded(text: str) -> str:
+    """Return a sentence that fits a few lines, whatever names a file holds."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 @dataclass(frozen=True, kw_only=True)

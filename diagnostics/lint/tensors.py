@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.lint.block import Block, Text
-from diagnostics.lint.model_folder import ModelFolder
+from diagnostics.lint.model_folder import ModelFolder, remembered
 from diagnostics.lint.problem import Place
 
 ANY_SIZE = -1
@@ -58,6 +58,7 @@ def declared(model: ModelFolder, field: str) -> tuple[Tensor, ...] | None:
     return found or None
 
 
+@remembered
 def steps(config: Block) -> tuple[Step, ...]:
     """Return the steps of an ensemble, in order; none where it has none."""
     scheduling = config.block("ensemble_scheduling")

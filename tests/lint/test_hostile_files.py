@@ -9,11 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from diagnostics.lint.catalogue import catalogue
 from diagnostics.lint.run import Report, lint
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "fixtures/reference"
-CONFIGS = [path.read_text("utf-8") for path in sorted(REFERENCE.rglob("config.pbtxt"))]
+# With what the rules' own cases hold, of stateful models and others that the reference deployment has none of.
+CASES = [case.files for found in catalogue().values() for case in found.cases]
+CONFIGS = [path.read_text("utf-8") for path in sorted(REFERENCE.rglob("config.pbtxt"))] + [
+    text for files in CASES for name, text in files.items() if name.endswith("config.pbtxt") and isinstance(text, str)
+]
+LLM_ARGUMENTS = next(str(files[name]) for files in CASES for name in files if name.endswith("model.yaml"))
 RULES = (ROOT / "rules/alerts/symptoms.yaml").read_text("utf-8")[:4000]
 DASHBOARD = {
     "panels": [{"title": "t", "targets": [{"expr": "rate(x[5m])"}], "fieldConfig": {"defaults": {"unit": "s"}}}]
@@ -75,13 +81,14 @@ def _holds(report: Report, files: dict[str, str]) -> None:
         assert "\n" not in problem.message
 
 
-@given(first=damaged(CONFIGS), second=damaged(CONFIGS))
+@given(first=damaged(CONFIGS), second=damaged(CONFIGS), arguments=damaged([LLM_ARGUMENTS]))
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_damage_to_configurations_breaks_a_rule(first: str, second: str) -> None:
+def test_no_damage_to_configurations_breaks_a_rule(first: str, second: str, arguments: str) -> None:
     files = {
         "models/safety/config.pbtxt": first,
         "models/ensemble/config.pbtxt": second,
         "models/safety/1/model.py": "",
+        "models/safety/1/model.yaml": arguments,
     }
 
     _holds(_linted(files), files)

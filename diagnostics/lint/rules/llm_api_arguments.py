@@ -40,6 +40,8 @@ _COUNTS = (
     "max_input_len",
     "max_beam_width",
 )
+# A file of people has a few; likeness is costly to look up.
+_LOOKED_UP = 20
 _CACHE, _FRACTION, _CAP = "kv_cache_config", "free_gpu_memory_fraction", "max_tokens"
 
 
@@ -89,7 +91,7 @@ def _built(see: ModelView, written: LlmArguments) -> Iterator[Problem]:
 def _unknown(see: ModelView, written: LlmArguments) -> Iterator[Problem]:
     unknown = [str(key) for key in written.tree if str(key) not in KNOWN]
     if unknown:
-        near = {key: get_close_matches(key, KNOWN, n=1, cutoff=0.8) for key in unknown}
+        near = {key: get_close_matches(key, KNOWN, n=1, cutoff=0.8) for key in unknown[:_LOOKED_UP]}
         meant = [f"{found[0]} for {_shown(key)}" for key, found in near.items() if found]
         yield see.problem(
             f"not known here as arguments of the LLM API: {', '.join(map(_shown, unknown))}",

@@ -19,13 +19,13 @@ was seen to be refused by Triton 2.51.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from diagnostics.lint.block import Block
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.sequences import batcher
-from diagnostics.lint.tensors import ANY_SIZE, fits, tensors
+from diagnostics.lint.tensors import ANY_SIZE, Tensor, fits, tensors
 
 RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.FITS)
 
@@ -35,6 +35,7 @@ _FOLDER = "initial_state"
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of each contradiction."""
     batching, seen = batcher(see.model), set[tuple[str, str]]()
+    outputs = {tensor.name: tensor for tensor in tensors(see.config, "output") or ()}
     for state in batching.blocks("state") if batching else ():
         for initial in state.blocks("initial_state"):
             what = _contradiction(see, state, initial)
@@ -46,7 +47,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
                 message = f"two states have the {field} {name!r}: the second is ignored"
                 yield see.problem(message, at=state.at(field), severity=Severity.WARNING)
             seen.add((field, name or ""))
-        yield from _output(see, state)
+        yield from _output(see, state, outputs)
 
 
 def _contradiction(see: ModelView, state: Block, initial: Block) -> str:
@@ -78,14 +79,15 @@ def _of_data(see: ModelView, initial: Block) -> str:
     return ""
 
 
-def _output(see: ModelView, state: Block) -> Iterator[Problem]:
+def _output(see: ModelView, state: Block, outputs: Mapping[str, Tensor]) -> Iterator[Problem]:
     name, type_, dims = state.text("output_name"), state.text("data_type"), state.integers("dims")
-    for tensor in tensors(see.config, "output") or ():
-        known = bool(type_ and tensor.data_type)
-        other = (known and tensor.data_type != type_) or not fits(tensor.dims, dims or None)
-        if name and tensor.name == name and other:
-            message = f"the output {name!r} is written with another type or shape than the state of this name"
-            yield see.problem(message, at=state.at("output_name"), severity=Severity.WARNING)
+    tensor = outputs.get(name or "")
+    if tensor is None:
+        return
+    known = bool(type_ and tensor.data_type)
+    if (known and tensor.data_type != type_) or not fits(tensor.dims, dims or None):
+        message = f"the output {name!r} is written with another type or shape than the state of this name"
+        yield see.problem(message, at=state.at("output_name"), severity=Severity.WARNING)
 
 
 def _model(more: str, state: str = "data_type: TYPE_FP32 dims: [ 4, -1 ]", rest: str = "") -> dict[str, str]:
