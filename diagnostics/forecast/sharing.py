@@ -7,14 +7,20 @@ distribution of that sum, as in mean value analysis one lane's arrival sees the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import sqrt
+from statistics import NormalDist
 
 from diagnostics.tuning.simulation.scenario import Model
 
 # Demands are summed on a grid of this part of the capacity: finer than any of them is known.
 _GRID = 50
+# Lanes alike from which on their number at work is taken for normal.
+_MANY = 32
+_LIKELY = tuple(NormalDist().inv_cdf((part + 0.5) / 16) for part in range(16))
 _BISECTIONS = 40
 
 
@@ -104,16 +110,37 @@ def scale_for(lanes: Sequence[Lane], use: float, capacity: float) -> float:
 def _sums(lanes: Sequence[Lane], scale: float, capacity: float) -> Sequence[tuple[float, float]]:
     """Return (sum of demands, chance) of the lanes that run at an instant."""
     step, chances = capacity / _GRID, {0: 1.0}
-    for lane in lanes:
-        up, busy = scale * lane.weight / step, min(max(lane.busy, 0.0), 1.0)
-        floor = int(up)
-        after: dict[int, float] = {}
-        for at, chance in chances.items():
-            # Between two points of the grid, so that the mean is exact.
-            for more, part in ((0, 1 - busy), (floor, busy * (floor + 1 - up)), (floor + 1, busy * (up - floor))):
-                after[at + more] = after.get(at + more, 0.0) + chance * part
-        chances = after
+    for lane, count in Counter(lanes).items():
+        each = scale * lane.weight / step
+        for ups in _ups(each, min(max(lane.busy, 0.0), 1.0), count):
+            chances = _added(chances, ups)
     return [(at * step, chance) for at, chance in chances.items() if chance > 0]
+
+
+def _ups(each: float, busy: float, count: int) -> Iterable[Sequence[tuple[float, float]]]:
+    """Yield what like lanes add to a sum, with its chances: one after the other, or many of them at once.
+
+    The number of many at work is as good as normal, and is taken at equally likely values: a thousand lanes, one after
+    the other, would take minutes.
+    """
+    if count <= _MANY:
+        yield from [((0.0, 1 - busy), (each, busy))] * count
+        return
+    mean, deviation = count * busy, sqrt(count * busy * (1 - busy))
+    running = (min(max(mean + deviation * at, 0.0), count) for at in _LIKELY)
+    yield [(each * one, 1 / len(_LIKELY)) for one in running]
+
+
+def _added(chances: Mapping[int, float], ups: Sequence[tuple[float, float]]) -> dict[int, float]:
+    after: dict[int, float] = {}
+    for at, chance in chances.items():
+        for up, part in ups:
+            # Between two points of the grid, so that the mean is exact.
+            floor = int(up)
+            for more, share in ((floor, floor + 1 - up), (floor + 1, up - floor)):
+                if share > 0:
+                    after[at + more] = after.get(at + more, 0.0) + chance * part * share
+    return after
 
 
 def alone(model: Model, resource: str, share: Share) -> Model:

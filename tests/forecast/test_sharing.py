@@ -25,6 +25,14 @@ def test_an_execution_alone_is_as_much_quicker_as_the_others_slow_it() -> None:
     assert shares((Lane(model="a", busy=0.9),), 0.8, 1.0)["a"].alone == pytest.approx(1.0)
 
 
+def test_a_thousand_lanes_are_as_a_few_dozen_would_be_and_take_no_longer() -> None:
+    few, many = ((Lane(model="a", busy=0.5),) * count for count in (32, 33))
+
+    assert used(few, 1 / 16, 1.0) == pytest.approx(0.93, abs=0.02)
+    assert used(many, 1 / 16.5, 1.0) == pytest.approx(used(few, 1 / 16, 1.0), abs=0.01)
+    assert shares((Lane(model="a", busy=0.5),) * 1024, 0.1, 1.0)["a"].alone == pytest.approx(1 / 51.25, rel=0.01)
+
+
 def test_between_its_ends_a_devices_use_is_taken_at_equal_ratios() -> None:
     sharing = Sharing(resource="GPU", capacity=1.0, lanes=TWO, low=0.2, central=0.4, high=0.8, assumption="")
 
