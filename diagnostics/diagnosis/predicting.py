@@ -52,13 +52,14 @@ class Predictor:
     evidence: Evidence
     anatomy: Sequence[Anatomy]
     _fits: dict[Subject, Fitted | Unpredicted] = field(default_factory=dict)
-    _asked: dict[str, Asked | Unpredicted | None] = field(default_factory=dict)
+    _asked: dict[tuple[str, str], Asked | Unpredicted | None] = field(default_factory=dict)
 
     def asked(self, finding: Finding, result: Result) -> Asked | Unpredicted | None:
         """Return what to forecast for a finding, why nothing can be, or None where there is nothing to tell."""
-        if finding.id not in self._asked:
-            self._asked[finding.id] = self._made(finding, result)
-        return self._asked[finding.id]
+        key = finding.id, repr(finding.suggestion)
+        if key not in self._asked:
+            self._asked[key] = self._made(finding, result)
+        return self._asked[key]
 
     def _made(self, finding: Finding, result: Result) -> Asked | Unpredicted | None:
         suggestion, fires = finding.suggestion, result.fires
