@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from diagnostics.bench.answer import Answer
 from diagnostics.bench.limits import RequestLimits
@@ -49,7 +50,8 @@ class Block:
         good: requests within the limits; None without limits, or where that cannot be known of some.
         late_p99: by how much the client sent too late.
         client_busy: share of one processor that the client's process used.
-        error: why most of the failed ones failed, in the server's words; empty where none did.
+        error: why most of the failed ones failed, in the server's words; of the warm-up's where no request began in
+            the measured time; empty where none did.
         diagnosis: what was wrong with the server meanwhile; None where it was not looked at.
 
     """
@@ -100,8 +102,8 @@ def block_of(
     """Return the block of a run.
 
     Throughput counts what was answered in the measured time. Of a closed loop each answer counts by the part of its
-    time that lies in it: every client is always at one, so that throughput is clients ÷ latency (Little's law) however
-    few answers there are, where whole ones are cut off at both ends. In an open loop that would count a growing queue.
+    time that lies in it, so that throughput is clients ÷ latency (Little's law) however few answers there are; in an
+    open loop that would count a growing queue.
 
     Args:
         answers: all of the run's, in any order, warm-up included.
@@ -114,31 +116,41 @@ def block_of(
     """
     measured = [one for one in answers if start <= one.due < start + seconds]
     fine = [one for one in measured if one.ok]
-    end = start + seconds
-    done = sum(_part(one, start, end) if closed else float(start <= one.end < end) for one in answers if one.ok)
     latency = sorted(one.latency for one in fine)
     ttft = sorted(value for one in fine if (value := one.ttft) is not None)
     tpot = [value for one in fine if (value := one.tpot) is not None]
-    tokens = [one.tokens for one in fine if one.tokens is not None]
-    counted = tokens if tokens and len(tokens) == len(fine) else []
     return Block(
         seconds=seconds,
         requests=len(measured),
         failed=len(measured) - len(fine),
-        throughput=done / seconds,
+        throughput=_done(answers, start, start + seconds, closed=closed) / seconds,
         mean=_mean(latency),
-        **{f"p{share}": percentile(latency, share / 100) for share in (50, 95, 99)},  # type: ignore[arg-type]
+        **_percentiles(latency),
         ttft_p50=percentile(ttft, 0.5),
         ttft_p95=percentile(ttft, 0.95),
         tpot=_mean(tpot),
-        tokens=_mean(counted),
-        fewest_tokens=min(counted, default=None),
-        most_tokens=max(counted, default=None),
+        **_tokens(fine),
         good=_good(measured, limits),
         late_p99=percentile(sorted(one.late for one in measured), 0.99),
         client_busy=client_busy,
-        error=_commonest(one.error for one in measured if not one.ok),
+        error=_commonest(one.error for one in measured or answers if not one.ok),
     )
+
+
+def _percentiles(latency: Sequence[float]) -> dict[str, Any]:
+    return {f"p{share}": percentile(latency, share / 100) for share in (50, 95, 99)}
+
+
+def _tokens(fine: Sequence[Answer]) -> dict[str, Any]:
+    """Return what is told of tokens: nothing where those of one answer are not counted."""
+    counted = [one.tokens for one in fine if one.tokens is not None]
+    if not counted or len(counted) < len(fine):
+        return {}
+    return {"tokens": _mean(counted), "fewest_tokens": min(counted), "most_tokens": max(counted)}
+
+
+def _done(answers: Sequence[Answer], start: float, end: float, *, closed: bool) -> float:
+    return sum(_part(one, start, end) if closed else float(start <= one.end < end) for one in answers if one.ok)
 
 
 def _part(answer: Answer, start: float, end: float) -> float:

@@ -72,7 +72,7 @@ def _of_lengths(workload: Workload, points: Sequence[Point]) -> Iterator[str]:
 
 
 def _of_failures(points: Sequence[Point]) -> Iterator[str]:
-    failing = [point.load for point in points if any(block.failed for block in point.blocks)]
+    failing = [point.load for point in points if any(block.error for block in point.blocks)]
     errors = Counter[str]()
     for block in (block for point in points for block in point.blocks if block.error):
         errors[block.error] += block.failed
@@ -81,7 +81,7 @@ def _of_failures(points: Sequence[Point]) -> Iterator[str]:
 
 
 def _of_counts(points: Sequence[Point]) -> Iterator[str]:
-    none = [point.load for point in points if not all(block.requests for block in point.blocks)]
+    none = [point.load for point in points if not all(block.requests or block.error for block in point.blocks)]
     if none:
         yield (
             f"no request began in a measured time at {_loads(none)}, as an answer takes longer than it and warm-up "

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from diagnostics.bench.given_file import read_given
 from diagnostics.bench.kept import parse_report
 from diagnostics.bench.limits import parse_limits
 from diagnostics.bench.report import Report
@@ -21,6 +20,7 @@ from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, not_installed
 from diagnostics.render.bench_words import MEASURE_WORDS
 from exporters.sources.access import SourceOptions
+from exporters.sources.given_file import read_given
 
 _EPILOG = """\b
 Examples:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diagnostics.bench.given_file import read_given
 from diagnostics.errors import UsageError
 from diagnostics.loadgen.sampling import Sampling, as_given, bound_in, sampling
 from diagnostics.loadgen.tensor_values import Config, dtype_of, kinds_of, numbers, shape_of, tensor_of
 from diagnostics.loadgen.transport import Values
+from exporters.sources.given_file import read_given
 
 # Enough that no cache of whole responses answers for the model, and few enough to be made in no time.
 VARIANTS = 64

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from diagnostics.bench.given_file import read_given
 from diagnostics.errors import UsageError, not_installed
 from diagnostics.loadgen.sampling import COUNTS
 from diagnostics.loadgen.transport import Reads, Reply
+from exporters.sources.given_file import read_given
 
 
 def reads_of(config: Mapping[str, Any], tokens_from: str | None, tokenizer: Path | None) -> Reads:

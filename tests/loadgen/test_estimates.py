@@ -56,6 +56,7 @@ def test_why_most_requests_failed_is_kept() -> None:
     errors = ["full", "late", "full", ""]
     assert block_of([answer(0, 1, ok=not each, error=each) for each in errors], 0.0, 1.0).error == "full"
     assert block_of([answer(0, 1)], 0.0, 1.0).error == ""
+    assert block_of([answer(0, 9, ok=False, error="no answer in 9 s")], 5.0, 1.0).error == "no answer in 9 s"
 
 
 def test_failures_are_counted_and_have_no_latency() -> None:
@@ -248,6 +249,7 @@ def test_what_a_measured_time_is_too_short_for_is_told() -> None:
         return " ".join(notes_of(workload(), points, closed=closed, warm_up=warm_up))
 
     assert "no request began in a measured time at 4" in told(requests=0)
+    assert told(requests=0, error="full") == "requests failed at 4, most of them with: full"
     assert "p99 is the longest of a block's requests at 4" in told(requests=99)
     assert not told(requests=100)
     assert not told(17.0, requests=200, closed=False)
