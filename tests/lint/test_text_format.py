@@ -28,7 +28,8 @@ WRITTEN = {
     for name, text in case.files.items()
     if name.endswith("config.pbtxt") and isinstance(text, str) and "${" not in text
 }
-# Beside what the rules' own cases hold. What the server takes and this parser does not, as `0x1` for a flag, is left out.
+# Beside what the rules' own cases hold. What the server takes and protobuf's Python parser does not is left out, as
+# `0x1` for a flag.
 ODD = (
     "instance_group [ { count: 1 }, ]",
     "instance_group [ { count: 1 } { count: 2 } ]",

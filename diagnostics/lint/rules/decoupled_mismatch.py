@@ -25,6 +25,7 @@ from diagnostics.lint.engines import is_engine, parameters
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.streaming import decoupled, streams
 from diagnostics.lint.tensors import steps
 
 RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.ENGINE)
@@ -44,15 +45,16 @@ def _of_caller(see: RepositoryView, caller: ModelFolder) -> Iterator[Problem]:
         engine = see.repository.models.get(text.value or "") if key.endswith(names.CALLED_MODEL) else None
         if engine is None or not is_engine(engine):
             continue
-        ours, theirs = _decoupled(caller), _decoupled(engine)
+        ours, theirs = decoupled(caller), decoupled(engine)
         if None not in (ours, theirs) and ours != theirs:
             streams, other = (engine.name, caller.name) if theirs else (caller.name, engine.name)
             yield see.problem(f"{streams} is decoupled, but {other} is not: answers do not stream", at=caller.place)
 
 
 def _of_ensemble(see: RepositoryView, ensemble: ModelFolder) -> Iterator[Problem]:
+    models = see.repository.models
     members = [step.model or "" for step in steps(ensemble.config)] if ensemble.config else []
-    streaming = [name for name in members if name in see.repository.models and _decoupled(see.repository.models[name])]
+    streaming = [name for name in members if name in models and streams(models[name], models.get)]
     if streaming:
         yield see.problem(
             f"{streaming[0]} is decoupled, so clients of {ensemble.name} have to stream",
@@ -60,13 +62,6 @@ def _of_ensemble(see: RepositoryView, ensemble: ModelFolder) -> Iterator[Problem
             help="use gRPC streams or generate_stream; `infer` over HTTP is refused",
             severity=Severity.INFO,
         )
-
-
-def _decoupled(model: ModelFolder) -> bool | None:
-    if model.config is None or model.config.has("model_transaction_policy") is None:
-        return None
-    policy = model.config.block("model_transaction_policy")
-    return policy.flag("decoupled") if policy else False
 
 
 _POLICY = "model_transaction_policy { decoupled: true }\n"

@@ -20,6 +20,7 @@ Triton core, `model_config_utils.cc` (`GetBooleanSequenceControlProperties`, `Ge
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from diagnostics.lint.block import Block
 from diagnostics.lint.problem import Problem, Severity
@@ -93,10 +94,11 @@ def _strategy(see: ModelView, batching: Block) -> Iterator[Problem]:
 
 
 def _number(text: str | None) -> float | None:
-    try:
-        return float((text or "").rstrip("fF"))
-    except ValueError:
-        return None
+    """Return a number as text format writes it: `inf` is one, and `0.5f`, too."""
+    for written in (text or "", (text or "").rstrip("fF")):
+        with suppress(ValueError):
+            return float(written)
+    return None
 
 
 def _problem(see: ModelView, what: str, block: Block, field: str) -> Problem:
@@ -144,8 +146,11 @@ CASES = (
     Case(
         title="speaks when a size is above the largest, and a share above 1",
         files=_model("oldest { preferred_batch_size: [ 8 ] }")
-        | {"models/b/config.pbtxt": "sequence_batching { direct { minimum_slot_utilization: 2.5f } }\n"},
-        places=("models/a/config.pbtxt:3:10", "models/b/config.pbtxt:1:56"),
+        | {
+            "models/b/config.pbtxt": "sequence_batching { direct { minimum_slot_utilization: 2.5f } }\n",
+            "models/c/config.pbtxt": "sequence_batching { direct { minimum_slot_utilization: inf } }\n",
+        },
+        places=("models/a/config.pbtxt:3:10", "models/b/config.pbtxt:1:56", "models/c/config.pbtxt:1:56"),
     ),
     Case(
         title="is silent about controls as they are meant",
