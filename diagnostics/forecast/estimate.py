@@ -25,8 +25,8 @@ def estimate(fitted: Fitted, what_if: WhatIf | None = None) -> Performance:
     Each stage is a queue of its own (`tuning.queueing.predict`) whose arrivals are the entry's; executions that share
     a device are slowed as by the others' mean use; an engine's iterations lengthen with what joins. The latency is that
     of the longest path; its percentiles are those of a gamma distribution with the sum of the waits' variances
-    (Wilson and Hilferty 1931). A closed loop's rate follows from the interactive response time law. `None` where a
-    stage cannot keep up.
+    (Wilson and Hilferty 1931). A closed loop's rate follows from the interactive response time law. A queue's limit
+    bounds its wait, and what it turns away below full load is not counted. `None` where a stage cannot keep up.
 
     Raises:
         UsageError: the change names what is not there.
