@@ -37,6 +37,11 @@ class Repository:
         """Return the place of the repository as a whole."""
         return Place(path=self.shown)
 
+    @property
+    def misplaced(self) -> bool:
+        """Return whether it is a model, and its models are versions that a configuration was put into."""
+        return all(name.isdecimal() and not model.versions for name, model in self.models.items())
+
 
 @dataclass(frozen=True, kw_only=True)
 class Project:

@@ -98,6 +98,8 @@ class _Run:
         config = model.config
         if config is not None:
             self.waivers += waivers_of(config.file)
+        # Of a configuration that the server does not read, no more is to be said than that.
+        if config is not None and not repository.misplaced:
             scope = Scope.ENSEMBLE if model.ensemble else Scope.MODEL
             for each in (scope, Scope.ANY_MODEL):
                 self._ask(each, lambda shared: ModelView(**shared, model=model, repository=repository, config=config))

@@ -64,12 +64,12 @@ def _of_text(problem: Problem) -> bool:
 
 def _told(folder: Path, texts: list[str]) -> dict[int, bool]:
     for number, text in enumerate(texts):
-        model = folder / "models" / str(number)
+        model = folder / "models" / f"m{number}"
         model.mkdir(parents=True)
         (model / "config.pbtxt").write_text(text, "utf-8", newline="")
     report = lint([folder / "models"], rules={name: catalogue()[name] for name in RULES})
     assert not report.failures
-    told = {int(Path(one.place.path).parts[-2]) for one in report.problems if _of_text(one)}
+    told = {int(Path(one.place.path).parts[-2][1:]) for one in report.problems if _of_text(one)}
     return {number: number in told for number in range(len(texts))}
 
 

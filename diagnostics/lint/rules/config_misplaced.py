@@ -1,14 +1,15 @@
 """A configuration stands in a version's folder, where the server does not look for it.
 
 ## Looks for
-`config.pbtxt` in folders whose names are all numbers, as in `model/1/config.pbtxt`.
+`config.pbtxt` in folders whose names are all numbers and which hold no versions themselves, as in
+`model/1/config.pbtxt`. Nothing else is said of such a file.
 
 ## Means
 The server reads `model/config.pbtxt`. It takes the model for one without a configuration: it refuses it, or serves it
 with defaults.
 
 ## Do
-Move the file one folder up. Where the folder truly is a repository whose models have numbers for names, waive this.
+Move the file one folder up.
 
 ## Sources
 Triton user guide, "Model Repository" ("Repository Layout").
@@ -27,7 +28,7 @@ RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question
 def lint(see: RepositoryView) -> Iterator[Problem]:
     """Tell of each configuration of a folder that looks like a version."""
     models = see.repository.models
-    if all(name.isdecimal() for name in models):
+    if see.repository.misplaced:
         for name in sorted(models):
             if models[name].config is not None:
                 yield see.problem(
@@ -40,8 +41,11 @@ def lint(see: RepositoryView) -> Iterator[Problem]:
 CASES = (
     Case(
         title="speaks when it stands in a version",
-        files={"models/a/1/config.pbtxt": 'backend: "python"\n'},
+        files={"models/a/1/config.pbtxt": 'name: "other"\nbackend: "python"\n'},
         places=("models/a/1/config.pbtxt:1:1",),
     ),
-    Case(title="is silent when it stands where it belongs", files={"models/a/config.pbtxt": 'backend: "python"\n'}),
+    Case(
+        title="is silent when it stands where it belongs, also in a model that a number names",
+        files={"models/7/config.pbtxt": 'backend: "python"\n', "models/7/1/model.py": ""},
+    ),
 )

@@ -1,7 +1,8 @@
 """A model's folder has another name than its configuration says, so the model does not load.
 
 ## Looks for
-`name` in a configuration that is neither empty nor that of the folder around it.
+`name` in a configuration that is neither empty nor that of the folder around it. One found
+below the given folder, where no model beside it has a version either, is a sample: nothing is said of it.
 
 ## Means
 The server refuses the model at load: "directory name must equal model name". Copies of a folder often keep the name.
@@ -27,7 +28,7 @@ RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FI
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of a name that is not the folder's; one that is not known yet, as a template's, is none."""
     name, folder = see.config.text("name"), see.model.name
-    if name and name != folder:
+    if name and name != folder and not _is_sample(see):
         yield see.problem(
             f"the model is called {name!r}, its folder {folder!r}: it does not load",
             at=see.config.at("name"),
@@ -35,10 +36,15 @@ def lint(see: ModelView) -> Iterator[Problem]:
         )
 
 
+def _is_sample(see: ModelView) -> bool:
+    """Return whether it is a file of a source tree that is copied to where it is served: nothing there has versions."""
+    return not see.repository.named and not any(model.versions for model in see.repository.models.values())
+
+
 CASES = (
     Case(
         title="speaks when a folder was copied and its name kept",
-        files={"models/b/config.pbtxt": 'backend: "python"\nname: "a"\n'},
+        files={"models/b/config.pbtxt": 'backend: "python"\nname: "a"\n', "models/b/1/model.py": ""},
         places=("models/b/config.pbtxt:2:1",),
     ),
     Case(
@@ -47,6 +53,7 @@ CASES = (
             "models/a/config.pbtxt": 'name: "a"\nbackend: "python"\n',
             "models/b/config.pbtxt": 'backend: "python"\n',
             "models/c/config.pbtxt": 'name: "${name}"\nbackend: "python"\n',
+            "samples/c/config.pbtxt": 'name: "resnet"\nbackend: "python"\n',
         },
     ),
 )
