@@ -33,9 +33,10 @@ from msgspec.structs import replace
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import engine_phase
 from diagnostics.checks.engine_settings import parameter, parameter_change
+from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.engine import ENGINE_WAITING, ENGINE_WORK_SECONDS
-from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL
+from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS, LONG_PROMPTS
 from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Scope, Subject
@@ -72,15 +73,22 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
 
 def _not_timed(see: Ledger, on: Subject, stall: Reading, lost: Reading) -> Quiet | None:
     """Return why prompts do not matter where iterations are not timed; None where even the least they cost does."""
-    if not see.at_least(ENGINE_CONTEXT_SHARE, on, OFTEN):
-        return Quiet(because="few iterations read prompts")
+    often = see.at_least(ENGINE_CONTEXT_SHARE, on, OFTEN)
+    if not often and not may_read_long_prompts(see.evidence, on):
+        return Quiet(because="few iterations read prompts, or short ones")
     if lost.low is None or lost.high is None:
         raise Undecided(ENGINE_PREFILL_STALL.name, stall.missing or Missing.NOT_EXPORTED)
     if not see.worthwhile("most_prefill_stall", on, replace(lost, value=lost.high)):
         return Quiet(because="requests that join hardly lengthen iterations")
-    if not see.worthwhile("least_prefill_stall", on, replace(lost, value=lost.low)):
+    if not see.worthwhile("least_prefill_stall", on, replace(lost, value=lost.low)) or not often:
         raise Undecided(ENGINE_PREFILL_STALL.name, Missing.TOO_FEW_EVENTS)
     return None
+
+
+def may_read_long_prompts(evidence: Evidence, on: Subject) -> bool:
+    """Return whether an engine's reads allow that a third of its iterations read prompts that are long."""
+    share, prompt = evidence.read(ENGINE_CONTEXT_SHARE, on), evidence.read(ENGINE_PROMPT_TOKENS, on)
+    return (share.high or 0.0) >= OFTEN.value and (prompt.value or 0.0) >= LONG_PROMPTS
 
 
 def _finding(see: Ledger, on: Subject, stall: Reading, lost: float) -> Fires:

@@ -10,14 +10,14 @@ from diagnostics.checks.check import Layer
 from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART
 from diagnostics.checks.gates import HOST_FULL
 from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
-from diagnostics.checks.prefill_interference import OFTEN
+from diagnostics.checks.prefill_interference import may_read_long_prompts
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.callers import OUTSIDE_SECONDS
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.engine import ENGINE_WAITING
-from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS, LONG_PROMPTS
+from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
 from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
@@ -152,10 +152,8 @@ def _prompts(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Fin
 def _most_stalled(evidence: Evidence, on: Subject) -> float:
     """Return the largest share of an engine's time that long prompts of others may take; 0 where that is timed."""
     stall = evidence.read(ENGINE_PREFILL_STALL, on)
-    often = (evidence.read(ENGINE_CONTEXT_SHARE, on).value or 0.0) >= OFTEN.value
-    long = (evidence.read(ENGINE_PROMPT_TOKENS, on).value or 0.0) >= LONG_PROMPTS
     timed = stall.value is not None and not stall.estimated
-    if timed or not often or not long:
+    if timed or not may_read_long_prompts(evidence, on):
         return 0.0
     return 1.0 if stall.high is None else stall.high
 

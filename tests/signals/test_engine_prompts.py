@@ -97,9 +97,12 @@ def test_what_long_prompts_cost_under_an_even_load_is_not_called_healthy() -> No
     assert "time its iterations" in found.symptoms[0].next_measurement
 
 
-@pytest.mark.parametrize("often", [4, 6])
-def test_rare_prompts_stall_little(often: int) -> None:
+@pytest.mark.parametrize(
+    ("often", "verdict"), [(4, Verdict.NO_CLEAR_CAUSE), (6, Verdict.NO_CLEAR_CAUSE), (12, Verdict.HEALTHY)]
+)
+def test_how_often_long_prompts_are_read_is_as_uncertain_as_reads_are_few(often: int, verdict: Verdict) -> None:
+    """Four or three of thirteen reads may be a third of all iterations; two cannot."""
     found = explain_window(engine(CHANGING, tokens=1500, often=often))
 
     assert loud(found) == []
-    assert found.verdict is Verdict.HEALTHY
+    assert found.verdict is verdict
