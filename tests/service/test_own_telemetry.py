@@ -145,6 +145,8 @@ def test_nobody_waits_for_a_collector_that_hangs(monkeypatch: pytest.MonkeyPatch
                 with metrics.tracer.span("evaluate"):
                     pass
         assert time.monotonic() - begun < 3
+        collector.gate.set()
+        until(lambda: not any("BatchSpan" in thread.name for thread in threading.enumerate()))
     assert "not taken within 0.1 s" in caplog.text
 
 

@@ -19,7 +19,7 @@ from opentelemetry import propagate
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
@@ -63,7 +63,7 @@ def own_exporters(signals: Sequence[Signal], environment: Mapping[str, str], met
             for exporter in exporters:
                 provider.add_span_processor(BatchSpanProcessor(exporter))
             metrics.tracer = _SdkTracer(provider)
-            made.parts.append(_SentSpans(provider))
+            made.parts.append(_SentSpans(provider, exporters))
         else:
             made.parts += [_SentMetrics(exporter, metrics, resource, interval) for exporter in exporters]
     heard.begin()
@@ -78,6 +78,9 @@ class _Ends:
 
     def end(self) -> None:
         """Send what is left, and end; may take long."""
+
+    def cut(self) -> None:
+        """Send no more, and try nothing again."""
 
 
 class OwnExporters:
@@ -104,16 +107,22 @@ class OwnExporters:
             thread.join(max(0.0, deadline - time.monotonic()))
         if any(thread.is_alive() for thread in threads):
             log.warning("the last of the own traces and metrics were not taken within %g s", patience)
+            for part in self.parts:
+                part.cut()
         else:
             self._heard.end()
 
 
 class _SentSpans(_Ends):
-    def __init__(self, provider: TracerProvider) -> None:
-        self._provider = provider
+    def __init__(self, provider: TracerProvider, exporters: Sequence[SpanExporter]) -> None:
+        self._provider, self._exporters = provider, exporters
 
     def end(self) -> None:
         self._provider.shutdown()
+
+    def cut(self) -> None:
+        for exporter in self._exporters:
+            exporter.shutdown()
 
 
 class _SentMetrics(_Ends):
@@ -132,6 +141,9 @@ class _SentMetrics(_Ends):
         self._stopped.set()
         if self._thread.ident is not None:
             self._thread.join()
+        self._exporter.shutdown()
+
+    def cut(self) -> None:
         self._exporter.shutdown()
 
     def _run(self) -> None:

@@ -110,17 +110,22 @@ class ToldSpans(SpanExporter):
     """An exporter of spans with its receipt."""
 
     def __init__(self, exporter: SpanExporter, receipt: Receipt) -> None:
-        self._exporter, self._receipt = exporter, receipt
+        self._exporter, self._receipt, self._ended = exporter, receipt, False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = SpanExportResult.FAILURE
+        if self._ended:
+            return result
         with self._receipt.expected() as told:
             result = self._exporter.export(spans)
             told(result is SpanExportResult.SUCCESS)
         return result
 
     def shutdown(self) -> None:
-        self._exporter.shutdown()
+        """End at once, also what is being tried again; a second time does nothing."""
+        if not self._ended:
+            self._ended = True
+            self._exporter.shutdown()
 
 
 class ToldPoints(MetricExporter):
@@ -128,17 +133,22 @@ class ToldPoints(MetricExporter):
 
     def __init__(self, exporter: MetricExporter, receipt: Receipt) -> None:
         super().__init__()
-        self._exporter, self._receipt = exporter, receipt
+        self._exporter, self._receipt, self._ended = exporter, receipt, False
 
     def export(self, metrics_data: Any, timeout_millis: float = 10_000, **more: Any) -> MetricExportResult:
         result = MetricExportResult.FAILURE
+        if self._ended:
+            return result
         with self._receipt.expected() as told:
             result = self._exporter.export(metrics_data, timeout_millis, **more)
             told(result is MetricExportResult.SUCCESS)
         return result
 
     def shutdown(self, timeout_millis: float = 30_000, **more: Any) -> None:
-        self._exporter.shutdown(timeout_millis, **more)
+        """End at once, also what is being tried again; a second time does nothing."""
+        if not self._ended:
+            self._ended = True
+            self._exporter.shutdown(timeout_millis, **more)
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
         return self._exporter.force_flush(timeout_millis)
