@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from diagnostics.slo.bins import stretches
+
 # Between two points of one stretch lies one step; rounding must not tear it apart.
 _SLACK = 1.5
 
@@ -33,18 +35,6 @@ def firings(labels: Mapping[str, str], times: Sequence[float], *, hold: float, s
         step: seconds between evaluations. An alert ends with the first at which the expression no longer holds.
 
     """
-    for begin, last in _stretches(times, step):
+    for begin, last in stretches(times, _SLACK * step):
         if last - begin >= hold:
             yield Firing(labels=labels, begin=begin + hold, end=last + step)
-
-
-def _stretches(times: Sequence[float], step: float) -> Iterator[tuple[float, float]]:
-    if not times:
-        return
-    begin = last = times[0]
-    for at in times[1:]:
-        if at - last > _SLACK * step:
-            yield begin, last
-            begin = at
-        last = at
-    yield begin, last

@@ -54,6 +54,19 @@ def joined(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
+def stretches(times: Sequence[float], most_apart: float) -> Iterator[Span]:
+    """Yield first and last of ascending times whose neighbours are so many seconds apart at most."""
+    if not times:
+        return
+    first = last = times[0]
+    for at in times[1:]:
+        if at - last > most_apart:
+            yield first, last
+            first = at
+        last = at
+    yield first, last
+
+
 class Seen(Protocol):
     """Whoever can say what happened to one objective."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from math import isfinite
 
-from diagnostics.slo.bins import Span, joined
+from diagnostics.slo.bins import Span, joined, stretches
 from exporters.sources.prometheus_api import PrometheusApi
 
 # The last hour is looked at by the minute, all of the time in so many steps.
@@ -27,9 +26,9 @@ def spans_of(api: PrometheusApi, expr: str, start: float, end: float) -> list[Sp
 
     """
     step, since = max((end - start) / _STEPS, _MINUTE), max(end - _RECENT, start)
-    recent = list(_grouped(_there(api, expr, since, end, _MINUTE), _MINUTE))
+    recent = list(stretches(_there(api, expr, since, end, _MINUTE), _MINUTE * _SLACK))
     old = [at for at in _there(api, expr, start, end, step) if at < since]
-    older = list(_grouped(old, step))
+    older = list(stretches(old, step * _SLACK))
     if older and recent and recent[0][0] - older[-1][1] <= step * _SLACK:
         recent[0] = (older[-1][1], recent[0][1])
     found = [*older, *recent]
@@ -42,19 +41,6 @@ def spans_of(api: PrometheusApi, expr: str, start: float, end: float) -> list[Sp
 def _there(api: PrometheusApi, expr: str, start: float, end: float, step: float) -> list[float]:
     """Return the steps at which there is a sample."""
     return [at for one in api.ranged(f"count({expr})", start, end, step).series for at in one.times]
-
-
-def _grouped(times: Sequence[float], step: float) -> Iterator[Span]:
-    """Yield first and last of what follows each other step by step."""
-    if not times:
-        return
-    first = last = times[0]
-    for at in times[1:]:
-        if at - last > step * _SLACK:
-            yield first, last
-            first = at
-        last = at
-    yield first, last
 
 
 def _sooner(api: PrometheusApi, expr: str, found: float, step: float) -> float:
