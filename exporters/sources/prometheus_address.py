@@ -47,6 +47,12 @@ class PrometheusAddress:
         return replace(self, matchers=tuple(one for one in self.matchers if _LABEL.findall(one)[0] not in _OF_A_SCRAPE))
 
 
+def matcher(label: str, value: str, *, sign: str = "=") -> str:
+    """Return a matcher of a label in PromQL, as `model="safety"`, whatever is in the value."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{label}{sign}"{escaped}"'
+
+
 def is_prometheus(source: str) -> bool:
     """Return whether a source is written as a Prometheus-compatible store."""
     return source.startswith(PREFIX)

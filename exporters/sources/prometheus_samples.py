@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from diagnostics.errors import CollectError
 from diagnostics.wire.prometheus_answer import Answer, joined
+from exporters.sources.prometheus_address import matcher
 from exporters.sources.prometheus_api import SILENT_SECONDS, Late, PrometheusApi, TooMuch
 
 # Below this a span is split by servers instead of by time.
@@ -119,8 +120,7 @@ def _halves(part: Part) -> list[Part]:
 def among(label: str, values: Sequence[str]) -> str:
     """Return a matcher of a label that has one of these values."""
     pattern = "|".join(re.escape(value) for value in values)
-    escaped = pattern.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'{label}=~"{escaped}"'
+    return matcher(label, pattern, sign="=~")
 
 
 def _named(part: Part) -> str:

@@ -23,6 +23,7 @@ from diagnostics.slo.silence import missing, untagged
 from diagnostics.slo.slo import WINDOW, Promise, Promql, Slo, Triton
 from diagnostics.slo.tally import Tally
 from diagnostics.wire.prometheus_answer import Answer
+from exporters.sources.prometheus_address import matcher
 from exporters.sources.prometheus_api import PrometheusApi
 from exporters.sources.prometheus_presence import spans_of
 
@@ -261,7 +262,4 @@ def _matchers(sli: Triton) -> list[str]:
 
 def _matched(labels: Mapping[str, str]) -> list[str]:
     """Return matchers of labels that have these values."""
-    escaped = {
-        name: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for name, value in labels.items()
-    }
-    return [f'{name}="{value}"' for name, value in escaped.items()]
+    return [matcher(name, value) for name, value in labels.items()]
