@@ -93,12 +93,7 @@ def _with_batching(see: Ledger, on: Subject) -> Fires | Quiet:
     saved = see.evidence.read(QUEUE_SECONDS, on) - queue_of(forecast)
     if not see.worthwhile("predicted_saving", on, saved):
         return Quiet(because="batches would not shorten requests enough to be worth it")
-    return Fires(
-        summary=_summary(see, on),
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved.value or 0.0),),
-        saved_seconds=saved.value or 0.0,
-        suggestion=_suggestion(see, on, load.batching, forecast),
-    )
+    return _fires(see, on, saved, _suggestion(see, on, load.batching, forecast))
 
 
 def _in_overload(see: Ledger, on: Subject, load: StageLoad, forecast: StageForecast) -> Fires | Quiet:
@@ -117,15 +112,20 @@ def _in_overload(see: Ledger, on: Subject, load: StageLoad, forecast: StageForec
         return Quiet(because="batches would hardly serve more")
     rates = [Unit.PER_SECOND.show(rate) for rate in (now, then, offered)]
     suggestion = _suggestion(see, on, load.batching, None)
+    text = (
+        f"{suggestion.text}: it serves at most {rates[0]} now, {rates[1]} or so with batches, and {rates[2]} arrive; "
+        "where it still falls behind, add instances or replicas"
+    )
+    return _fires(see, on, saved, replace(suggestion, text=text))
+
+
+def _fires(see: Ledger, on: Subject, saved: Reading, suggestion: Suggestion) -> Fires:
+    seconds = saved.value or 0.0
     return Fires(
         summary=_summary(see, on),
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved.value or 0.0),),
-        saved_seconds=saved.value or 0.0,
-        suggestion=replace(
-            suggestion,
-            text=f"{suggestion.text}: it serves at most {rates[0]} now, {rates[1]} or so with batches, and {rates[2]} "
-            "arrive; where it still falls behind, add instances or replicas",
-        ),
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        saved_seconds=seconds,
+        suggestion=suggestion,
     )
 
 

@@ -49,6 +49,11 @@ class _Parts:
     entries: dict[str, Entry] = field(default_factory=dict)
     calls: dict[str, Calls] = field(default_factory=dict)
 
+    @property
+    def rate(self) -> float:
+        """Requests per second that were measured, of closed loops, too: calls have a positive rate or are none."""
+        return sum(calls.rate for calls in self.calls.values())
+
 
 def fit(evidence: Evidence, on: Subject) -> Fitted:
     """Return the model of the deployment behind an entry, as it was in the window.
@@ -106,9 +111,8 @@ def _settle(evidence: Evidence, server: str, parts: _Parts, sharing: Sequence[Sh
 
 
 def _settled(parts: _Parts, sharing: Sequence[Sharing]) -> Outcome:
-    # Of closed loops, too: calls have a positive rate or are none.
-    rate = sum(calls.rate for calls in parts.calls.values())
-    return outcome_of(_scenario(parts, sharing), seconds=_SETTLING / rate, warmup_seconds=_SETTLING / 4 / rate)
+    seconds = _SETTLING / parts.rate
+    return outcome_of(_scenario(parts, sharing), seconds=seconds, warmup_seconds=seconds / 4)
 
 
 def _name(item: Anatomy) -> str:
@@ -212,8 +216,7 @@ def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[
         replayed=frozenset(name for name, calls in parts.calls.items() if calls.replayed),
         sharing=tuple(sharing),
     )
-    rate = sum(calls.rate for calls in parts.calls.values())
-    scenario, races = raced(evidence, item.server, _scenario(parts, sharing), rate)
+    scenario, races = raced(evidence, item.server, _scenario(parts, sharing), parts.rate)
     models = {one.model: replace(doubt.models[one.model], overtakes=one.bounds) for one in races}
     doubt = replace(doubt, models={**doubt.models, **models})
     configs = {name: evidence.config(Subject(server=item.server, model=name)) for name in parts.members}
