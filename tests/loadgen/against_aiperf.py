@@ -24,11 +24,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault
 from diagnostics.demo.server import TritonLauncher
+from tests.soak.running import DIAG
 
 MAX_TOKENS, WORDS, PROMPTS = 20, 32, 64
 # Two runs of one program, 20 s each, differ by up to 4 % on two cores, whoever measures: twice that.
 TOLERANCE = 0.08
-DIAG = (sys.executable, "-c", "import sys; from diagnostics.cli.main import main; sys.exit(main())")
 # Throughput is latency's mirror in a closed loop and the asked rate in an open one; it is printed, not judged.
 COMPARED = ("mean", "p50")
 Measured = dict[str, float]

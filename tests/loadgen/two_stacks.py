@@ -15,7 +15,7 @@ from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault, materialise
 from diagnostics.demo.ports import Ports
 from diagnostics.demo.server import TritonLauncher
-from tests.loadgen.against_aiperf import DIAG
+from tests.soak.running import DIAG
 
 KEPT = Path(__file__).parents[2] / "fixtures/bench/two-stacks.json"
 PORTS = (18700, 18710)
