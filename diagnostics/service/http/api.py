@@ -50,23 +50,16 @@ def router(context: WebContext, live: Live) -> APIRouter:
 
 
 def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
-    waiting = 0
-
     @routes.get("/state", summary="State")
     async def state(
         after: Annotated[int, Query(ge=-1, description="A version; the answer waits for another one.")] = -1,
         wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Seconds.")] = 0.0,
     ) -> State:
         """Return the newest state, as soon as it is not that of version `after`, at the latest after `wait`."""
-        nonlocal waiting
-        if waiting >= MOST_WAITING:
+        if wait and live.waiting >= MOST_WAITING:
             raise HTTPException(503, f"{MOST_WAITING} requests wait already", {"Retry-After": "5"})
-        waiting += 1
-        try:
-            newest = await live.newer_than(after, wait) if wait else context.service.board.read()
-            return state_answer(newest, context.clock(), context.metrics.faults.lasting())
-        finally:
-            waiting -= 1
+        newest = await live.newer_than(after, wait) if wait else context.service.board.read()
+        return state_answer(newest, context.clock(), context.metrics.faults.lasting())
 
 
 def _add_deployments(routes: APIRouter, context: WebContext) -> None:

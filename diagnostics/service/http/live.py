@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -24,6 +23,7 @@ class Live:
     Attributes:
         state: the newest that was told of.
         ended: whether the service is going away; nobody waits any more.
+        waiting: how many wait for news right now.
 
     """
 
@@ -38,7 +38,7 @@ class Live:
             ticks: called at least every other second, whether or not anything changed.
 
         """
-        self.state, self.ended = board.read(), False
+        self.state, self.ended, self.waiting = board.read(), False, 0
         self._board, self._followers, self._ticks = board, followers, ticks
         self._stopped = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -65,16 +65,14 @@ class Live:
 
         A version from before a restart may be larger than any there is, and must not be waited for.
         """
-        deadline = time.monotonic() + timeout
-        while self.state.version == version and not self.ended:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            try:
-                async with asyncio.timeout(left):
-                    await self._news.wait()
-            except TimeoutError:
-                break
+        self.waiting += 1
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    while self.state.version == version and not self.ended:
+                        await self._news.wait()
+        finally:
+            self.waiting -= 1
         return self.state
 
     def _run(self) -> None:

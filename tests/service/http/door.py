@@ -51,8 +51,8 @@ class Door:
             return pool.request(method, f"{self.url}{path}", body=body, headers=named, redirect=False)
 
     def waiting(self) -> bool:
-        """Return whether any request is being answered."""
-        return bool(self.server._server.server_state.tasks)
+        """Return whether any request waits for news."""
+        return bool(self.server._app.state.live.waiting)
 
     def json(self, path: str, **headers: str) -> Any:
         """Return what a path that must answer says."""

@@ -211,5 +211,6 @@ def test_a_failure_within_is_told_without_its_details(opened: Door, monkeypatch:
 
 def test_watchers_beyond_a_number_are_told_to_come_back(opened: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "MOST_WAITING", 0)
-    answer = opened.ask("/api/v1/state")
+    assert opened.ask("/api/v1/state").status == 200
+    answer = opened.ask("/api/v1/state?wait=1")
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
