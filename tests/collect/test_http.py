@@ -65,7 +65,7 @@ def test_a_server_that_drips_is_given_up_at_the_deadline():
         failure = failure_of(server, timeout=0.3)
         release.set()
     assert failure.reason == "no complete answer within 0.3 s"
-    assert time.monotonic() - begun < 2
+    assert time.monotonic() - begun < 10
 
 
 def test_headers_that_drip_are_given_up_at_the_deadline():
@@ -81,7 +81,7 @@ def test_headers_that_drip_are_given_up_at_the_deadline():
         failure = failure_of(server, timeout=0.3)
         release.set()
     assert failure.reason == "no answer within 0.3 s"
-    assert time.monotonic() - begun < 2.0
+    assert time.monotonic() - begun < 10
 
 
 def test_a_body_that_ends_early_is_no_body():

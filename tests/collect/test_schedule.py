@@ -113,4 +113,4 @@ def test_the_machines_own_clock_keeps_the_interval():
     source = FakeSource("a", FakeClock())
     begun = time.monotonic()
     assert len(list(collect([source], 0.05, seconds=0.2))) == 5
-    assert 0.2 <= time.monotonic() - begun < 1.0
+    assert 0.2 <= time.monotonic() - begun < 5

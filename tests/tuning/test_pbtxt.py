@@ -194,9 +194,9 @@ def test_what_protobuf_reads_is_read(text: str) -> None:
 def test_the_time_to_parse_grows_with_the_length_only() -> None:
     def seconds(count: int) -> float:
         text = 'parameters { key: "a" value { string_value: "${b}" } } # c\n' * count
-        started = time.perf_counter()
+        started = time.thread_time()
         parse(text)
-        return time.perf_counter() - started
+        return time.thread_time() - started
 
     small = min(seconds(500) for _ in range(3))
 
