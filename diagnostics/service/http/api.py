@@ -21,6 +21,7 @@ from diagnostics.service.http.answers import (
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import EXPLANATION, PROBLEMS
+from diagnostics.service.http.parameters import ONLY_KNOWN
 from diagnostics.service.http.rendering import Output, rendered
 from diagnostics.service.state import Evaluation, TargetState
 
@@ -32,7 +33,7 @@ Name = Annotated[str, Path(min_length=1, max_length=200)]
 
 def router(context: WebContext, live: Live) -> APIRouter:
     """Return what is under `/api/v1` about now."""
-    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS)
+    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN)
     _add_state(routes, context, live)
     _add_deployments(routes, context)
 

@@ -14,6 +14,7 @@ from diagnostics.diagnosis.incident import Incident
 from diagnostics.service.http.api import PREFIX
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.openapi import EXPLANATION, PROBLEMS
+from diagnostics.service.http.parameters import ONLY_KNOWN
 from diagnostics.service.http.rendering import Output, rendered
 from diagnostics.store.downsample import KEPT
 from diagnostics.store.reader import Bucket, HistoryReader, IncidentStory, PastVerdict, State
@@ -30,7 +31,7 @@ Named = Annotated[str, Query(min_length=1, max_length=200)]
 
 def router(context: WebContext) -> APIRouter:
     """Return what is under `/api/v1` about the past."""
-    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS)
+    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN)
     _add_incidents(routes, context)
     _add_explain(routes, context)
     _add_timelines(routes, context)
@@ -42,15 +43,15 @@ def _add_incidents(routes: APIRouter, context: WebContext) -> None:
     def incidents(
         state: State = "any",
         deployment: Named | None = None,
-        since: Second | None = None,
-        until: Second | None = None,
+        start: Second | None = None,
+        end: Second | None = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> list[Incident]:
-        """Return the incidents that lasted at some time between `since` and `until`, the newest first."""
+        """Return the incidents that lasted at some time between `start` and `end`, the newest first."""
         if context.history is None:
-            found = _open_ones(context, state, deployment, until)
+            found = _open_ones(context, state, deployment, end)
             return sorted(found, key=lambda one: (-one.opened, one.id))[:limit]
-        return context.history.incidents(state=state, deployment=deployment, since=since, until=until, limit=limit)
+        return context.history.incidents(state=state, deployment=deployment, since=start, until=end, limit=limit)
 
     @routes.get("/incidents/{identity}", summary="An incident")
     def incident(identity: Annotated[str, Path(min_length=1, max_length=64)]) -> IncidentStory:
@@ -87,13 +88,12 @@ def _add_timelines(routes: APIRouter, context: WebContext) -> None:
     @routes.get("/verdicts", summary="Verdicts over time")
     def verdicts(
         deployment: Named,
-        since: Second | None = None,
-        until: Second | None = None,
+        start: Second | None = None,
+        end: Second | None = None,
         limit: Annotated[int, Query(ge=1, le=MOST_POINTS)] = MOST_POINTS,
     ) -> list[PastVerdict]:
-        """Return what was said of a deployment between `since` (by default a day ago) and `until` (now)."""
-        start, end = _span(context, since, until)
-        return _history(context).verdicts(deployment, start, end, limit)
+        """Return what was said of a deployment between `start` (by default a day ago) and `end` (now)."""
+        return _history(context).verdicts(deployment, *_span(context, start, end), limit)
 
     @routes.get("/signals", summary="A signal over time")
     def signals(
@@ -102,23 +102,23 @@ def _add_timelines(routes: APIRouter, context: WebContext) -> None:
         model: Named,
         signal: Named,
         version: Named | None = None,
-        since: Second | None = None,
-        until: Second | None = None,
+        start: Second | None = None,
+        end: Second | None = None,
         step: Annotated[float, Query(ge=60, le=7 * 86400, allow_inf_nan=False, description="Seconds.")] = 60.0,
     ) -> list[Bucket]:
-        """Return a signal of a model in steps, between `since` (by default a day ago) and `until` (now)."""
+        """Return a signal of a model in steps, between `start` (by default a day ago) and `end` (now)."""
         if signal not in KEPT:
             raise HTTPException(404, f"{signal!r} is not kept; {', '.join(KEPT)} are")
-        start, end = _span(context, since, until)
+        first, last = _span(context, start, end)
         return _history(context).signals(
-            deployment, signal, start, end, server=server, model=model, version=version, step=step, limit=MOST_POINTS
+            deployment, signal, first, last, server=server, model=model, version=version, step=step, limit=MOST_POINTS
         )
 
 
-def _span(context: WebContext, since: float | None, until: float | None) -> tuple[float, float]:
+def _span(context: WebContext, start: float | None, end: float | None) -> tuple[float, float]:
     """Return the first and the last second that are meant: by default a day ago, and now."""
-    end = context.clock() if until is None else until
-    return end - A_DAY if since is None else since, end
+    last = context.clock() if end is None else end
+    return last - A_DAY if start is None else start, last
 
 
 def _history(context: WebContext) -> HistoryReader:
@@ -141,14 +141,12 @@ def _all_open(context: WebContext) -> tuple[Incident, ...]:
     return context.service.board.read().incidents
 
 
-def _open_ones(context: WebContext, state: State, deployment: str | None, until: float | None) -> list[Incident]:
+def _open_ones(context: WebContext, state: State, deployment: str | None, end: float | None) -> list[Incident]:
     """Return the incidents that last, of which none can have ended before any time."""
     if state == "closed":
         return []
     return [
-        one
-        for one in _all_open(context)
-        if deployment in (None, one.deployment) and (until is None or one.onset <= until)
+        one for one in _all_open(context) if deployment in (None, one.deployment) and (end is None or one.onset <= end)
     ]
 
 

@@ -15,6 +15,7 @@ from diagnostics.service.http.api import PREFIX
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.json_answer import JsonAnswer
 from diagnostics.service.http.openapi import PROBLEMS, SLOS
+from diagnostics.service.http.parameters import ONLY_KNOWN
 from diagnostics.slo.slo import LONGEST_PERIOD, SHORTEST_PERIOD
 
 _MOST_INCIDENTS = 1_000
@@ -30,7 +31,7 @@ class SloOutput(StrEnum):
 
 def router(context: WebContext) -> APIRouter:
     """Return `/api/v1/slos`."""
-    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS)
+    routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN)
 
     @routes.get("/slos", summary="Objectives", responses=SLOS, response_model=None)
     def slos(

@@ -116,11 +116,17 @@ def test_a_check_says_why_it_fires_and_why_not(opened: Door) -> None:
         (f"/api/v1/deployments/{NAME}/checks/nope", 404, "there is no check 'nope'"),
         ("/api/v1/incidents/nope", 404, "there is no incident 'nope'"),
         ("/api/v1/incidents?limit=100000", 400, "limit: input should be less than"),
-        ("/api/v1/incidents?since=nan", 400, "since: input should be a finite number"),
+        ("/api/v1/incidents?start=nan", 400, "start: input should be a finite number"),
         ("/api/v1/state?wait=999", 400, "wait: input should be less than"),
         (f"/api/v1/explain?{HERE}&at=1", 404, "nothing was recorded of 'chat' in that time"),
         (f"/api/v1/signals?{HERE}&server=s&model=m&signal=nope", 404, "'nope' is not kept"),
         ("/api/v1/explain", 400, "deployment: field required"),
+        (
+            "/api/v1/incidents?since=5",
+            400,
+            "since: there is no such parameter; there are deployment, end,",
+        ),
+        ("/api/v1/targets?x", 400, "x: there is no such parameter; there are none"),
     ],
 )
 def test_what_cannot_be_answered_is_a_problem_of_one_line(opened: Door, path: str, status: int, told: str) -> None:
@@ -142,7 +148,7 @@ def test_an_incident_is_found_with_its_story(opened: Door, incident: str) -> Non
     assert listed["id"] == story["incident"]["id"] == incident
     assert story["changes"][0]["severity"] in ("warning", "critical")
     assert opened.json("/api/v1/incidents?state=closed") == []
-    assert opened.json("/api/v1/incidents?until=5") == []
+    assert opened.json("/api/v1/incidents?end=5") == []
 
 
 def test_a_moment_of_the_past_is_judged_again(opened: Door, verdicts_and_door: tuple[list[Evaluation], Door]) -> None:
