@@ -98,6 +98,12 @@ class Report:
     ended: str = ""
 
     @property
+    def silent(self) -> bool:
+        """Whether a target that was under load answered no request."""
+        blocks = [[block for point in target.points for block in point.blocks] for target in self.targets]
+        return any(each and not any(block.throughput for block in each) for each in blocks)
+
+    @property
     def axis(self) -> str:
         """What a load counts."""
         return "clients" if self.loop == "closed" else "requests/s"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from diagnostics.bench.kept import parse_report
 from diagnostics.bench.limits import parse_limits
@@ -37,8 +38,8 @@ again, and two are compared. Two are compared only where the same was asked of
 both: contents, lengths, loop, measured seconds. Latency counts from when a
 request was due. While load runs the server's counters are read, so that each
 point has its diagnosis. It is real load: keep it off what users depend on.
-Exit: 0 measured, 2 usage (or not comparable), 3 a target did not answer or
-died (what was measured until then is shown), 130 interrupted (likewise).
+Exit: 0 measured, 2 usage (or not comparable), 3 a target did not answer, or no
+request, or died (what was measured until then is shown), 130 interrupted.
 """
 
 
@@ -136,7 +137,7 @@ def command(
         _drawing()
         _refuse_place(png)
     with interruptible() as settle:
-        report = _report(targets, given, settle)
+        report = _report(ctx, targets, given, settle)
         _show_somewhere(report, by, output)
         if png is not None:
             _drawing()(report, png, by)
@@ -151,7 +152,7 @@ def _refuse_place(file: Path) -> None:
         raise UsageError("is in no folder", where=str(file), hint="make the folder first")
 
 
-def _report(targets: Sequence[str], given: dict[str, Any], settle: Settle) -> Report:
+def _report(ctx: click.Context, targets: Sequence[str], given: dict[str, Any], settle: Settle) -> Report:
     kept = [looks_like_a_path(target) or target.endswith(".json") for target in targets]
     if not any(kept):
         return _measure(targets, given, settle)
@@ -159,8 +160,20 @@ def _report(targets: Sequence[str], given: dict[str, Any], settle: Settle) -> Re
         hint = "measure one with --output json first, then compare the two reports"
         raise UsageError("a report and a server cannot be compared at once", where="TARGET [OTHER]", hint=hint)
     _refuse_twice(targets)
+    _refuse_measuring(ctx)
     reports = [parse_report(read_given(Path(target)), target) for target in targets]
     return reports[0] if len(reports) == 1 else joined(reports[0], reports[1], targets)
+
+
+def _refuse_measuring(ctx: click.Context) -> None:
+    """Refuse options of a measurement, which would change nothing of one that was kept."""
+    for option in ctx.command.params:
+        given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+        if given and option.name not in _SHOWING:
+            hint = "leave it out, or name a server"
+            raise UsageError(
+                "is for a measurement, and a report is of one that was made", where=option.opts[0], hint=hint
+            )
 
 
 def _refuse_twice(targets: Sequence[str]) -> None:
@@ -223,6 +236,7 @@ def _measure(targets: Sequence[str], given: dict[str, Any], settle: Settle) -> R
     return measure(targets, asked, options, aloud, settle)
 
 
+_SHOWING = ("targets", "by", "output", "png")
 _WANTED = ("model", "protocol", "streaming", "length", "max_tokens", "tokens_from", "tokenizer", "seed")
 
 
@@ -269,4 +283,4 @@ def _shows_unicode() -> bool:
 def _exit_code(report: Report) -> int:
     if report.ended == "interrupted":
         return EXIT_INTERRUPTED
-    return EXIT_COLLECT if report.ended else EXIT_OK
+    return EXIT_COLLECT if report.ended or report.silent else EXIT_OK

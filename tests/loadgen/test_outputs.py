@@ -227,3 +227,12 @@ def test_kept_reports_are_shown_compared_or_refused(
     assert "holds two targets already" in capsys.readouterr().err
     assert main(["bench", a, "localhost:8000"]) == 2
     assert "measure one with --output json first" in capsys.readouterr().err
+    assert main(["bench", a, "--slo", "latency < 1s"]) == 2
+    assert "--slo: is for a measurement, and a report is of one that was made" in capsys.readouterr().err
+
+
+def test_a_target_that_answered_no_request_is_an_error(tmp_path: Path) -> None:
+    silent = replace(block(0.0, 0.1, failed=100, error="HTTP 500"), mean=None)
+    for name, blocks, code in (("silent", [silent], 3), ("failing", [silent, block(1.0, 0.1, failed=99)], 0)):
+        (tmp_path / name).write_bytes(bench_json(report(target({1.0: blocks}))))
+        assert main(["bench", str(tmp_path / name)]) == code
