@@ -59,6 +59,14 @@ class Fields:
         except ValueError:
             raise self.wrong(f"{key} is {text[:40]!r}, which is no number", hint, key) from None
 
+    def percent(self, key: str) -> float:
+        """Return a share that is written in percent; one below 1 % is a share that was not."""
+        value = self.number(key, "write 99 % as 99")
+        if 0 < value < 1:
+            hint = f"it is in percent here: write {100 * value:.10g} for {100 * value:.10g} %"
+            raise self.wrong(f"{key} is {value:g} %, which nobody promises", hint, key)
+        return value / 100
+
     def flag(self, key: str) -> bool:
         """Return whether a key is true; it is not where it is not written."""
         text = self.text(key, "false").lower()

@@ -90,7 +90,7 @@ def _target(objective: Fields) -> float:
     if objective.has("targetPercent") and objective.has("target"):
         raise objective.wrong("has a target and a targetPercent", "leave one of them out", "targetPercent")
     if objective.has("targetPercent"):
-        return objective.number("targetPercent", "write 99 % as 99") / 100
+        return objective.percent("targetPercent")
     return objective.number("target", "write 99 % as 0.99")
 
 

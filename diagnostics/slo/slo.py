@@ -67,7 +67,8 @@ class Slo:
         period: seconds over which it is promised, always the newest.
         sli: which events, and which of them are good.
         description: as written; may be empty.
-        labels: added to its alerts.
+        labels: added to its alerts; a `severity` among them is theirs.
+        alert_labels: the same for alerts of one severity, `page` or `ticket`, and over those of all.
         quiet: severities of which nobody is told: `page`, `ticket`.
         where: the file and line it was read from.
 
@@ -79,6 +80,7 @@ class Slo:
     period: float = DEFAULT_PERIOD
     description: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    alert_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     quiet: frozenset[str] = frozenset()
     where: str = ""
 
@@ -119,10 +121,13 @@ def checked(slo: Slo) -> Slo:
 
 def _check_labels(slo: Slo, wrong: Callable[[str, str], UsageError]) -> None:
     tags = dict(slo.sli.tags) if isinstance(slo.sli, Triton) else {}
-    for name in (*slo.labels, *tags):
+    labels = [each for some in (slo.labels, *slo.alert_labels.values()) for each in some.items()]
+    for name in (*(name for name, _ in labels), *tags):
         if not _LABEL.fullmatch(name):
             raise wrong(f"{name[:100]!r} is no label of Prometheus", "use letters, digits and '_'")
-    for name, value in slo.labels.items():
+    for name, value in labels:
+        if name == "slo":
+            raise wrong("the label slo is the objective's name on every series and alert", "call it something else")
         if value.count("{{") != value.count("}}"):
             raise wrong(f"the label {name} holds a template of Prometheus that does not end", "close it with }}")
 

@@ -32,11 +32,12 @@ def sloth(document: Fields) -> Iterator[Slo]:
         yield checked(
             Slo(
                 name=name,
-                objective=one.number("objective", "write 99 % as 99") / 100,
+                objective=one.percent("objective"),
                 sli=sli,
                 description=one.text("description", ""),
                 labels=shared | one.texts("labels") | _alerting(one).texts("labels"),
-                quiet=frozenset(_quiet(_alerting(one))),
+                alert_labels={severity: alert.texts("labels") for severity, alert in _alerts(_alerting(one))},
+                quiet=frozenset(severity for severity, alert in _alerts(_alerting(one)) if alert.flag("disable")),
                 where=f"{one.document.file}:{one.leaf.line}",
             )
         )
@@ -49,13 +50,11 @@ def _alerting(slo: Fields) -> Fields:
     return found.only("name", "labels", "annotations", "page_alert", "ticket_alert")
 
 
-def _quiet(alerting: Fields) -> Iterator[str]:
-    """Yield the severities of alerts that are switched off."""
+def _alerts(alerting: Fields) -> Iterator[tuple[str, Fields]]:
+    """Yield what is said of the alerts of each severity."""
     for severity in ("page", "ticket"):
-        key = f"{severity}_alert"
-        alert = alerting.section(key).only("disable", "labels", "annotations") if alerting.has(key) else None
-        if alert is not None and alert.flag("disable"):
-            yield severity
+        if alerting.has(f"{severity}_alert"):
+            yield severity, alerting.section(f"{severity}_alert").only("disable", "labels", "annotations")
 
 
 def _sli(sli: Fields) -> Triton | Promql:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from diagnostics.errors import UsageError
 from diagnostics.gen.slo_rules import rules_text
@@ -170,6 +171,20 @@ def test_alerts_that_sloth_switches_off_are_not_told_and_its_labels_are_theirs(t
     assert alerts == ["TritonSloBurnsSlowly", "TritonSloUnmeasured", "TritonSloBurnsFast", "TritonSloBurnsSlowly"]
 
 
+def test_labels_of_a_file_are_those_of_its_alerts_and_their_severity_goes_before_ours(tmp_path: Path) -> None:
+    told = (
+        "alerting: {labels: {team: a}, page_alert: {labels: {severity: sev1, team: b}}, "
+        "ticket_alert: {labels: {queue: q}}}"
+    )
+    (ours, _) = written(tmp_path, SLOTH.replace("alerting: {name: Whatever}", told))
+    rules = yaml.safe_load(rules_text([ours], "https://x"))["groups"][0]["rules"]
+    page, ticket, unmeasured = (rule["labels"] for rule in rules if "alert" in rule)
+    common = {"service": "chat", "owner": "ml", "slo": "chat-requests"}
+    assert page == common | {"severity": "sev1", "team": "b"}
+    assert ticket == common | {"severity": "warning", "team": "a", "queue": "q"}
+    assert unmeasured == common | {"severity": "warning", "team": "a"}
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -211,6 +226,16 @@ def test_openslo_refers_between_the_documents_of_a_file(tmp_path: Path) -> None:
         (SHORT.replace("    ensemble: chat\n", "", 1), 2, "names no model or ensemble"),
         (SHORT.replace("name: chat-latency", 'name: "a b"'), 2, "cannot be a name"),
         (SHORT.replace("    latency: 500ms\n", ""), 2, "promises nothing"),
+        (
+            SHORT.replace("    latency: 500ms", "    labels: {slo: x}\n    latency: 500ms"),
+            2,
+            "the label slo is the objective's",
+        ),
+        (
+            SLOTH.replace("objective: 99.9", "objective: 0.999"),
+            6,
+            "objective is 0.999 %, which nobody promises; it is in",
+        ),
         (SLOTH.replace("prometheus/v1", "prometheus/v2"), 1, "version 'prometheus/v2' is not supported"),
         (SLOTH.replace("[{{.window}}]", "", 1), 10, "chat-requests: error_query has no range"),
         (OPENSLO.replace("targetPercent", "target_percent"), 31, "has no key 'target_percent'"),
