@@ -19,7 +19,7 @@ from diagnostics.cli.options import DURATION, Duration, source_options
 from diagnostics.cli.sources import aloud, looks_like_a_path
 from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, not_installed
-from diagnostics.render.bench_words import MEASURE_WORDS
+from diagnostics.render.bench.words import MEASURE_WORDS
 from exporters.sources.access import SourceOptions
 from exporters.sources.given_file import read_given
 
@@ -241,7 +241,7 @@ _WANTED = ("model", "protocol", "streaming", "length", "max_tokens", "tokens_fro
 
 
 def _drawing() -> Any:
-    from diagnostics.render.bench_png import draw
+    from diagnostics.render.bench.png import draw
 
     return draw
 
@@ -259,19 +259,19 @@ def _show_somewhere(report: Report, by: str, output: str) -> None:
 
 def _show(report: Report, by: str, output: str, *, err: bool) -> None:
     if output == "json":
-        from diagnostics.render.bench_json import bench_json
+        from diagnostics.render.bench.json import bench_json
 
         click.echo(bench_json(report, by), nl=False, err=err)
     elif output == "markdown":
-        from diagnostics.render.bench_markdown import bench_markdown
+        from diagnostics.render.bench.markdown import bench_markdown
 
         click.echo(bench_markdown(report, by), nl=False, err=err)
     elif output == "html":
-        from diagnostics.render.bench_html import bench_html
+        from diagnostics.render.bench.html import bench_html
 
         click.echo(bench_html(report, by), nl=False, err=err)
     else:
-        from diagnostics.render.bench_text import bench_text
+        from diagnostics.render.bench.text import bench_text
 
         click.echo(bench_text(report, by, coloured, unicode=_shows_unicode()), nl=False, err=err)
 

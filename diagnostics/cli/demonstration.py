@@ -17,8 +17,8 @@ from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.proof import proved
+from diagnostics.render.explanation.text import text
 from diagnostics.render.lines import WIDTH
-from diagnostics.render.text import text
 from diagnostics.render.words import mean_after
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.subject import Subject

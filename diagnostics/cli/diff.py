@@ -12,9 +12,9 @@ from diagnostics.cli.two_windows import Side, two_windows
 from diagnostics.diagnosis.diff import Difference, difference
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.errors import EXIT_COLLECT, EXIT_OK
-from diagnostics.render.diff_json import diff_report
-from diagnostics.render.diff_markdown import diff_markdown
-from diagnostics.render.diff_text import diff_text
+from diagnostics.render.diff.json import diff_report
+from diagnostics.render.diff.markdown import diff_markdown
+from diagnostics.render.diff.text import diff_text
 
 _EPILOG = """\b
 Examples:
@@ -50,7 +50,7 @@ def _show(found: Difference, output: str) -> None:
     elif output == "markdown":
         click.echo(diff_markdown(found), nl=False)
     elif output == "html":
-        from diagnostics.render.diff_html import diff_html
+        from diagnostics.render.diff.html import diff_html
 
         click.echo(diff_html(found), nl=False)
     else:

@@ -17,10 +17,10 @@ from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
-from diagnostics.render.json_report import report
-from diagnostics.render.markdown import markdown
-from diagnostics.render.text import text
-from diagnostics.render.why_not import account
+from diagnostics.render.explanation.json import report
+from diagnostics.render.explanation.markdown import markdown
+from diagnostics.render.explanation.text import text
+from diagnostics.render.explanation.why_not import account
 
 _EPILOG = """\b
 Examples:
@@ -118,7 +118,7 @@ def _show(explanation: Explanation, output: str, check: str | None) -> None:
     elif output == "markdown":
         click.echo(markdown(explanation), nl=False)
     elif output == "html":
-        from diagnostics.render.html import html
+        from diagnostics.render.explanation.html import html
 
         click.echo(html(explanation), nl=False)
     else:

@@ -16,7 +16,7 @@ from diagnostics.lint.problem import Severity
 from diagnostics.lint.run import Report, lint
 from diagnostics.lint.settings import Settings, settings_file, settings_of
 from diagnostics.render.clean import clean
-from diagnostics.render.lint_text import count, lint_text, sums
+from diagnostics.render.lint.text import count, lint_text, sums
 
 _EPILOG = """\b
 Examples:
@@ -92,11 +92,11 @@ def _print(report: Report, output: str) -> None:
     if output == "text":
         click.echo(lint_text(report, coloured), nl=False)
     elif output == "json":
-        from diagnostics.render.lint_json import lint_report
+        from diagnostics.render.lint.json import lint_report
 
         click.echo(json.dumps(lint_report(report), indent=1, ensure_ascii=False))
     else:
-        from diagnostics.render.lint_sarif import lint_sarif
+        from diagnostics.render.lint.sarif import lint_sarif
 
         click.echo(json.dumps(lint_sarif(report), indent=1, ensure_ascii=False))
 

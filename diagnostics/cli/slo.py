@@ -98,8 +98,8 @@ def report(
         found, missed = reports_from(
             sources, slos, period=period, config_file=config_file, deployment=deployment, options=options
         )
-    from diagnostics.render.slo_json import slo_report
-    from diagnostics.render.slo_text import slo_markdown, slo_text
+    from diagnostics.render.slo.json import slo_report
+    from diagnostics.render.slo.text import slo_markdown, slo_text
 
     told = slo_report(found)
     if output == "json":

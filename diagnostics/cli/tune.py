@@ -14,10 +14,10 @@ from diagnostics.cli.tuning import Aim, carrying, tuned
 from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.forecast.options import Minimize
-from diagnostics.render.confirming import confirming
-from diagnostics.render.tune_json import carried_report, tuned_report
-from diagnostics.render.tune_markdown import carried_markdown, tuned_markdown
-from diagnostics.render.tune_text import carried_text, tuned_text
+from diagnostics.render.tuning.confirming import confirming
+from diagnostics.render.tuning.json import carried_report, tuned_report
+from diagnostics.render.tuning.markdown import carried_markdown, tuned_markdown
+from diagnostics.render.tuning.text import carried_text, tuned_text
 
 FAIL_ON = ("change", "unmet", "never")
 _EPILOG = """\b

@@ -16,8 +16,8 @@ from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.verification import Verified
 from diagnostics.forecast.verify import Verification, verify
-from diagnostics.render.verify_json import verify_report
-from diagnostics.render.verify_text import verify_markdown, verify_text
+from diagnostics.render.verification.json import verify_report
+from diagnostics.render.verification.text import verify_markdown, verify_text
 from diagnostics.signals.subject import Subject
 
 FAIL_ON = ("refuted", "inconclusive", "never")

@@ -14,7 +14,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import IncidentBook
 from diagnostics.diagnosis.proof import Memory, proved
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.render.json_report import finding_head
+from diagnostics.render.explanation.json import finding_head
 from diagnostics.render.live import Json
 from diagnostics.window.rolling import WINDOW_SECONDS, RollingWindow
 from diagnostics.wire.records import Kind, Scrape

@@ -12,10 +12,10 @@ from diagnostics.cli.proposing import Wish, proposed, swept
 from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.proposal import Proposal, SweepProposal
 from diagnostics.errors import EXIT_OK, UsageError
-from diagnostics.render import sweep_text as drawing
-from diagnostics.render.forecast_json import forecast_report, sweep_report
-from diagnostics.render.forecast_markdown import forecast_markdown, sweep_markdown
-from diagnostics.render.forecast_text import forecast_text
+from diagnostics.render.forecast import sweep_text as drawing
+from diagnostics.render.forecast.json import forecast_report, sweep_report
+from diagnostics.render.forecast.markdown import forecast_markdown, sweep_markdown
+from diagnostics.render.forecast.text import forecast_text
 
 _EPILOG = """\b
 Examples:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Change, Incident, IncidentChange
-from diagnostics.render.json_report import report
+from diagnostics.render.explanation.json import report
 from diagnostics.store import statements
 from diagnostics.store.downsample import Downsampler
 from diagnostics.store.rows import clean, finding_row

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from diagnostics.render.slo_words import span
+from diagnostics.render.slo.words import span
 from diagnostics.slo.attribution import Cause
 from diagnostics.slo.report import SloReport
 from diagnostics.slo.tally import Tally

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from diagnostics.render.diff_html import diff_html
-from diagnostics.render.html import html
+from diagnostics.render.diff.html import diff_html
+from diagnostics.render.explanation.html import html
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
 from tests.browser.pages import DIFFS, FLAGS, MADE_UP, PROGRAMS, ROOT, Show, Shown

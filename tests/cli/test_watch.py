@@ -6,11 +6,11 @@ import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.cli.running_service import RunningService
-from diagnostics.render.html import html
-from diagnostics.render.json_report import report
+from diagnostics.render.explanation.html import html
+from diagnostics.render.explanation.json import report
+from diagnostics.render.explanation.markdown import markdown
+from diagnostics.render.explanation.text import text
 from diagnostics.render.live import frame, gist
-from diagnostics.render.markdown import markdown
-from diagnostics.render.text import text
 from exporters.sources.http import HttpAnswer
 from tests.collect.fake_triton import fake_triton
 from tests.service.http.door import Door, door, judged, show

@@ -10,8 +10,8 @@ from diagnostics.cli.diff import command
 from diagnostics.diagnosis.diff import Difference, difference
 from diagnostics.diagnosis.diff_shares import Cause
 from diagnostics.errors import UsageError
-from diagnostics.render.diff_json import diff_report
-from diagnostics.render.diff_text import diff_text
+from diagnostics.render.diff.json import diff_report
+from diagnostics.render.diff.text import diff_text
 from diagnostics.tuning.settings_diff import changed_settings
 from diagnostics.wire.model_config import parse_model_config
 from tests.builders import Stage, SyntheticTriton, model_config

@@ -18,9 +18,9 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict, rejudged
 from diagnostics.diagnosis.intervening import intervened, outside
 from diagnostics.diagnosis.proof import Budget, Memory, proved
 from diagnostics.forecast.fitted import Fitted, MeasuredStage
-from diagnostics.render.json_report import report, schema
-from diagnostics.render.text import text
-from diagnostics.render.why_not import account
+from diagnostics.render.explanation.json import report, schema
+from diagnostics.render.explanation.text import text
+from diagnostics.render.explanation.why_not import account
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop
 from tests.forecast.deployments import by_hand, change, service

@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from diagnostics.render.text import text
+from diagnostics.render.explanation.text import text
 from diagnostics.window import traces
 from diagnostics.window.window import window_of
 from diagnostics.wire import trace_export

@@ -35,15 +35,15 @@ from diagnostics.forecast.predict import performance
 from diagnostics.forecast.summary import DRAWS
 from diagnostics.forecast.verify import verify
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.render.forecast_json import forecast_report, forecast_schema
-from diagnostics.render.forecast_markdown import forecast_markdown
-from diagnostics.render.forecast_text import forecast_text
-from diagnostics.render.json_report import Json, report
-from diagnostics.render.text import plain, text
-from diagnostics.render.tune_json import tuned_report, tuning_schema
-from diagnostics.render.tune_text import tuned_text
-from diagnostics.render.verify_json import verify_report
-from diagnostics.render.verify_text import verify_text
+from diagnostics.render.explanation.json import Json, report
+from diagnostics.render.explanation.text import plain, text
+from diagnostics.render.forecast.json import forecast_report, forecast_schema
+from diagnostics.render.forecast.markdown import forecast_markdown
+from diagnostics.render.forecast.text import forecast_text
+from diagnostics.render.tuning.json import tuned_report, tuning_schema
+from diagnostics.render.tuning.text import tuned_text
+from diagnostics.render.verification.json import verify_report
+from diagnostics.render.verification.text import verify_text
 from tests.forecast.everywhere import CASE_SECONDS, PROCESS_BYTES
 from tests.forecast.impossible import impossible
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from diagnostics.render.json_report import report
+from diagnostics.render.explanation.json import report
 from diagnostics.window.graph import graph_of
 from diagnostics.wire.model_config import parse_model_config
 from tests.builders import Stage, SyntheticTriton, chain, ensemble_config, model_config

@@ -16,9 +16,9 @@ from diagnostics.lint.catalogue import catalogue
 from diagnostics.lint.problem import Severity
 from diagnostics.lint.rule import Question
 from diagnostics.lint.run import Report, lint
-from diagnostics.render.lint_json import lint_report, lint_schema
-from diagnostics.render.lint_sarif import lint_sarif
-from diagnostics.render.lint_text import lint_text
+from diagnostics.render.lint.json import lint_report, lint_schema
+from diagnostics.render.lint.sarif import lint_sarif
+from diagnostics.render.lint.text import lint_text
 
 WAIVED = model("b", "# diag: ignore[no-warm-up] as agreed\nmax_batch_size: 2\n")
 Printed = pytest.CaptureFixture[str]

@@ -23,7 +23,7 @@ from diagnostics.loadgen.deadline import OutOfTimeError, deadline
 from diagnostics.loadgen.plan import Plan
 from diagnostics.loadgen.sweep import Contender, Sweep
 from diagnostics.loadgen.transport import Reply
-from diagnostics.render.bench_json import bench_json
+from diagnostics.render.bench.json import bench_json
 from tests.loadgen.reports import block, report, target
 
 

@@ -18,10 +18,10 @@ from diagnostics.bench.limits import RequestLimits
 from diagnostics.bench.report import Report, TargetResult
 from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
-from diagnostics.render.bench_html import bench_html
-from diagnostics.render.bench_json import bench_json, schema
-from diagnostics.render.bench_markdown import bench_markdown
-from diagnostics.render.bench_text import bench_text
+from diagnostics.render.bench.html import bench_html
+from diagnostics.render.bench.json import bench_json, schema
+from diagnostics.render.bench.markdown import bench_markdown
+from diagnostics.render.bench.text import bench_text
 from tests.loadgen.reports import block, curve, diagnosed, report, target, workload
 
 CAUSE = "single-instance-serialization of safety"

@@ -8,7 +8,7 @@ import pytest
 
 from diagnostics.cli.sources import Question
 from diagnostics.diagnosis.explanation import Explanation, Verdict
-from diagnostics.render.json_report import report
+from diagnostics.render.explanation.json import report
 from diagnostics.wire.records import Kind
 from tests.captures.judging import Outcome, judge
 from tests.captures.recorded import labels, scrapes_of

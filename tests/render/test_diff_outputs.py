@@ -9,10 +9,10 @@ import pytest
 
 from diagnostics.diagnosis.diff import Difference
 from diagnostics.render.clean import clean
-from diagnostics.render.diff_html import diff_html
-from diagnostics.render.diff_json import diff_report, diff_schema
-from diagnostics.render.diff_markdown import diff_markdown
-from diagnostics.render.diff_text import diff_text
+from diagnostics.render.diff.html import diff_html
+from diagnostics.render.diff.json import diff_report, diff_schema
+from diagnostics.render.diff.markdown import diff_markdown
+from diagnostics.render.diff.text import diff_text
 from tests.render.differences import NAMES, differences
 from tests.render.situations import HOSTILE, as_json
 

@@ -9,13 +9,13 @@ import pytest
 
 from diagnostics.diagnosis.proposal import Load
 from diagnostics.forecast.performance import Estimate
-from diagnostics.render.forecast_json import forecast_report, forecast_schema, sweep_report
-from diagnostics.render.forecast_markdown import forecast_markdown, sweep_markdown
-from diagnostics.render.forecast_text import forecast_text
-from diagnostics.render.forecast_words import load
-from diagnostics.render.sweep_text import BLOCKS, LETTERS, sweep_text
-from diagnostics.render.verify_json import verify_report, verify_schema
-from diagnostics.render.verify_text import verify_markdown, verify_text
+from diagnostics.render.forecast.json import forecast_report, forecast_schema, sweep_report
+from diagnostics.render.forecast.markdown import forecast_markdown, sweep_markdown
+from diagnostics.render.forecast.sweep_text import BLOCKS, LETTERS, sweep_text
+from diagnostics.render.forecast.text import forecast_text
+from diagnostics.render.forecast.words import load
+from diagnostics.render.verification.json import verify_report, verify_schema
+from diagnostics.render.verification.text import verify_markdown, verify_text
 from tests.forecast.performances import estimate
 from tests.render.forecasts import WINDOW, proposal, sweep, verification
 from tests.render.situations import HOSTILE, as_json

@@ -12,7 +12,7 @@ from diagnostics.checks.check import Fires, Quiet
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.run import Result
 from diagnostics.render.clean import clean
-from diagnostics.render.html import html
+from diagnostics.render.explanation.html import html
 from tests.render.situations import HOSTILE, situations
 
 OWN_SCRIPTS = 1

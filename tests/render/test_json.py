@@ -5,7 +5,7 @@ import json
 import jsonschema
 
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.render.json_report import report, schema
+from diagnostics.render.explanation.json import report, schema
 from tests.render.situations import as_json, situations
 
 

@@ -7,7 +7,7 @@ from markdown_it.token import Token
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.clean import clean
-from diagnostics.render.markdown import markdown
+from diagnostics.render.explanation.markdown import markdown
 from tests.render.situations import HOSTILE, situations
 
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])

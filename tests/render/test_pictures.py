@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from diagnostics.anatomy.anatomy import anatomies
 from diagnostics.anatomy.cells import Anatomy, Phase, Stage
-from diagnostics.render.html_charts import course
-from diagnostics.render.html_graph import NARROW, WIDE, Layout, Picture, picture
+from diagnostics.render.explanation.charts import course
+from diagnostics.render.explanation.graph import NARROW, WIDE, Layout, Picture, picture
 from diagnostics.render.html_scale import axis_end
 from diagnostics.render.html_waterfall import SPAN, waterfall
 from diagnostics.signals.subject import Subject

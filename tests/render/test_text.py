@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.clean import code_lines
+from diagnostics.render.explanation.text import text
 from diagnostics.render.lines import WIDTH
-from diagnostics.render.text import text
 from diagnostics.tuning.changes import ConfigChange, Setting
 from tests.render.situations import situations
 from tests.render.widths import columns

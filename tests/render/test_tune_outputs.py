@@ -12,10 +12,10 @@ import yaml
 
 from diagnostics.diagnosis.proposal import Load
 from diagnostics.forecast.target import Target
-from diagnostics.render.confirming import confirming
-from diagnostics.render.tune_json import carried_report, tuned_report, tuning_schema
-from diagnostics.render.tune_markdown import carried_markdown, tuned_markdown
-from diagnostics.render.tune_text import carried_text, tuned_text
+from diagnostics.render.tuning.confirming import confirming
+from diagnostics.render.tuning.json import carried_report, tuned_report, tuning_schema
+from diagnostics.render.tuning.markdown import carried_markdown, tuned_markdown
+from diagnostics.render.tuning.text import carried_text, tuned_text
 from tests.render.situations import HOSTILE, as_json
 from tests.render.test_forecast_outputs import UNSAFE
 from tests.render.tunings import CLOSED, candidate, carried, short, tuned

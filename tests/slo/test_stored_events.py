@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.errors import UsageError
-from diagnostics.render.slo_json import slo_report
-from diagnostics.render.slo_text import slo_text
+from diagnostics.render.slo.json import slo_report
+from diagnostics.render.slo.text import slo_text
 from diagnostics.slo.burn import DAY
 from diagnostics.slo.report import report_on
 from diagnostics.slo.slo import Promise, Promql, Slo, Triton

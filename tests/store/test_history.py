@@ -10,7 +10,7 @@ from sqlalchemy import Connection, event
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.render.json_report import report
+from diagnostics.render.explanation.json import report
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.settings.tree import HistorySettings
 from diagnostics.store import statements, writer

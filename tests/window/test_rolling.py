@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnostics.render.json_report import report
-from diagnostics.render.why_not import account
+from diagnostics.render.explanation.json import report
+from diagnostics.render.explanation.why_not import account
 from diagnostics.window import rolling
 from diagnostics.window.recent_spans import RecentSpans
 from diagnostics.window.rolling import RollingWindow

@@ -13,7 +13,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import Line
-from diagnostics.render.why_not import account
+from diagnostics.render.explanation.why_not import account
 from diagnostics.service.faults import Fault
 from diagnostics.service.state import Evaluation, LiveState, TargetState
 from diagnostics.signals.subject import Scope, Subject

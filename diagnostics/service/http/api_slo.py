@@ -9,8 +9,8 @@ from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import PlainTextResponse, Response
 
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.render.slo_json import slo_report
-from diagnostics.render.slo_text import slo_markdown, slo_text
+from diagnostics.render.slo.json import slo_report
+from diagnostics.render.slo.text import slo_markdown, slo_text
 from diagnostics.service.http.api import PREFIX
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.json_answer import JsonAnswer

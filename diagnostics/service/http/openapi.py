@@ -9,8 +9,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from diagnostics.render.json_report import schema
-from diagnostics.render.slo_json import slo_schema
+from diagnostics.render.explanation.json import schema
+from diagnostics.render.slo.json import slo_schema
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.problems import MEDIA_TYPE, Problem
 from diagnostics.service.http.rendering import HEADERS

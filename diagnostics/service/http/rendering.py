@@ -7,10 +7,10 @@ from enum import StrEnum
 from fastapi.responses import HTMLResponse, PlainTextResponse, Response
 
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.render.html import html
-from diagnostics.render.json_report import report
-from diagnostics.render.markdown import markdown
-from diagnostics.render.text import text
+from diagnostics.render.explanation.html import html
+from diagnostics.render.explanation.json import report
+from diagnostics.render.explanation.markdown import markdown
+from diagnostics.render.explanation.text import text
 from diagnostics.service.http.json_answer import JsonAnswer
 
 # What terminals know of the colours that texts are given (ECMA-48, 8.3.117).

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import jsonschema
 import pytest
 
-from diagnostics.render.json_report import schema
+from diagnostics.render.explanation.json import schema
 from diagnostics.service.http import api
 from diagnostics.service.state import Evaluation, TargetState
 from tests.builders import SERVER

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import CollectError
-from diagnostics.render.html import considered, drawn, leading_course, told
-from diagnostics.render.why_not import account
+from diagnostics.render.explanation.html import considered, drawn, leading_course, told
+from diagnostics.render.explanation.why_not import account
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.incidents import Wanted, find
 from diagnostics.service.http.page.standing import Standing, standings

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client import Counter
 
-from diagnostics.render.html import drawn, told
+from diagnostics.render.explanation.html import drawn, told
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.deployments import Values
 from diagnostics.service.http.page.fleet import Fleet

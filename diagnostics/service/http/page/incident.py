@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError
-from diagnostics.render.html import Told, told
+from diagnostics.render.explanation.html import Told, told
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.deployments import Values, replayed
 from diagnostics.service.state import LiveState

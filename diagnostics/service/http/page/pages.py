@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from diagnostics.checks.catalogue import Registered, catalogue
 from diagnostics.errors import CollectError
-from diagnostics.render.html_runbook import parts
+from diagnostics.render.explanation.runbook import parts
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page import deployments, home, incident, incidents, search
 from diagnostics.service.http.page.fleet import Fleet

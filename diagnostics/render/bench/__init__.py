@@ -1,0 +1,1 @@
+"""A load test in each form in which it is shown."""

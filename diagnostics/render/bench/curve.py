@@ -1,0 +1,100 @@
+"""Latency over throughput as a curve for a page: points with their intervals, in the drawing's own units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from diagnostics.bench.estimate import Estimate
+from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.render.bench import words
+from diagnostics.render.html_scale import axis_end
+from diagnostics.units import Unit
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640.0, 280.0, 64.0, 620.0, 16.0, 244.0
+# The colours that pages have for phases, one for each target.
+TONES = ("compute", "queue")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dot:
+    """A measured point; `low` and `high` are the ends of its latency's interval, `told` says it in words."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    load: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One target's points, in order of load."""
+
+    name: str
+    tone: str
+    path: str
+    dots: tuple[Dot, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """All targets over one scale; `right` and `top` are what the axes end at."""
+
+    curves: tuple[Curve, ...]
+    right: str
+    top: str
+
+
+def drawing(report: Report) -> Drawing | None:
+    """Return mean latency over throughput; None where nothing was measured."""
+    rate, mean = _most(report, "throughput"), _most(report, "mean")
+    if not rate or not mean:
+        return None
+    right, top = axis_end(rate), axis_end(mean)
+    sides = words.sides(report)
+    curves = tuple(
+        _curve(report, name, tone, target, (right, top))
+        for name, tone, target in zip(sides, TONES, report.targets, strict=False)
+    )
+    return Drawing(curves=curves, right=f"{right:g}/s", top=Unit.SECONDS.show(top))
+
+
+def _most(report: Report, measure: str) -> float:
+    found = (point.estimate(measure) for target in report.targets for point in target.points)
+    return max((one.high or one.value for one in found if one is not None), default=0.0)
+
+
+def _curve(report: Report, name: str, tone: str, target: TargetResult, ends: tuple[float, float]) -> Curve:
+    dots = tuple(dot for point in target.points if (dot := _dot(report, point, ends)) is not None)
+    return Curve(name=name, tone=tone, path=_path(dots), dots=dots)
+
+
+def _path(dots: Sequence[Dot]) -> str:
+    return "M" + " L".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in dots) if dots else ""
+
+
+def _dot(report: Report, point: Point, ends: tuple[float, float]) -> Dot | None:
+    rate, mean = point.estimate("throughput"), point.estimate("mean")
+    if rate is None or mean is None:
+        return None
+    low, high = _ends(mean)
+    told = f"{point.load:g} {report.axis}: {Unit.PER_SECOND.show(rate.value)}, {Unit.SECONDS.show(mean.value)}"
+    found, _ = point.diagnosed()
+    return Dot(
+        x=LEFT + (RIGHT - LEFT) * min(rate.value / ends[0], 1.0),
+        y=_y(mean.value, ends[1]),
+        low=_y(low, ends[1]),
+        high=_y(high, ends[1]),
+        load=f"{point.load:g}",
+        told=f"{told}, {found.cause or found.verdict}" if found else told,
+    )
+
+
+def _ends(mean: Estimate) -> tuple[float, float]:
+    return (mean.value if mean.low is None else mean.low), (mean.value if mean.high is None else mean.high)
+
+
+def _y(value: float, top: float) -> float:
+    return BOTTOM - (BOTTOM - TOP) * min(max(value / top, 0.0), 1.0)

@@ -1,0 +1,83 @@
+"""A load test as JSON, schema version 1: the report as `diag bench` reads it back, and what follows from it.
+
+`bench.schema.json` is this module's `schema()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+import msgspec
+
+from diagnostics.bench.block import MEASURES, Diagnosis
+from diagnostics.bench.crossover import Comparison
+from diagnostics.bench.estimate import Estimate
+from diagnostics.bench.knee import Knee, knee
+from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.render.bench import words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointSummary:
+    """A load over its blocks: each measure with its 95 % interval, null where it was not seen; times in seconds."""
+
+    load: float
+    measures: Mapping[str, Estimate | None]
+    diagnosis: Diagnosis | None
+    diagnosed_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSummary:
+    """A target's points and its knee, null of fewer than three loads."""
+
+    name: str
+    points: tuple[PointSummary, ...]
+    knee: Knee | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What follows from the blocks; `comparison` and `routing` are of two targets."""
+
+    targets: tuple[TargetSummary, ...]
+    comparison: Comparison | None
+    routing: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document(Report):
+    """A report with its summary, which is made anew whenever the report is read."""
+
+    summary: Summary
+
+
+def bench_json(report: Report, measure: str = "mean") -> bytes:
+    """Return the document; `measure` is what two targets are compared by."""
+    found = words.compared(report, measure)
+    summary = Summary(
+        targets=tuple(_target(report, target) for target in report.targets),
+        comparison=found,
+        routing=words.routing(report, found) if found else "",
+    )
+    told = {field.name: getattr(report, field.name) for field in fields(report)}
+    return msgspec.json.format(msgspec.json.encode(Document(**told, summary=summary)), indent=1) + b"\n"
+
+
+def _target(report: Report, target: TargetResult) -> TargetSummary:
+    return TargetSummary(
+        name=target.name, points=tuple(map(_point, target.points)), knee=knee(target.points, report.seed)
+    )
+
+
+def _point(point: Point) -> PointSummary:
+    found, count = point.diagnosed()
+    measures = {name: point.estimate(name) for name in MEASURES}
+    return PointSummary(load=point.load, measures=measures, diagnosis=found, diagnosed_blocks=count)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the document."""
+    return msgspec.json.schema(Document)

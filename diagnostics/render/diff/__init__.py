@@ -1,0 +1,1 @@
+"""The difference of two windows in each form in which it is shown."""

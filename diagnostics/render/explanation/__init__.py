@@ -1,0 +1,1 @@
+"""An explanation in each form in which it is shown."""

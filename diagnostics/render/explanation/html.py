@@ -1,0 +1,140 @@
+"""The explanation as one HTML file that needs nothing else: no network, no fonts, and no script to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from diagnostics.anatomy.anatomy import tail
+from diagnostics.anatomy.cells import Anatomy
+from diagnostics.checks.catalogue import catalogue
+from diagnostics.checks.check import Fires, Quiet
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.render import words
+from diagnostics.render.explanation.charts import Course, course
+from diagnostics.render.explanation.graph import NARROW, WIDE, Picture, picture
+from diagnostics.render.explanation.nodes import facts_of, marks
+from diagnostics.render.explanation.runbook import Part, parts
+from diagnostics.render.html_page import page
+from diagnostics.render.html_waterfall import Waterfall, waterfall
+from diagnostics.signals.subject import Subject
+from diagnostics.window.graph import Ensemble
+
+# Each entry has a graph and a waterfall; the others are a line in a table.
+ENTRIES_DRAWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """An entry with its pictures; no graph for a model that is called directly."""
+
+    item: Anatomy
+    name: str
+    pictures: tuple[Picture, ...]
+    waterfalls: tuple[Waterfall, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A finding with what is shown beside it: its number, its cause's, its runbook, the entry's mean without it.
+
+    `beside` tells how its patch stands to an earlier one; empty where it is the only one.
+    """
+
+    finding: Finding
+    number: int
+    cause: int | None
+    runbook: tuple[Part, ...]
+    mean_after: float | None
+    beside: str
+
+
+def html(explanation: Explanation) -> str:
+    """Return the report as a page; names from servers cannot break out of it."""
+    return page(
+        "page.html",
+        x=explanation,
+        told=tuple(told(explanation)),
+        drawn=tuple(drawn(explanation, ENTRIES_DRAWN)),
+        others=explanation.anatomy[ENTRIES_DRAWN:],
+        course=leading_course(explanation),
+        considered=considered(explanation),
+        ran=len(catalogue()),
+    )
+
+
+def told(explanation: Explanation) -> Iterator[Told]:
+    """Yield the findings in order."""
+    numbers, beside = words.numbers(explanation), words.beside(explanation)
+    for finding in explanation.findings:
+        yield Told(
+            finding=finding,
+            number=numbers[finding.id],
+            cause=numbers.get(finding.caused_by or ""),
+            runbook=parts(catalogue()[finding.check]),
+            mean_after=words.mean_after(finding),
+            beside=beside.get(finding.id, ""),
+        )
+
+
+def drawn(explanation: Explanation, most: int) -> Iterator[Drawn]:
+    """Yield the first `most` entries, the busiest first."""
+    marked = marks(explanation)
+    for item in explanation.anatomy[:most]:
+        ensemble = _ensemble(explanation.evidence, item)
+        pictures: tuple[Picture, ...] = ()
+        if ensemble is not None:
+            facts = facts_of(explanation.evidence, item, ensemble, marked)
+            pictures = tuple(picture(ensemble, facts, layout) for layout in (WIDE, NARROW))
+        name = item.ensemble or item.stages[0].model
+        yield Drawn(item=item, name=name, pictures=pictures, waterfalls=_waterfalls(explanation, item, ensemble))
+
+
+def _waterfalls(explanation: Explanation, item: Anatomy, ensemble: Ensemble | None) -> tuple[Waterfall, ...]:
+    """Return the mean request, and the slowest where traces show them."""
+    slow = tail(explanation.evidence, item)
+    longest = max(item.mean_seconds, slow.mean_seconds) if slow else 0.0
+    mean = waterfall("A request on average", item, ensemble, longest)
+    if slow is None:
+        return (mean,)
+    return mean, waterfall("The slowest tenth of the traced requests", slow, ensemble, longest)
+
+
+def _ensemble(evidence: Evidence, item: Anatomy) -> Ensemble | None:
+    return evidence.graph(item.server).ensembles.get(item.ensemble or "")
+
+
+def leading_course(explanation: Explanation) -> Course | None:
+    """Return the charts of the first finding's model, else of the stage where most time goes."""
+    for finding in explanation.loud[:1]:
+        on = finding.subject
+        if on.model is not None:
+            model = Subject(server=on.server, model=on.model)
+            entry = Subject(server=on.server, ensemble=on.ensemble) if on.ensemble else model
+            onset = finding.onset.at if finding.onset else None
+            return course(explanation.evidence, entry, model, onset)
+    for item in explanation.anatomy[:1]:
+        slowest = max(item.stages, key=lambda stage: stage.seconds)
+        model = Subject(server=item.server, model=slowest.model)
+        entry = Subject(server=item.server, ensemble=item.ensemble) if item.ensemble else model
+        return course(explanation.evidence, entry, model)
+    return None
+
+
+def considered(explanation: Explanation) -> Mapping[str, str]:
+    """Return the checks that looked at the first finding's subject and said no, with their reason."""
+    found: dict[str, str] = {}
+    for finding in explanation.loud[:1]:
+        same = [result for result in explanation.results if _beside(result.subject) == _beside(finding.subject)]
+        # What it says of one version is no answer to what it found of another.
+        fired = {result.check.id for result in same if isinstance(result.outcome, Fires)}
+        for result in same:
+            if isinstance(result.outcome, Quiet) and result.check.id not in fired:
+                found.setdefault(result.check.id, result.outcome.because)
+    return found
+
+
+def _beside(on: Subject) -> tuple[str, str | None]:
+    return on.server, on.model

@@ -1,0 +1,1 @@
+"""A forecast, or a sweep of them, in each form in which it is shown."""

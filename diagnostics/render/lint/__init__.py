@@ -1,0 +1,1 @@
+"""What is wrong with a repository, in each form in which it is shown."""

@@ -1,0 +1,1 @@
+"""How objectives stand, in each form in which it is shown."""

@@ -1,0 +1,1 @@
+"""The answer of a search for settings in each form in which it is shown."""

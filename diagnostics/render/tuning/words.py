@@ -1,0 +1,191 @@
+"""What text and Markdown say of tunings, in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from diagnostics.diagnosis.proposal import Move
+from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
+from diagnostics.forecast.options import Minimize
+from diagnostics.forecast.packing import MOST_SHARE, Packing
+from diagnostics.forecast.performance import Performance
+from diagnostics.forecast.search import Candidate
+from diagnostics.forecast.shortfall import Shortfall
+from diagnostics.forecast.target import Target
+from diagnostics.render.forecast import words
+from diagnostics.units import Unit
+
+_show = Unit.SECONDS.show
+_share = Unit.RATIO.show
+_CARRIED_SHOWN = 12
+# Beyond this part of a device's time, a tenth more load doubles what executions wait for it (1 / (1 − ρ)).
+_FULL = 0.9
+
+
+def headline(found: TunedProposal) -> str:
+    """Return the answer in one sentence."""
+    name, target, best = words.entry_name(found.on), found.tuning.target, found.tuning.best
+    load = "".join(f" at {one}" for one in words.load(found.load))
+    if best is None:
+        return f"{name}: no setting found meets {target.text}{load}{_nearest(found)}"
+    now, then = (_value(target, one) for one in (found.tuning.baseline, best.performance))
+    if not best.changes:
+        return f"{name} meets {target.text}{load} as it is: {then}"
+    return f"{name}: {_changes(found.moves)} meets {target.text}{load}: {now} → {then}"
+
+
+def _nearest(found: TunedProposal) -> str:
+    nearest = found.tuning.nearest
+    if nearest is None:
+        return ""
+    value = found.tuning.target.forecast(nearest.performance)
+    how = f"with {_changes(found.moves)}" if found.moves else "as it is"
+    return f"; it {words.NO_KEEPING_UP} {how}" if value is None else f"; nearest is {_show(value.value)}, {how}"
+
+
+def _value(target: Target, one: Performance) -> str:
+    value = target.forecast(one)
+    return words.NO_KEEPING_UP if value is None else _show(value.value)
+
+
+def _changes(moves: Sequence[Move]) -> str:
+    return ", ".join(words.move(one) for one in moves) or "as it is"
+
+
+def certainty(found: TunedProposal) -> str:
+    """Return how sure the answer is; empty where there is none, or nothing of its interval is above the objective."""
+    best, target = found.tuning.best, found.tuning.target
+    value = target.forecast(best.performance) if best else None
+    if value is None or found.certain:
+        return ""
+    reach = "has no upper end" if value.high is None else f"reaches {_show(value.high)}"
+    why = f"the 90 % interval {reach}" if found.plausible else "the model does not account for what was measured"
+    then = "; apply it and hold it against this window with diag verify" if found.moves else ""
+    return f"{'likely' if found.plausible else 'possible'}, not certain: {why}{then}"
+
+
+def reasons(found: TunedProposal) -> Iterator[str]:
+    """Yield why nothing meets the objective, and what would; nothing where something does."""
+    short, target = found.shortfall, found.tuning.target
+    if short is None:
+        return
+    if (excess := short.excess(target)) is not None:
+        yield from _too_slow(short, excess)
+        return
+    if short.alone is None:
+        yield "even at a sixteenth of this load no request would be answered that could be timed"
+    else:
+        yield (
+            f"a request that has the server nearly to itself takes {_show(short.alone)}, which leaves "
+            f"{_show(target.seconds - short.alone)} for waits"
+        )
+    yield from _devices(short)
+    if short.engine is not None:
+        yield (
+            f"requests wait inside {short.engine}: its engine's own limits (slots, cache, token budget) are not "
+            "searched; try them with diag whatif --set"
+        )
+    if found.plausible:
+        yield from _replicas(short)
+    else:
+        yield "how much it would carry is not known: the model does not account for what was measured"
+
+
+def _devices(short: Shortfall) -> Iterator[str]:
+    for name, share in short.demanded.items():
+        asked = f"executions ask for {_share(share)} of {'them' if name.endswith('s') else 'it'}"
+        if share >= _FULL:
+            yield f"the {name} {'are' if name.endswith('s') else 'is'} full: {asked}"
+        elif share >= MOST_SHARE:
+            yield f"on the {name}, {asked}, and slow each other"
+
+
+def _too_slow(short: Shortfall, excess: float) -> Iterator[str]:
+    slowest = f"{short.slowest}, which executes longest ({_show(short.slowest_seconds)})"
+    yield (
+        f"a request that has the server nearly to itself takes {_show(short.alone)}: {_show(excess)} too long, "
+        "whatever the load and the settings"
+    )
+    if short.beside >= min(excess, short.slowest_seconds):
+        yield (
+            f"{_show(short.beside)} of it pass outside of executions, as the window showed; that is to be "
+            "mended first: diag explain says what it is"
+        )
+    elif excess < short.slowest_seconds:
+        yield f"what would do: {slowest}, made faster by {_show(excess)} (a faster model, engine or GPU)"
+    else:
+        yield f"not even without {slowest}: several stages must get faster"
+
+
+def _replicas(short: Shortfall) -> Iterator[str]:
+    if short.carried is None:
+        if short.alone is not None:
+            yield "no load in reach of what was measured meets the objective"
+    elif short.replicas and short.replicas > 1:
+        yield (
+            f"what would do: {short.replicas} servers like this one, each with devices of its own: so set, one carries "
+            f"{short.carried:.2g} times this load within the objective"
+        )
+
+
+def candidates(found: TunedProposal) -> list[tuple[str, str, str, str, str]]:
+    """Return a row per runner-up: settings, mean, the objective's statistic, instances, GPU share."""
+    pairs = zip(found.others, found.tuning.runners_up, strict=True)
+    return [(_changes(moves), *_numbers(found.tuning.target, one)) for moves, one in pairs]
+
+
+def _numbers(target: Target, one: Candidate) -> tuple[str, str, str, str]:
+    mean = one.performance.mean
+    share = "—" if one.gpu_share is None else _share(one.gpu_share)
+    return _show(mean.value) if mean else "—", _value(target, one.performance), str(one.instances), share
+
+
+def searched(found: TunedProposal) -> str:
+    """Return what was looked at."""
+    one = found.tuning
+    smallest = "the fewest instances" if one.minimize is Minimize.INSTANCES else "the least of the GPU"
+    large = f"; {one.too_large} passed over, which the GPU's memory does not hold" if one.too_large else ""
+    return (
+        f"searched for {smallest} in {found.seconds:.1f} s: {one.screened} settings and combinations by formulas, "
+        f"{one.simulated} of them simulated{large}"
+    )
+
+
+def packing(one: Packing) -> Iterator[str]:
+    """Yield which models share a GPU."""
+    for number, card in enumerate(one.cards, 1):
+        held = "" if card.held is None else f", {Unit.BYTES.show(card.held)}"
+        yield f"GPU {number}: {', '.join(card.models)} ({_share(card.share)} of its time{held})"
+    if one.overfull:
+        yield (
+            f"{', '.join(one.overfull)}: over {_share(MOST_SHARE)} of a GPU's time, beyond which executions may take "
+            "more than twice as long as alone"
+        )
+    if one.unread:
+        yield f"memory of {', '.join(one.unread)} was not read, so it is left out of this"
+
+
+def carried_headline(found: CarriedProposal) -> str:
+    """Return the setting that carries most."""
+    name, target = words.entry_name(found.on), found.target
+    if not found.found:
+        return f"{name}: none of these settings meets {target.text} at any load in reach"
+    best = found.found[0]
+    how = f"with {_changes(found.moves[0])}" if found.moves[0] else "as it is"
+    factor = "" if found.closed else f", {best.factor:.3g} times what arrives"
+    return f"{name} answers most within {target.text} {how}: {Unit.PER_SECOND.show(best.per_second)}{factor}"
+
+
+def carried_rows(found: CarriedProposal) -> list[tuple[str, str, str, str, str]]:
+    """Return a row per setting: settings, answered per second, load, the statistic there, instances."""
+    pairs = list(zip(found.moves, found.found, strict=True))[:_CARRIED_SHOWN]
+    return [
+        (
+            _changes(moves) if moves else "as it is",
+            Unit.PER_SECOND.show(one.per_second),
+            "—" if found.closed else f"{one.factor:.3g}x",
+            _value(found.target, one.performance),
+            str(one.instances),
+        )
+        for moves, one in pairs
+    ]
