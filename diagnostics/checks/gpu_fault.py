@@ -29,7 +29,7 @@ from __future__ import annotations
 from diagnostics.checks.cards import name_of
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.signals.gpu import FAULT_CODE, GPU_LOST, MEMORY_ERRORS, REMAP_FAILED
+from diagnostics.signals.gpu import FAULT_CODE, GPU_LOST, MEMORY_ERRORS, REMAP_FAILED, REMAP_PENDING
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.units import Unit
 
@@ -70,21 +70,37 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         see.need(FAULT_CODE, on)
     if not said:
         return Quiet(because="the driver reports no fault of the card")
+    reset = "reset the card, which bad rows of its memory wait for" if _waits(see, on) else "reset the card"
     return Fires(
         summary=f"{name_of(on)} has a fault: {', '.join(said)}",
         severity=Severity.CRITICAL if lost.value else Severity.WARNING,
         suggestion=Suggestion(
-            text="take the node out of service, keep nvidia-bug-report.sh and the kernel's log, reset the card; if it "
-            "comes back, have the card exchanged",
+            text=f"take the node out of service, keep nvidia-bug-report.sh and the kernel's log, {reset}; if it comes "
+            "back, have the card exchanged",
             remedy=Remedy.MITIGATE,
         ),
     )
+
+
+def _waits(see: Ledger, on: Subject) -> bool:
+    """Return whether rows of memory are replaced at the next reset: no fault by itself, as they are out of use."""
+    return bool(see.read(REMAP_PENDING, on).value)
 
 
 _SOUND = {FAULT_CODE: 0, MEMORY_ERRORS: 0, REMAP_FAILED: 0, GPU_LOST: 0.0}
 CASES = (
     Case(title="fires on an Xid of the card", expect=Expected.FIRES, readings={**_SOUND, FAULT_CODE: 79}),
     Case(title="fires on uncorrected memory errors", expect=Expected.FIRES, readings={**_SOUND, MEMORY_ERRORS: 2}),
+    Case(
+        title="fires on errors of rows that a reset replaces",
+        expect=Expected.FIRES,
+        readings={**_SOUND, MEMORY_ERRORS: 2, REMAP_PENDING: 1},
+    ),
+    Case(
+        title="is quiet on rows that wait for the next reset",
+        expect=Expected.QUIET,
+        readings={**_SOUND, REMAP_PENDING: 1},
+    ),
     Case(title="fires on a lost card", expect=Expected.FIRES, readings={GPU_LOST: 0.9}),
     Case(title="is quiet on a sound card", expect=Expected.QUIET, readings=_SOUND),
     Case(

@@ -181,9 +181,6 @@ def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading]
     return Signal(name=name, unit=unit, scope=Scope.ENTRY, doc=doc, readers=readers, fix=fix)
 
 
-CLIENT_SECONDS = _signal(
-    "client_seconds", Unit.SECONDS, "Mean time of a request as its client sees it.", client_seconds
-)
 OUTSIDE_SECONDS = _signal(
     "outside_seconds",
     Unit.SECONDS,

@@ -9,7 +9,7 @@ from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
-from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS, REQUESTS
+from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.view import View
 
@@ -141,12 +141,6 @@ TRAFFIC_CERTAINTY = _signal(
 )
 QUEUE_AHEAD = _signal(
     "queue_ahead", Unit.SECONDS, "Queue of all stages here minus the median of the other servers.", _queue_ahead
-)
-LATENCY_AHEAD = _signal(
-    "latency_ahead",
-    Unit.SECONDS,
-    "Mean request time here minus the median of the other servers.",
-    _against_peers(REQUEST_SECONDS, Unit.SECONDS, lambda own, other: own - other),
 )
 EXECUTION_RATIO = Signal(
     name="execution_ratio",

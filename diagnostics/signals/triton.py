@@ -30,12 +30,6 @@ REQUEST_RATE = _model_signal(
     "Completed requests per second.",
     *(rate(s, Counter.SUCCESS) for s in _BOTH),
 )
-EXECUTION_RATE = _model_signal(
-    "execution_rate",
-    Unit.PER_SECOND,
-    "Model executions per second.",
-    *(rate(s, Counter.EXECUTIONS) for s in _BOTH),
-)
 REQUEST_SECONDS = _per_request("request_seconds", Counter.REQUEST_SECONDS, "Mean time from arrival to release.")
 QUEUE_SECONDS = _per_request("queue_seconds", Counter.QUEUE_SECONDS, "Mean time a request waits for an instance.")
 INPUT_SECONDS = _per_request("input_seconds", Counter.INPUT_SECONDS, "Mean time spent preparing a request's inputs.")

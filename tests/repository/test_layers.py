@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
-from source import CORE, ROOT, called, imported, modules
+from source import CORE, PRODUCT, ROOT, called, imported, modules
 
 _OUTSIDE = {
     "urllib3", "urllib.request", "http", "socket", "ssl", "select", "selectors", "asyncio", "subprocess",
@@ -65,3 +66,19 @@ def test_the_core_opens_no_files_but_captures(path: str) -> None:
 def test_the_core_is_found() -> None:
     assert len(CORE_MODULES) > 50
     assert {path.split("/")[1] for path in CORE_MODULES} == set(CORE)
+
+
+def test_every_signal_is_read_by_someone() -> None:
+    product = modules(*PRODUCT)
+    made = {
+        node.targets[0].id
+        for path, tree in product.items()
+        if path.startswith("diagnostics/signals/")
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and isinstance(node.targets[0], ast.Name)
+        if ast.unparse(node.value.func).rpartition("_")[2].lower() == "signal"
+    }
+    nodes = [node for tree in product.values() for node in ast.walk(tree)]
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    assert len(made) > 100
+    assert not made - read - {node.attr for node in nodes if isinstance(node, ast.Attribute)}

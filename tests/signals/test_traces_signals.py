@@ -8,7 +8,6 @@ import pytest
 
 from diagnostics.signals.callers import (
     CALLER_SECONDS,
-    CLIENT_SECONDS,
     HANDLING_SECONDS,
     MISSED_READS,
     OUTSIDE_SECONDS,
@@ -17,7 +16,14 @@ from diagnostics.signals.callers import (
 )
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
 from diagnostics.signals.nested import FILLABLE_SHARE, NESTED_SHARE, NESTED_WAIT
-from diagnostics.signals.orchestration import DIRECT_CALLS, ENSEMBLE_CALLS, HOP_SECONDS, LOCKSTEP_GAP, WRAPPED
+from diagnostics.signals.orchestration import (
+    DIRECT_CALLS,
+    ENSEMBLE_CALLS,
+    HOP_SECONDS,
+    LOCKSTEP_GAP,
+    WRAPPED,
+    client_seconds,
+)
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.traces import BLOCKED_SECONDS, TRACED_SHARE
 from diagnostics.window.view import View
@@ -237,7 +243,7 @@ BUSY = SyntheticTriton(models=(Stage("safety", rate=20.0, execution=0.02, config
 def test_time_outside_is_the_clients_beyond_the_servers() -> None:
     view = seen(BUSY, "safety", clients=[client(n * 0.05, 0.07, "safety") for n in range(1200)])
 
-    assert CLIENT_SECONDS.read(view).value == pytest.approx(0.07)
+    assert client_seconds(view).value == pytest.approx(0.07)
     assert OUTSIDE_SECONDS.read(view).value == pytest.approx(0.05, rel=0.01)
 
 
