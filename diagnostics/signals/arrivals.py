@@ -44,6 +44,10 @@ class Arrivals:
 
 def arrivals_of(view: View) -> Arrivals | Missing:
     """Return an entry's intervals: from the client's record where it covers the span, else from counters."""
+    return view.once(_arrivals)
+
+
+def _arrivals(view: View) -> Arrivals | Missing:
     if view.has_holes():  # what nobody saw would pass for a lull between bursts
         return Missing.STALE
     if bins := _client_bins(view):

@@ -29,6 +29,10 @@ def hidden_members(view: View) -> frozenset[str]:
 
 def paths(view: View) -> list[tuple[TracedRequest, Path]]:
     """Return the critical path of each traced request of the ensemble in which every stage was seen."""
+    return view.once(_paths)
+
+
+def _paths(view: View) -> list[tuple[TracedRequest, Path]]:
     ensemble, hidden = ensemble_of(view), hidden_members(view)
     wanted = set(ensemble.models()) if ensemble else set()
     found = []

@@ -85,7 +85,7 @@ def _direct(view: View) -> tuple[str, Mapping[str, Mapping[tuple[float, float], 
 
 
 def _direct_calls(view: View) -> Reading:
-    found = _direct(view)
+    found = view.once(_direct)
     if found is None:
         return absent(view, METRICS, Unit.COUNT)
     source, counts = found
@@ -99,7 +99,7 @@ def _lockstep(view: View) -> Reading:
     Two independent streams of N requests differ by √(2N); the running difference of one stream seen at two places only
     by what is under way between them.
     """
-    found = _direct(view)
+    found = view.once(_direct)
     if found is None:
         return absent(view, METRICS, Unit.RATIO)
     source, counts = found
@@ -130,7 +130,7 @@ for a pair, at x = 0.5)."""
 
 def _wrapped(view: View) -> Reading:
     """Return 1 when a model outside the ensemble is called in step with its members: it may be what calls them."""
-    found = _direct(view)
+    found = view.once(_direct)
     if found is None:
         return absent(view, METRICS, Unit.COUNT)
     source, counts = found

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
-from sqlalchemy import Connection, Table, delete, exists, func, insert, select
+from sqlalchemy import Connection, Executable, Table, delete, exists, func, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from diagnostics.diagnosis.incident import Incident
@@ -91,11 +92,18 @@ def upsert(connection: Connection, table: Table, rows: Sequence[Row]) -> None:
     """Insert rows, replacing those with the same primary key."""
     if not rows:
         return
-    made: Any = (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
-    keys = [column.name for column in table.primary_key]
-    fresh = {name: made.excluded[name] for name in rows[0] if name not in keys}
+    made = _upserting(connection.dialect.name, table, tuple(rows[0]))
     for batch in _batches(rows):
-        connection.execute(made.on_conflict_do_update(index_elements=keys, set_=fresh), batch)
+        connection.execute(made, batch)
+
+
+@cache
+def _upserting(dialect: str, table: Table, columns: tuple[str, ...]) -> Executable:
+    """Return the statement, made once: making it costs as much as executing it."""
+    made: Any = (postgresql if dialect == "postgresql" else sqlite).insert(table)
+    keys = [column.name for column in table.primary_key]
+    fresh = {name: made.excluded[name] for name in columns if name not in keys}
+    return cast(Executable, made.on_conflict_do_update(index_elements=keys, set_=fresh))
 
 
 def _series(connection: Connection, deployment: str, keys: Mapping[SeriesKey, Minute]) -> dict[SeriesKey, int]:

@@ -127,6 +127,8 @@ def _from_index(server: ServerWindow, model: str) -> Iterator[Change]:
             if entry.name == model and _became("", entry.state, entry.reason) is Happened.LOAD_FAILED:
                 yield _failed(at, at, entry)
     for (since, before), (at, after) in pairwise(server.index):
+        if before == after:  # nearly always
+            continue
         states = {entry.version: entry for entry in before if entry.name == model}
         for entry in after:
             if entry.name != model:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from math import gcd
 from operator import attrgetter
 from statistics import median
+from typing import Any, TypeVar, cast
 
 from diagnostics import names
 from diagnostics.window.counters import Counter, CounterTable, Delta, Step, sum_steps
@@ -19,6 +20,7 @@ from diagnostics.wire.gpu import Gpu
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig
 
+T = TypeVar("T")
 NO_TRACES = Traces()
 
 # Pages of one round are read within less.
@@ -43,7 +45,7 @@ class View:
     gpu: str | None = None
     # Dozens of signals look through the same view.
     _tables: dict[str, list[CounterTable]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _pending: list[Gauge] = field(default_factory=list, init=False, repr=False, compare=False)
+    _found: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -67,6 +69,12 @@ class View:
         if self.config is None:
             return None
         return any(group.kind == names.KIND_GPU or group.gpus for group in self.groups)
+
+    def once(self, find: Callable[[View], T]) -> T:
+        """Return what a function finds in this view, found the first time that anyone asks."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        return cast(T, self._found[find])
 
     def keys(self) -> list[tuple[str, str]]:
         """Return the (model, version) pairs looked at."""
@@ -119,12 +127,7 @@ class View:
 
     def pending(self) -> Gauge:
         """Return (time, requests waiting) of the pending gauge, empty before Triton 23.09."""
-        if not self._pending:
-            labels = {names.MODEL: self.model or ""}
-            if self.version is not None:
-                labels[names.VERSION] = self.version
-            self._pending.append(self.gauge(names.PENDING_REQUESTS, labels))
-        return self._pending[0]
+        return self.once(_pending)
 
     def gauge(self, name: str, labels: dict[str, str]) -> Gauge:
         """Return the gauge's points inside the span."""
@@ -163,6 +166,13 @@ class View:
 
     def _holds(self, at: float | None, slack: float = 1e-6) -> bool:
         return at is not None and self.start - slack <= at <= self.end + slack
+
+
+def _pending(view: View) -> Gauge:
+    labels = {names.MODEL: view.model or ""}
+    if view.version is not None:
+        labels[names.VERSION] = view.version
+    return view.gauge(names.PENDING_REQUESTS, labels)
 
 
 def _side_by_side(deltas: Sequence[Delta], total: Delta) -> Delta:
