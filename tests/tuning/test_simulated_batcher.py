@@ -73,6 +73,13 @@ def test_the_largest_preferred_size_that_the_queue_holds_goes() -> None:
     assert waits(replayed(limited, [0, 0, 1, 1, 1, 1, 1, 1])) == [0, 0, 9, 9, 9, 9, 19, 19]
 
 
+def test_a_preferred_size_that_no_batch_reaches_counts_for_nothing() -> None:
+    for delay in (0.0, 0.001):
+        small = batched(max_batch=2, delay_seconds=delay)
+        never = batched(max_batch=2, delay_seconds=delay, preferred=(16,))
+        assert waits(replayed(never, [0, 1, 2, 3, 4])) == waits(replayed(small, [0, 1, 2, 3, 4]))
+
+
 def test_client_batches_that_do_not_fit_wait_for_the_next_payload() -> None:
     assert waits(replayed(batched(max_batch=4), [0, 1, 2, 3], items=[1, 3, 3, 1])) == [0, 9, 18, 17]
 

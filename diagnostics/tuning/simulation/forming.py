@@ -58,8 +58,11 @@ class Forming:
     def __init__(self, model: Model) -> None:
         assert model.batcher
         self._max_batch = max(model.max_batch, 1)
-        # Where no preferred size is given, the core sets the largest batch as one.
-        self._preferred = sorted(model.batcher.preferred) or [self._max_batch]
+        # Where no preferred size is given, the core sets the largest batch as one. It loads no model with a larger one,
+        # but a recorded configuration may be of another time than what else was recorded.
+        self._preferred = sorted(size for size in model.batcher.preferred if 0 < size <= self._max_batch) or [
+            self._max_batch
+        ]
         self._sizes = frozenset(self._preferred)
         self._most_preferred = self._preferred[-1]
         self._delay = model.batcher.delay_seconds
