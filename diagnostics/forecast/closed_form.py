@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import inf
 
 from diagnostics.forecast.performance import Estimate
-from diagnostics.tuning.erlang import erlang_c, waiting_seconds
-from diagnostics.tuning.queueing import StageForecast, StageLoad, predict
+from diagnostics.tuning.erlang import erlang_b, erlang_c, waiting_seconds
+from diagnostics.tuning.limited import Kept, Load, few_places, short_patience
+from diagnostics.tuning.limited_batches import lost_for_patience, lost_for_places
+from diagnostics.tuning.queueing import StageForecast, StageLoad, bulk_of, predict
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.tuning.simulation.scenario import Engine, Model
-from diagnostics.tuning.stage import stage_capacity
+from diagnostics.tuning.simulation.scenario import Engine, Model, QueuePolicy, TimeoutAction
+from diagnostics.tuning.simulation.stability import sheds
+from diagnostics.tuning.stage import batches, stage_capacity
 
 # A queue with a limit turns away what is too much, and keeps its instances at work all but always.
 _KEPT_UP = 0.999
@@ -18,7 +22,8 @@ _KEPT_UP = 0.999
 
 @dataclass(frozen=True, slots=True)
 class StageNumbers:
-    """A stage's seconds in the queue with their range, their variance, seconds in execution, busy share and batch.
+    """A stage's seconds in the queue with their range, their variance, seconds in execution, busy share and batch, and
+    the share of what is offered that its queue policy turns away.
 
     The queue is None where the stage cannot keep up.
     """
@@ -28,46 +33,147 @@ class StageNumbers:
     compute: Estimate
     busy: float
     batch: float | None
+    lost: float = 0.0
 
 
-def stage_numbers(model: Model, rate: float, slowed: float, scv: float, span: float) -> StageNumbers:
-    """Return a model's numbers by `tuning.queueing.predict`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What comes to a stage.
 
-    Args:
-        model: its scheduler.
-        rate: items per second that are offered to it.
-        slowed: how many times as long its executions take beside others on what they share.
-        scv: squared coefficient of variation between arrivals.
-        span: seconds of the window that the range is for; 0 for a long one.
+    Attributes:
+        rate: items per second.
+        scv: squared coefficient of variation between arrivals, or between bursts.
+        burst: requests in the burst that a request arrives in.
+        items: items of a request.
+        span: seconds of the window that ranges are for; 0 for a long one.
 
     """
-    load = StageLoad(
-        arrival_rate=rate,
+
+    rate: float
+    scv: float = 1.0
+    burst: float = 1.0
+    items: int = 1
+    span: float = 0.0
+
+
+def stage_numbers(model: Model, offer: Offer, slowed: float) -> StageNumbers:
+    """Return a model's numbers by `tuning.queueing.predict`, and by `tuning.limited` where its queue has a limit.
+
+    What wake-ups that a limited queue misses cost (`DynamicBatcher.overtakes`) is left out: where it is full, more is
+    turned away than is said here. `slowed` is how many times as long its executions take beside others on what they
+    share.
+    """
+    load = _load(model, offer, slowed)
+    policy = model.batcher.policy if model.batcher and sheds(model) else None
+    if policy is None:
+        seen = predict(load)
+        queue = None
+        if seen.queue_seconds is not None:
+            queue = Estimate(value=seen.queue_seconds, low=seen.queue_low or 0.0, high=seen.queue_high)
+        return _numbers(model, load, seen, queue)
+    return _limited_numbers(model, load, policy, offer)
+
+
+def _load(model: Model, offer: Offer, slowed: float) -> StageLoad:
+    batcher = model.batcher
+    return StageLoad(
+        arrival_rate=offer.rate,
         service=_serial(model.service.scaled(slowed), model),
         service_scv=model.service_scv,
         instances=model.instances,
-        max_batch=model.max_batch,
-        batching=model.batcher is not None,
-        delay_seconds=model.batcher.delay_seconds if model.batcher else 0.0,
-        preferred=model.batcher.preferred if model.batcher else (),
-        arrival_scv=scv,
-        span_seconds=span or None,
+        max_batch=_largest(model, offer.items),
+        batching=batcher is not None,
+        delay_seconds=batcher.delay_seconds if batcher else 0.0,
+        preferred=batcher.preferred if batcher else (),
+        arrival_scv=offer.scv,
+        span_seconds=offer.span or None,
     )
-    limit = model.batcher.policy.max_size if model.batcher and model.batcher.policy else 0
-    if limit:
-        load = replace(load, arrival_rate=min(load.arrival_rate, _KEPT_UP * stage_capacity(load)))
-    seen = predict(load)
-    queue = None
-    if seen.queue_seconds is not None:
-        most = limit / stage_capacity(load) if limit else inf
-        high = most if limit and seen.queue_high is None else seen.queue_high
-        value, high = min(seen.queue_seconds, most), None if high is None else min(high, most)
-        queue = Estimate(value=value, low=min(seen.queue_low or 0.0, value), high=high)
+
+
+def _largest(model: Model, items: int) -> int:
+    """Return the most items of a batch: those that may wait, as no batch is formed ahead under a limit."""
+    places = model.batcher.policy.max_size if model.batcher and model.batcher.policy else 0
+    return min(model.max_batch, places * items) if places else model.max_batch
+
+
+def _numbers(
+    model: Model,
+    load: StageLoad,
+    seen: StageForecast,
+    queue: Estimate | None,
+    *,
+    most: float | None = None,
+    lost: float = 0.0,
+) -> StageNumbers:
+    """Return a stage's numbers, whose wait is at most `most` seconds: then it varies by no more than half of them
+    either way (Popoviciu 1935).
+    """
     waited = _inside(model, seen, queue)
     compute = Estimate(
         value=seen.compute_seconds + waited.inside, low=seen.compute_low, high=seen.compute_high + waited.most
     )
-    return StageNumbers(waited.queue, _variance(load, seen), compute, seen.busy_share, seen.batch_size_mean)
+    variance = _variance(load, seen)
+    if most is not None:
+        variance = min(variance, most**2 / 4 + load.service_scv * seen.compute_seconds**2)
+    return StageNumbers(waited.queue, variance, compute, seen.busy_share, seen.batch_size_mean, lost)
+
+
+def _limited_numbers(model: Model, load: StageLoad, policy: QueuePolicy, offer: Offer) -> StageNumbers:
+    """Return the numbers of a stage that keeps up with any load, since it turns away what is too much."""
+    kept = max(_kept(load, policy, offer), key=lambda one: one.lost)
+    most = _longest(load, policy, offer)
+    load = replace(load, arrival_rate=min(load.arrival_rate * (1 - kept.lost), _KEPT_UP * stage_capacity(load)))
+    seen = predict(load)
+    value = min(seen.queue_seconds or 0.0, kept.wait, most)
+    high = most if seen.queue_high is None else min(seen.queue_high, most)
+    queue = Estimate(value=value, low=min(seen.queue_low or 0.0, value), high=max(high, value))
+    return _numbers(model, load, seen, queue, most=most, lost=kept.lost)
+
+
+def _kept(load: StageLoad, policy: QueuePolicy, offer: Offer) -> Iterator[Kept]:
+    """Yield what each limit of a policy does alone; of a batching stage over many executions, and within one.
+
+    Waits over many are of customers one by one. Those that wait for full batches wait as without a limit, up to it.
+    """
+    asked, places, patience = _asked(load, offer), policy.max_size * offer.items, policy.timeout_seconds
+    together = batches(load)
+    if places:
+        kept = few_places(asked, places)
+        yield replace(kept, wait=places * asked.drain) if together else kept
+        if together:
+            yield lost_for_places(bulk_of(load), places)
+    if _expires(policy):
+        kept = short_patience(asked, patience)
+        yield replace(kept, wait=patience) if together else kept
+        if together:
+            yield lost_for_patience(bulk_of(load), patience)
+
+
+def _asked(load: StageLoad, offer: Offer) -> Load:
+    full = stage_capacity(load)
+    size = predict(replace(load, arrival_rate=min(load.arrival_rate, _KEPT_UP * full))).batch_size_mean
+    work = load.arrival_rate / size * load.service.occupancy(size)
+    return Load(
+        share=load.arrival_rate / full,
+        all_busy=erlang_b(load.instances, work),
+        drain=1 / full,
+        arrival_scv=load.arrival_scv * offer.burst,
+        service_scv=load.service_scv * load.max_batch if batches(load) else load.service_scv,
+    )
+
+
+def _longest(load: StageLoad, policy: QueuePolicy, offer: Offer) -> float:
+    """Return the most seconds that are waited: until the timeout, or until all places and what runs are worked off."""
+    worked_off = policy.max_size * offer.items / stage_capacity(load)
+    residual = load.service.occupancy(load.max_batch if batches(load) else 1) * (
+        1 if batches(load) else load.service_scv
+    )
+    places = worked_off + residual if policy.max_size else inf
+    return min(places, policy.timeout_seconds) if _expires(policy) else places
+
+
+def _expires(policy: QueuePolicy) -> bool:
+    return policy.timeout_seconds > 0 and policy.action is TimeoutAction.REJECT
 
 
 def _serial(service: ServiceTime, model: Model) -> ServiceTime:

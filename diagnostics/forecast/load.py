@@ -10,10 +10,11 @@ from diagnostics.tuning.simulation.outcome import Outcome
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, Scenario
 
 
-def offered(scenario: Scenario) -> Mapping[str, float]:
-    """Return the items per second that open traffic offers to each model, nothing being turned away before.
+def offered(scenario: Scenario, passing: Mapping[str, float] | None = None) -> Mapping[str, float]:
+    """Return the items per second that open traffic offers to each model.
 
-    A model without a batcher executes a request whole, as one item (`whole`).
+    Of what reaches a model those behind it are offered the share in `passing`, by model; all, where it is not given. A
+    model without a batcher executes a request whole, as one item (`whole`).
     """
     entries = {entry.name: entry for entry in scenario.entries}
     splits = {model.name for model in scenario.models if model.batcher is not None}
@@ -21,9 +22,8 @@ def offered(scenario: Scenario) -> Mapping[str, float]:
     for traffic in scenario.traffic:
         if isinstance(traffic, ClosedLoop):
             continue
-        for step in entries[traffic.entry].steps:
-            items = traffic.items if step.model in splits else 1
-            found[step.model] = found.get(step.model, 0.0) + open_rate(traffic) * items
+        for model, rate in stability.visits(entries[traffic.entry], open_rate(traffic), passing or {}):
+            found[model] = found.get(model, 0.0) + rate * (traffic.items if model in splits else 1)
     return found
 
 

@@ -82,7 +82,7 @@ def _throughput(fitted: Fitted, entry: Entry, centrals: Sequence[Run], runs: Seq
     if not loads or stuck or found is None or not outcome.arrived:
         return found or Estimate(value=0.0, low=0.0, high=0.0)
     # What comes is known: how much of it came in this run is luck.
-    value = sum(map(open_rate, loads)) * (1 - outcome.failed / outcome.arrived)
+    value = sum(map(open_rate, loads)) * _through(outcome)
     return replace(found, value=value, low=min(found.low, value), high=max(found.high or value, value))
 
 
@@ -97,13 +97,23 @@ def _counted(entry: Entry, centrals: Sequence[Run], runs: Sequence[Run]) -> Esti
 def _answered(run: Run, entry: Entry, stuck: Collection[str]) -> float:
     """Return answered requests per second: all that are not turned away, or as many as a stage does that is full."""
     outcome = run.outcome.entries[entry.name]
-    through = (outcome.arrived - outcome.failed) / run.outcome.seconds
     if not stuck:
-        return through
+        return outcome.arrived / run.outcome.seconds * _through(outcome)
     if outcome.failed:
         # Behind a stage that is full, others turn away: only what came out was answered.
         return outcome.answered / run.outcome.seconds
     return outcome.arrived / run.outcome.seconds * min(_passed(run, model) for model in stuck)
+
+
+def _through(outcome: EntryOutcome) -> float:
+    """Return the part of the requests that is answered.
+
+    Those inside when a run ends are neither answered nor refused yet: where most are refused in a short run, they are
+    more than those answered, so answers are counted.
+    """
+    if not outcome.failed:
+        return 1.0
+    return min(outcome.answered, outcome.arrived - outcome.failed) / outcome.arrived
 
 
 def _passed(run: Run, model: str) -> float:

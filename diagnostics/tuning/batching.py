@@ -118,17 +118,17 @@ def _cycle(bulk: Bulk, window: _Cycle, size: float) -> _Cycle:
     """Average the cycles that start with a free instance (window) and with all of them busy (residual)."""
     held = bulk.occupancy(size)
     dispersion = 1 + _time_scv(bulk, size)
-    residuals = _residuals(bulk.instances, held)
-    busy = [_busy_cycle(bulk, window, residual, dispersion) for residual in residuals]
-    empty = sum(_no_arrival(bulk, residual) for residual in residuals) / len(residuals)
-    share = _all_busy(bulk, held, empty)
+    until_free = residuals(bulk.instances, held)
+    busy = [_busy_cycle(bulk, window, residual, dispersion) for residual in until_free]
+    empty = sum(_no_arrival(bulk, residual) for residual in until_free) / len(until_free)
+    share = all_busy(bulk, held, empty)
     return _Cycle(
         items=(1 - share) * window.items + share * sum(c.items for c in busy) / len(busy),
         waited=(1 - share) * window.waited + share * sum(c.waited for c in busy) / len(busy),
     )
 
 
-def _residuals(instances: int, held: float) -> list[float]:
+def residuals(instances: int, held: float) -> list[float]:
     """Return equally likely times until an instance is free, right after the last free one was taken."""
     if instances == 1:
         return [held]
@@ -150,7 +150,7 @@ def _busy_cycle(bulk: Bulk, window: _Cycle, residual: float, dispersion: float) 
     return _Cycle(items=collected + empty * window.items, waited=max(waited, 0.0) + empty * window.waited)
 
 
-def _all_busy(bulk: Bulk, held: float, empty: float) -> float:
+def all_busy(bulk: Bulk, held: float, empty: float) -> float:
     """Return the share of batches that take the last free instance; `empty` is the chance to drain then."""
     offered = held / (bulk.window + 1 / bulk.rate)
     weight, below = 1.0, 0.0

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 
-def erlang_c(servers: int, offered: float) -> float:
-    """Return the share of arrivals that find all servers of M/M/c busy; 1 from full load (in erlangs) on.
+def erlang_b(servers: int, offered: float) -> float:
+    """Return the share of arrivals that find all servers of M/G/c/c busy, and are lost.
 
-    Source: Erlang 1917, by the stable recursion of the loss formula (Kleinrock, Queueing Systems I, 3.5).
+    Source: Erlang 1917, by its stable recursion (Kleinrock, Queueing Systems I, 3.5).
     """
-    if offered >= servers:
-        return 1.0
     loss = 1.0
     for k in range(1, servers + 1):
         loss = offered * loss / (k + offered * loss)
+    return loss
+
+
+def erlang_c(servers: int, offered: float) -> float:
+    """Return the share of arrivals that find all servers of M/M/c busy; 1 from full load (in erlangs) on.
+
+    Source: as of `erlang_b`, from which it follows.
+    """
+    if offered >= servers:
+        return 1.0
+    loss = erlang_b(servers, offered)
     share = offered / servers
     return loss / (1 - share * (1 - loss))
 

@@ -11,7 +11,7 @@ from diagnostics.tuning.device import capacity, headroom_limited, on_device
 from diagnostics.tuning.erlang import waiting_seconds
 from diagnostics.tuning.stage import StageForecast, StageLoad, batches
 
-__all__ = ["StageForecast", "StageLoad", "headroom_limited", "predict"]
+__all__ = ["StageForecast", "StageLoad", "bulk_of", "headroom_limited", "predict"]
 
 # Where between late binding and full freeze queues were measured: on two recorded pairs, windows of 1 ms.
 _FREEZE_SHARE = 2 / 3
@@ -92,20 +92,23 @@ def _single(load: StageLoad) -> _Wait:
     return _Wait(low=seconds, high=seconds, size=1.0, item_size=1.0)
 
 
-def _batched(load: StageLoad) -> _Wait:
+def bulk_of(load: StageLoad) -> Bulk:
+    """Return a load of a batching stage in the terms of `batching`."""
     fire = min((size for size in load.preferred if 0 < size <= load.max_batch), default=load.max_batch)
-    waits = bulk_wait(
-        Bulk(
-            rate=load.arrival_rate,
-            occupancy=load.service.occupancy,
-            instances=load.instances,
-            max_batch=load.max_batch,
-            window=load.delay_seconds,
-            fire=fire,
-            arrival_scv=load.arrival_scv,
-            service_scv=load.service_scv,
-        )
+    return Bulk(
+        rate=load.arrival_rate,
+        occupancy=load.service.occupancy,
+        instances=load.instances,
+        max_batch=load.max_batch,
+        window=load.delay_seconds,
+        fire=fire,
+        arrival_scv=load.arrival_scv,
+        service_scv=load.service_scv,
     )
+
+
+def _batched(load: StageLoad) -> _Wait:
+    waits = bulk_wait(bulk_of(load))
     if waits is None:
         return _Wait(low=None, high=None, size=float(load.max_batch), item_size=float(load.max_batch))
     item_size = min(waits.size * (1 + waits.size_scv), float(load.max_batch))

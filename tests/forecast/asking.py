@@ -10,7 +10,7 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from unittest.mock import patch
@@ -31,7 +31,7 @@ from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.predict import performance
+from diagnostics.forecast.predict import forecast, performance
 from diagnostics.forecast.summary import DRAWS
 from diagnostics.forecast.verify import verify
 from diagnostics.forecast.what_if import WhatIf, changed
@@ -44,6 +44,8 @@ from diagnostics.render.tuning.json import tuned_report, tuning_schema
 from diagnostics.render.tuning.text import tuned_text
 from diagnostics.render.verification.json import verify_report
 from diagnostics.render.verification.text import verify_text
+from diagnostics.tuning.simulation.scenario import ClosedLoop
+from tests.forecast.contradictions import contradictions, effects_of_nothing
 from tests.forecast.everywhere import CASE_SECONDS, PROCESS_BYTES
 from tests.forecast.impossible import impossible
 
@@ -74,6 +76,8 @@ SETTINGS: Mapping[str, tuple[str, ...]] = {
     **{f"kv tokens {n}": (f"{{}}.parameters.max_tokens_in_paged_kv_cache={n}",) for n in (1, 100_000, "inf")},
     "static": ("{}.parameters.gpt_model_type=V1",),
 }
+# Deployments whose forecasts are held against each other.
+LAWS = ("", "count 2", "no batching", "batching", "delay 500", "limit 1", "limit 50", "timeout", "slots 1")
 RATES = ("0.01x", "0.5x", "2x", "10x", "100x", "1000000x", "1/s", "0.000001x")
 CLIENTS = (1, 2, 64, 1000)
 OBJECTIVES = ("mean < 100s", "p95 < 100ms", "p99 < 1us", "p50 < 10ms")
@@ -97,6 +101,9 @@ class Window:
     def cases(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """Yield every case with its name."""
         yield "explain", self.explain
+        yield "nothing", self.nothing
+        for name in LAWS:
+            yield f"laws {name}", partial(self.laws, SETTINGS.get(name, ()))
         for name, settings in SETTINGS.items():
             yield name, partial(self.whatif, settings)
         for rate in RATES:
@@ -116,6 +123,22 @@ class Window:
         found = proved(found)
         json.dumps(report(found), allow_nan=False)
         text(found, plain)
+
+    def nothing(self) -> None:
+        """Forecast no change, and one to what is in effect."""
+        fitted = _fit(self.seen.evidence, entry_of(self.seen.evidence, None))
+        _none(effects_of_nothing(fitted), "closed forms")
+        closed = any(isinstance(one, ClosedLoop) for one in fitted.scenario.traffic)
+        wishes = (Wish(), *(() if closed else (Wish(rate="1x"),)))
+        for wish in wishes:
+            found = forecast(fitted, _what_if(self.seen, wish), draws=2)
+            assert found.baseline == found.predicted, f"{wish}: {found.baseline} becomes {found.predicted}"
+
+    def laws(self, settings: tuple[str, ...]) -> None:
+        """Hold forecasts of one deployment, at several loads and with more instances, against each other."""
+        fitted = _fit(self.seen.evidence, entry_of(self.seen.evidence, None))
+        wish = Wish(settings=tuple(one.format(_busiest(self.seen)) for one in settings))
+        _none(contradictions(changed(fitted, _what_if(self.seen, wish))), "closed forms")
 
     def whatif(self, settings: tuple[str, ...], rate: str | None = None, clients: int | None = None) -> None:
         """Forecast a change of the busiest stage, of the rate, or of the clients."""
@@ -139,7 +162,11 @@ class Window:
     def tune(self, objective: str) -> None:
         """Search the smallest change that meets an objective."""
         found = tuned(self.seen, Wish(), Aim(objective=objective))
-        hold(_fit(self.seen.evidence, found.on), found.tuning.baseline, "baseline")
+        fitted = _fit(self.seen.evidence, found.on)
+        hold(fitted, found.tuning.baseline, "baseline")
+        if (best := found.tuning.best) is not None:
+            again = forecast(fitted, WhatIf(changes=best.changes)).predicted
+            assert again == best.performance, f"{best.changes}: {best.performance} becomes {again}"
         _valid(tuned_report(found), tuning_schema())
         tuned_text(found, plain)
 
@@ -155,8 +182,12 @@ class Window:
 
 def hold(fitted: Fitted, found: Performance, whose: str) -> None:
     """Fail where a forecast is impossible."""
-    wrong = list(impossible(fitted, found))
-    assert not wrong, f"{whose}: {'; '.join(wrong[:4])}"
+    _none(impossible(fitted, found), whose)
+
+
+def _none(wrong: Iterable[str], whose: str) -> None:
+    found = list(wrong)
+    assert not found, f"{whose}: {'; '.join(found[:4])}"
 
 
 def _hold_direction(before: Fitted, after: Fitted, found: Proposal) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import isfinite
 
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.load import open_rate
+from diagnostics.forecast.load import open_rate, whole
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
-from diagnostics.tuning.simulation.scenario import ClosedLoop
+from diagnostics.tuning.simulation.scenario import ClosedLoop, Entry, Model
+from diagnostics.tuning.simulation.stability import capacity
 
 # Rounding of sums of a million numbers.
 _ROUNDING = 1e-9
 # Counted in a run of a few hundred requests, five standard errors.
 _LUCK = 0.25
+# Seconds, and shares of time, that nobody would act upon.
+_IDLE = 0.005
 
 
 def impossible(fitted: Fitted, found: Performance) -> Iterator[str]:
@@ -27,6 +30,8 @@ def impossible(fitted: Fitted, found: Performance) -> Iterator[str]:
     """
     yield from _latency(found)
     yield from _load(fitted, found)
+    yield from _capacity(fitted, found)
+    yield from _path(fitted, found)
     limits = {model.name: model for model in fitted.scenario.models}
     for stage in found.stages:
         yield from _stage(stage)
@@ -68,7 +73,66 @@ def _load(fitted: Fitted, found: Performance) -> Iterator[str]:
         yield f"answers {found.throughput.value:g}/s and rejects {found.rejected:g}/s of {offered:g}/s"
 
 
-def _response_time_law(found: Performance, own: list[object]) -> Iterator[str]:
+def _capacity(fitted: Fitted, found: Performance) -> Iterator[str]:
+    """Yield stages that do more than they can, or more than they are busy for (utilisation law; Denning & Buzen 1978).
+
+    What stages share with others only lengthens their executions; other entries' requests only add to their work.
+    """
+    entry, items = _entry(fitted), _items(fitted)
+    models = {model.name: model for model in whole(fitted.scenario).models}
+    for stage in found.stages:
+        model = models[stage.model]
+        visits = found.throughput.value * sum(step.model == stage.model for step in entry.steps)
+        own = next(one for one in fitted.scenario.models if one.name == stage.model)
+        if visits > (most := capacity(own, items)) * (1 + _LUCK) + 1:
+            yield f"{stage.model} answers {visits:g}/s, and can do {most:g}/s"
+        work = visits * _work(model, stage, items)
+        if work > stage.busy_share.value * (1 + _LUCK) + _IDLE:
+            yield f"{stage.model} does the work of {work:.3g} while busy for {stage.busy_share.value:.3g}"
+
+
+def _work(model: Model, stage: StagePerformance, items: int) -> float:
+    """Return the share of an instance's time that each request per second takes; 0 of an engine's or of none."""
+    if model.engine is not None or not stage.batch_size_mean:
+        return 0.0
+    if model.batcher is None:
+        return model.service.time(1) / model.instances
+    return items / stage.batch_size_mean * model.service.time(stage.batch_size_mean) / model.instances
+
+
+def _path(fitted: Fitted, found: Performance) -> Iterator[str]:
+    """Yield a mean that is shorter than the longest path of the stages' means, or longer than all of them in a row.
+
+    A request waits for the later of two branches, the mean of which is no less than the later mean (Jensen). Stages
+    that other entries call, or that requests leave to be refused later, see other requests than are answered.
+    """
+    if (
+        found.mean is None
+        or found.rejected
+        or len(fitted.scenario.traffic) > 1
+        or not all(s.stable for s in found.stages)
+    ):
+        return
+    stages = {stage.model: stage for stage in found.stages}
+    ends: list[float] = []
+    spent = []
+    for step in _entry(fitted).steps:
+        queue, compute = stages[step.model].queue_mean, stages[step.model].compute_mean
+        spent.append(step.gap_seconds + (queue.value if queue else 0.0) + compute.value)
+        ends.append(max((ends[i] for i in step.after), default=0.0) + spent[-1])
+    if not max(ends) * (1 - _LUCK) - _IDLE <= found.mean.value <= sum(spent) * (1 + _LUCK) + _IDLE:
+        yield f"takes {found.mean.value:g} s, its stages {max(ends):g} to {sum(spent):g} s"
+
+
+def _entry(fitted: Fitted) -> Entry:
+    return next(one for one in fitted.scenario.entries if one.name == fitted.entry)
+
+
+def _items(fitted: Fitted) -> int:
+    return max((one.items for one in fitted.scenario.traffic if one.entry == fitted.entry), default=1)
+
+
+def _response_time_law(found: Performance, own: Sequence[object]) -> Iterator[str]:
     """Yield where more are inside than there are clients (interactive response time law; Lazowska et al. 1984)."""
     loops = [one for one in own if isinstance(one, ClosedLoop)]
     clients, think = sum(one.clients for one in loops), loops[0].think_seconds

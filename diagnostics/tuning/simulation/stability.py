@@ -56,7 +56,7 @@ def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
             (models[name], rate, traffic.items)
             for traffic in scenario.traffic
             if isinstance(traffic, OpenLoop)
-            for name, rate in _visits(entries[traffic.entry], _rate(traffic, seconds), passing)
+            for name, rate in visits(entries[traffic.entry], _rate(traffic, seconds), passing)
         ]
         found = dict.fromkeys(models, 0.0)
         for model, rate, items in flows:
@@ -79,14 +79,17 @@ def _rate(traffic: OpenLoop, seconds: float) -> float:
     return max(count - 3 * sqrt(count), 0.0) / seconds
 
 
-def _visits(entry: Entry, rate: float, passing: Mapping[str, float]) -> Sequence[tuple[str, float]]:
-    """Return the requests per second that reach each step."""
+def visits(entry: Entry, rate: float, passing: Mapping[str, float]) -> Sequence[tuple[str, float]]:
+    """Return the model of each step with the requests per second that reach it.
+
+    `passing` has the share of its visits that each model executes; a model that it does not name executes all.
+    """
     reach: list[float] = []
     found = []
     for step in entry.steps:
         reached = min((reach[before] for before in step.after), default=rate)
         found.append((step.model, reached))
-        reach.append(reached * passing[step.model])
+        reach.append(reached * passing.get(step.model, 1.0))
     return found
 
 

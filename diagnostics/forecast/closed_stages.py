@@ -1,0 +1,135 @@
+"""All stages of a scenario by formulas: what reaches each, what slows it, and what it turns away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from diagnostics.forecast.closed_form import Offer, StageNumbers, engine_numbers, stage_numbers
+from diagnostics.forecast.load import drain_seconds, offered, open_rate, whole
+from diagnostics.forecast.performance import Estimate
+from diagnostics.forecast.sharing import Lane, shares
+from diagnostics.tuning.simulation.scenario import Model, OpenLoop, Resource, Scenario
+from diagnostics.tuning.simulation.stability import sheds
+
+_ROUNDS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """Numbers by model, the items per second that reach each, and the most items of a request."""
+
+    numbers: Mapping[str, StageNumbers]
+    rates: Mapping[str, float]
+    items: int
+
+
+def closed_stages(scenario: Scenario, span: float) -> Stages:
+    """Return the stages of open traffic; ranges are those of a window of `span` seconds.
+
+    What a stage turns away does not reach those behind it: as many rounds are made as there are stages that do.
+    """
+    scenario = whole(scenario)
+    shedding = [model.name for model in scenario.models if sheds(model)]
+    passing: dict[str, float] = {}
+    for _ in range(len(shedding) + 1):
+        rates = offered(scenario, passing)
+        found = _numbers(scenario, rates, span)
+        passing = {name: 1 - found[name].lost for name in shedding}
+    items = max((one.items for one in scenario.traffic), default=1)
+    return Stages(numbers=_after_bursts(scenario, found, rates), rates=rates, items=items)
+
+
+def _numbers(scenario: Scenario, rates: Mapping[str, float], span: float) -> Mapping[str, StageNumbers]:
+    slowed, asked = _slowed(scenario, rates), _asked(scenario, span)
+    return {
+        model.name: engine_numbers(model.engine, rates.get(model.name, 0.0), slowed.get(model.name, 1.0))
+        if model.engine
+        else stage_numbers(model, replace(asked, rate=rates.get(model.name, 0.0)), slowed.get(model.name, 1.0))
+        for model in scenario.models
+    }
+
+
+def _asked(scenario: Scenario, span: float) -> Offer:
+    """Return how requests come, but for how many."""
+    bursts = [one.burst for one in scenario.traffic if isinstance(one, OpenLoop)]
+    items = max((one.items for one in scenario.traffic), default=1)
+    return Offer(rate=0.0, scv=_arrival_scv(scenario), burst=max(bursts, default=1.0), items=items, span=span)
+
+
+def _after_bursts(
+    scenario: Scenario, stages: Mapping[str, StageNumbers], rates: Mapping[str, float]
+) -> Mapping[str, StageNumbers]:
+    """Return the stages with what bursts wait: at the slowest one, which spaces them for those behind it.
+
+    A request waits for half of its burst, and for what else comes meanwhile: `(burst - 1) / 2 × seconds per request /
+    (1 - load)`, the mean of M[X]/D/1 beyond that of M/D/1 (Gross et al., Fundamentals of Queueing Theory, 3.1). A
+    limited queue, whose wait has the bursts in it already, has no room for them.
+    """
+    burst = max((one.burst for one in scenario.traffic if isinstance(one, OpenLoop)), default=1.0)
+    if burst <= 1:
+        return stages
+    slowest = max(scenario.models, key=drain_seconds)
+    if sheds(slowest):
+        return stages
+    each, stage = drain_seconds(slowest), stages[slowest.name]
+    left = 1 - rates.get(slowest.name, 0.0) * each
+    if left <= 0 or stage.queue is None:
+        return stages
+    waits = (burst - 1) / 2 * each / left
+    # Even over the burst's length: its variance is a third of the squared mean.
+    high = None if stage.queue.high is None else 2 * waits + stage.queue.high
+    queue = Estimate(value=stage.queue.value + waits, low=stage.queue.low, high=high)
+    return {**stages, slowest.name: replace(stage, queue=queue, variance=stage.variance + waits**2 / 3)}
+
+
+def _arrival_scv(scenario: Scenario) -> float:
+    """Return the mean variability of open arrivals, by rate; recorded ones are taken for independent."""
+    weighted = [
+        (open_rate(o), 1.0 if o.times is not None else o.scv) for o in scenario.traffic if isinstance(o, OpenLoop)
+    ]
+    total = sum(rate for rate, _ in weighted)
+    return sum(rate * scv for rate, scv in weighted) / total if total > 0 else 1.0
+
+
+def _slowed(scenario: Scenario, rates: Mapping[str, float]) -> Mapping[str, float]:
+    """Return how many times as long each model's executions take beside the others on what they share most."""
+    found = {model.name: 1.0 for model in scenario.models}
+    for resource in scenario.resources:
+        users = [model for model in scenario.models if model.demand.get(resource.name)]
+        for name, factor in _slowed_on(resource, users, rates).items():
+            found[name] = max(found[name], factor)
+    return found
+
+
+def _slowed_on(resource: Resource, users: Sequence[Model], rates: Mapping[str, float]) -> Mapping[str, float]:
+    found = {model.name: 1.0 for model in users}
+    if sum(_wanted(model, resource.name, rates.get(model.name, 0.0)) for model in users) >= resource.capacity:
+        # More than it can do: in the end all lanes are at work at once.
+        most = sum(model.demand[resource.name] * (1 if model.engine else model.instances) for model in users)
+        return dict.fromkeys(found, max(most / resource.capacity, 1.0))
+    for _ in range(_ROUNDS):
+        lanes = tuple(
+            lane
+            for model in users
+            for lane in _lanes(model, resource.name, rates.get(model.name, 0.0), found[model.name])
+        )
+        for name, part in shares(lanes, 1.0, resource.capacity).items():
+            found[name] = (found[name] + 1 / max(part.alone, 1e-6)) / 2
+    return found
+
+
+def _wanted(model: Model, resource: str, rate: float) -> float:
+    """Return how much of a resource a model's work takes, in full batches where it batches."""
+    if model.engine is not None:
+        return min(rate * model.engine.iterations * model.engine.iteration_seconds, 1.0) * model.demand[resource]
+    most = model.max_batch if model.batcher is not None else 1
+    return rate * model.service.time(most) / most * model.demand[resource]
+
+
+def _lanes(model: Model, resource: str, rate: float, slowed: float) -> list[Lane]:
+    if model.engine is not None:
+        running = rate * model.engine.iterations * model.engine.iteration_seconds * slowed
+        return [Lane(model=model.name, busy=min(running, 1.0), weight=model.demand[resource])]
+    busy = rate * model.service.time(1) * slowed / model.instances
+    return [Lane(model=model.name, busy=min(busy, 1.0), weight=model.demand[resource])] * model.instances

@@ -1,0 +1,124 @@
+"""Queues with a limit, by formulas and simulated, where no wake-up is lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import factorial
+
+import pytest
+
+from diagnostics.forecast.estimate import estimate
+from diagnostics.forecast.performance import Performance
+from diagnostics.forecast.predict import performance
+from diagnostics.tuning.erlang import erlang_b, waiting_seconds
+from diagnostics.tuning.limited import Load, few_places, short_patience
+from diagnostics.tuning.simulation.scenario import (
+    ClosedLoop,
+    DynamicBatcher,
+    Model,
+    OpenLoop,
+    QueuePolicy,
+    TimeoutAction,
+)
+from tests.forecast.deployments import by_hand, service
+
+SAFETY = Model(name="safety", service=service(0.03))
+BATCHING = Model(name="safety", service=service(0.02, 0.002), max_batch=8)
+
+
+def load(rate: float, servers: int, service_scv: float = 1.0) -> Load:
+    seconds = 0.03
+    return Load(
+        share=rate * seconds / servers,
+        all_busy=erlang_b(servers, rate * seconds),
+        drain=seconds / servers,
+        arrival_scv=1.0,
+        service_scv=service_scv,
+    )
+
+
+def limited(model: Model, rate: float, **policy: float) -> tuple[Performance, Performance]:
+    """Return what formulas and the simulation say of a model under a queue policy."""
+    batcher = DynamicBatcher(policy=QueuePolicy(**policy), overtakes=0.0)  # type: ignore[arg-type]
+    fitted = by_hand(replace(model, batcher=batcher), traffic=OpenLoop(entry="chat", rate=rate))
+    return estimate(fitted), performance(fitted, draws=0, visits=6_000)
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize("rate", [20.0, 100 / 3, 100.0, 150.0])
+@pytest.mark.parametrize("places", [1, 6])
+def test_what_mmck_loses_is_exact_below_and_above_full_load(servers: int, rate: float, places: int) -> None:
+    erlangs = rate * 0.03
+    idle = sum(erlangs**n / factorial(n) for n in range(servers))
+    full = [erlangs**servers / factorial(servers) * (erlangs / servers) ** n for n in range(places + 1)]
+
+    assert few_places(load(rate, servers), places).lost == pytest.approx(full[-1] / (idle + sum(full)), rel=1e-6)
+
+
+def test_a_limit_that_is_never_reached_leaves_the_wait_of_an_unlimited_queue() -> None:
+    exact = waiting_seconds(rate=20.0, service=0.03, servers=1, arrival_scv=1.0, service_scv=0.3)
+
+    for kept in (few_places(load(20.0, 1, 0.3), 1e4), short_patience(load(20.0, 1, 0.3), 1e3)):
+        assert kept.lost == pytest.approx(0.0, abs=1e-12)
+        assert kept.wait == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("policy", [{"max_size": 1}, {"max_size": 8}, {"timeout_seconds": 0.1}])
+@pytest.mark.parametrize("rate", [30.0, 50.0])
+def test_a_limited_queue_turns_away_as_much_by_formulas_as_simulated(policy: dict[str, float], rate: float) -> None:
+    quick, told = limited(SAFETY, rate, **policy)
+
+    assert quick.stable
+    assert quick.throughput.value + quick.rejected == pytest.approx(rate)
+    assert quick.stages[0].refused_per_second == pytest.approx(quick.rejected)
+    assert quick.throughput.value == pytest.approx(told.throughput.value, rel=0.04)
+    assert quick.mean
+    assert told.mean
+    assert quick.mean.value == pytest.approx(told.mean.value, rel=0.1)
+
+
+@pytest.mark.parametrize("policy", [{"max_size": 4}, {"max_size": 32}, {"timeout_seconds": 0.02}])
+@pytest.mark.parametrize("rate", [150.0, 330.0])
+def test_batches_lose_what_comes_while_they_are_executed(policy: dict[str, float], rate: float) -> None:
+    quick, told = limited(BATCHING, rate, **policy)
+
+    assert quick.throughput.value == pytest.approx(told.throughput.value, rel=0.06)
+    assert quick.mean
+    assert told.mean
+    assert quick.mean.value == pytest.approx(told.mean.value, rel=0.1)
+
+
+def test_what_a_stage_turns_away_does_not_reach_the_next_one() -> None:
+    first = replace(SAFETY, batcher=DynamicBatcher(policy=QueuePolicy(max_size=2)))
+    second = Model(name="loop", service=service(0.028))
+    told = estimate(by_hand(first, second, traffic=OpenLoop(entry="chat", rate=60.0)))
+
+    assert told.stable
+    assert told.stages[1].busy_share.value == pytest.approx(told.throughput.value * 0.02815, rel=0.01)
+
+
+def test_a_timeout_that_only_delays_turns_nobody_away() -> None:
+    policy = QueuePolicy(timeout_seconds=0.01, action=TimeoutAction.DELAY)
+    told = estimate(by_hand(replace(SAFETY, batcher=DynamicBatcher(policy=policy))))
+
+    assert told.rejected == 0.0
+    assert told.throughput.value == pytest.approx(20.0)
+
+
+def test_clients_in_a_closed_loop_that_all_have_a_place_are_never_turned_away() -> None:
+    few = by_hand(
+        replace(SAFETY, batcher=DynamicBatcher(policy=QueuePolicy(max_size=4))),
+        traffic=ClosedLoop(entry="chat", clients=5),
+    )
+    told = estimate(few)
+
+    assert told.rejected == 0.0
+    assert told == estimate(
+        by_hand(replace(SAFETY, batcher=DynamicBatcher()), traffic=ClosedLoop(entry="chat", clients=5))
+    )
+
+
+def test_a_queue_that_is_always_full_answers_no_more_than_is_executed_however_short_the_run() -> None:
+    _, told = limited(SAFETY, 3_000.0, max_size=20)
+
+    assert told.throughput.value <= 1.05 / 0.03015
