@@ -171,6 +171,7 @@ def entry_of(anatomy: Sequence[Anatomy], evidence: Evidence, on: Subject) -> Ent
                 weight=_weight(evidence, on) * stage.visits,
                 requests=candidate.requests,
                 engine_seconds=_engine_seconds(evidence, on, stage),
+                behind_seconds=_behind_seconds(evidence, candidate, stage.model),
             )
         # A card slows whoever uses it: the entry with the most time in it stands for them.
         of_card = on.gpu is not None or candidate.ensemble == on.ensemble
@@ -182,6 +183,12 @@ def entry_of(anatomy: Sequence[Anatomy], evidence: Evidence, on: Subject) -> Ent
                 requests=candidate.requests,
             )
     return None
+
+
+def _behind_seconds(evidence: Evidence, item: Anatomy, model: str) -> float:
+    ensemble = evidence.graph(item.server).ensembles.get(item.ensemble or "")
+    behind = ensemble.behind(model) if ensemble else frozenset()
+    return sum(stage.seconds for stage in item.stages if stage.model in behind)
 
 
 def _engine_seconds(evidence: Evidence, on: Subject, stage: Stage) -> float:

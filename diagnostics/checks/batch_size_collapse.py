@@ -13,6 +13,7 @@ shapes, different sets of optional inputs, or so many instances that each finds 
 - Batches whose cost grows with every item: they would not help (`batching-without-gain`).
 - A model that waits for others it calls (`bls-serialization`): it would call them for one request after another. Where
   others are called in step with it and no request is traced, that stays unknown.
+- A stage behind it that completes less than this one passes on: requests would wait there instead.
 - An LLM engine's row: batch 1 is normal there, it batches inside.
 
 ## Do
@@ -37,9 +38,11 @@ from diagnostics.checks.gates import (
     BUSY,
     COST_PAYS,
     QUEUE,
+    WAITS_BEHIND,
     batching_is_left_unused,
     callees_are_told_apart,
     waits_for_callees,
+    would_wait_behind,
 )
 from diagnostics.checks.predictions import MODEL, prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
@@ -80,6 +83,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if waits_for_callees(see, on):
         return Quiet(because="it waits for models that it calls, one request after another in any batch")
     callees_are_told_apart(see, on)
+    if would_wait_behind(see, on):
+        return Quiet(because=WAITS_BEHIND)
     if not batching_is_left_unused(see, on):
         return Quiet(because="batches are as large as the queue allows, or larger ones would not pay")
     return _with_batching(see, on)

@@ -12,6 +12,7 @@ lasted, not how slow the model is.
 - Too few instances where the device has room for enough of them (`single-instance-serialization`).
 - A GPU that is full already (`gpu-saturated`), processors that are full (`host-cpu-starved`).
 - Batches that could be larger (`batch-size-collapse`).
+- A stage behind it that completes less than this one passes on: requests would wait there instead.
 
 ## Do
 1. Add replicas, or shed load in front of Triton before the queue does it with latency.

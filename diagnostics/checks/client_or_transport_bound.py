@@ -127,13 +127,21 @@ def _frontend_holds(see: Ledger, on: Subject, outside: Reading) -> bool:
     return outside.value is not None and held.value >= outside.value / 2
 
 
-def _port_waits(see: Ledger, on: Subject, outside: Reading) -> bool:
-    """Return whether reads of the inference port are slow, too; where that was not recorded, it counts as no."""
+def port_lag_share(see: Ledger, on: Subject, outside: Reading) -> Reading:
+    """Return how much longer the inference port keeps a read than the metrics port, ÷ what clients wait outside.
+
+    Absent where that was not recorded, or clients do not wait.
+    """
     lag = see.evidence.read(PORT_LAG, Subject(server=on.server))
     if lag.value is None or not outside.value:
-        return False
-    share = Reading.of(lag.value / outside.value, Unit.RATIO, lag.source, events=lag.events)
-    return see.compare("port_lag_share", share, PORT_WAITS)
+        return Reading.unknown(lag.missing or Missing.IDLE, Unit.RATIO, lag.source)
+    return Reading.of(lag.value / outside.value, Unit.RATIO, lag.source, events=lag.events)
+
+
+def _port_waits(see: Ledger, on: Subject, outside: Reading) -> bool:
+    """Return whether reads of the inference port are slow, too; where that was not recorded, it counts as no."""
+    share = port_lag_share(see, on, outside)
+    return share.value is not None and see.compare("port_lag_share", share, PORT_WAITS)
 
 
 def _is_part(see: Ledger, on: Subject) -> bool:

@@ -12,6 +12,7 @@ models' clocks start, so no model shows it; rates stay flat whatever instances o
 ## Rules out
 - Queues of the models: their clocks start behind the frontend.
 - Network and client (`client-or-transport-bound`): nothing is held in the frontend, and reads of its port succeed.
+- Reads that are merely missing: those that were answered would have waited for the same threads, and did not.
 - A load inside the window: asked for over the port, it holds one of its threads until it ends.
 - A host without processors to spare (`host-cpu-starved`).
 
@@ -30,7 +31,7 @@ threads: under a frontend limit that read fails first.
 from __future__ import annotations
 
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.client_or_transport_bound import MISSED, is_long
+from diagnostics.checks.client_or_transport_bound import MISSED, PORT_WAITS, is_long, port_lag_share
 from diagnostics.checks.entries import ENOUGH_REQUESTS
 from diagnostics.checks.gates import HOST_FULL
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger
@@ -50,6 +51,7 @@ CHECK = Check(
         "handling_seconds": WORTHWHILE_TIME,
         "handling_share": WORTHWHILE_PART,
         "missed_reads": MISSED,
+        "port_lag_share": PORT_WAITS,
         "host_cpu_busy": HOST_FULL,
     },
 )
@@ -98,6 +100,9 @@ def _unanswered(see: Ledger, on: Subject) -> float | None:
         return None
     outside = see.read(OUTSIDE_SECONDS, on)
     if outside.missing is Missing.NOT_EXPORTED or not is_long(see, on, outside):
+        return None
+    lag = port_lag_share(see, on, outside)
+    if lag.value is not None and not see.compare("port_lag_share", lag, PORT_WAITS):
         return None
     see.compare(MISSED_READS.name, missed, MISSED)
     return outside.value

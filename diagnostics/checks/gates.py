@@ -9,13 +9,14 @@ from diagnostics.checks.check import Quiet
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, INSTANCE_BUSY_SHARE
+from diagnostics.signals.flow import FAILED_REQUESTS
 from diagnostics.signals.host import CPU_WAIT_PER_LANE, HARDLY_WAITS
 from diagnostics.signals.nested import FILLABLE_SHARE, MOSTLY_NESTED, NESTED_SHARE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import DYNAMIC_BATCHING, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Subject
-from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, QUEUE_SECONDS
+from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE
 from diagnostics.units import Unit
 
 QUEUE = Limit(
@@ -168,9 +169,15 @@ def waits_for_callees(see: Ledger, on: Subject) -> bool:
     """Return whether its executions are mostly other models' work; not traced counts as no.
 
     That costs confidence where others are called in step with it, which it may be what calls.
+
+    Raises:
+        Undecided: traces of another time show that it calls others.
+
     """
-    share = see.evidence.read(NESTED_SHARE, on).value
-    if share is None:
+    share = see.evidence.read(NESTED_SHARE, on)
+    if share.missing is Missing.STALE:
+        raise Undecided(NESTED_SHARE.name, Missing.STALE)
+    if share.value is None:
         return shows_callees(see, on) and see.ruled_out(NESTED_SHARE, on, CALLED_INSIDE, above=True)
     return see.need(NESTED_SHARE, on) >= MOSTLY_NESTED
 
@@ -194,12 +201,43 @@ def callees_are_told_apart(see: Ledger, on: Subject) -> None:
         raise Undecided(NESTED_SHARE.name, Missing.CONFLICTING)
 
 
+def would_wait_behind(see: Ledger, on: Subject) -> bool:
+    """Return whether requests that did not wait here would wait behind it: less is completed there than it passes on.
+
+    While a line stands in front of a stage, the stage completes what it can, however early the others come (Lindley's
+    recursion of a busy server). What is passed on and not completed lengthens that line: by the growth over T seconds
+    alone a request waits (1 − completed ÷ passed) · T ÷ 2 there on average (fluid limit; Little's law). Where it
+    spends less behind than that, or than it waits here, the difference is not that line's.
+    """
+    entry = see.entry_of(on)
+    if entry is None or entry.ensemble is None or entry.weight <= 0:
+        return False
+    caller = Subject(server=on.server, ensemble=entry.ensemble)
+    passed, left = see.evidence.read(REQUEST_RATE, on), _leaving(see, caller)
+    if not passed.value or passed.low is None or left.value is None:
+        return False
+    done = left.value * entry.weight
+    grows = passed.low > done  # arrivals vary by chance; what a stage completes that always has a line does not
+    least = (1.0 - done / passed.value) * (passed.span or 0.0) / 2
+    waits = (see.evidence.read(QUEUE_SECONDS, on).value or 0.0) * entry.weight
+    return grows and entry.behind_seconds >= max(least, waits)
+
+
+def _leaving(see: Ledger, caller: Subject) -> Reading:
+    """Return how many requests of an ensemble end a second, failed ones included where they are counted."""
+    completed, failed = see.evidence.read(REQUEST_RATE, caller), see.evidence.read(FAILED_REQUESTS, caller)
+    if not failed.value or not failed.span:
+        return completed
+    return completed + Reading.of(failed.value / failed.span, Unit.PER_SECOND, failed.source)
+
+
 def executions_take_turns(see: Ledger, on: Subject) -> bool:
     """Return whether executions last longer beside others, as under a lock; one instance never shows it."""
     stretch = see.evidence.read(OVERLAP_STRETCH, on)
     return stretch.value is not None and see.compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
 
 
+WAITS_BEHIND = "stages behind it complete less than it passes on: what did not wait here would wait there"
 BUSY_LANES = (
     Gate(lambda see, on: see.evidence.is_engine(on), "an engine batches inside; its instances are not lanes"),
     Gate(lambda see, on: not see.at_least(QUEUE_SECONDS, on, QUEUE), "requests hardly wait for an instance"),
@@ -209,6 +247,7 @@ BUSY_LANES = (
 SHORT_OF_LANES = (
     *BUSY_LANES,
     Gate(waits_for_callees, "it waits for models that it calls"),
+    Gate(would_wait_behind, WAITS_BEHIND),
     Gate(batching_is_left_unused, "larger batches are possible and cheaper than instances"),
     Gate(host_is_full, "the host's processors are full"),
     Gate(device_is_full, "the device is full: another instance would only share it"),

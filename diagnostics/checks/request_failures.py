@@ -9,7 +9,8 @@ The backend raises, or the model returns an error response. Since Triton 24.06 a
 counts as a success: only the flow between the stages, and the ensemble's own failures, show it.
 
 ## Rules out
-- Requests refused at a limited queue (`queue-rejections`): they never execute.
+- Requests refused at a limited queue, or that outlive its timeout (`queue-rejections`): they never execute. Where the
+  queue may refuse and no reasons are counted, nothing is said.
 - Requests on their way: what waits at the next stage is taken off.
 - Cancelled requests of few clients: below 1 % and five requests nothing is said.
 
@@ -29,7 +30,7 @@ from collections.abc import Sequence
 
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
-from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import QUEUE_LIMIT
@@ -55,6 +56,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     own = _own_failures(see, on)
     if own.value is not None and own.value >= ENOUGH_FAILURES.value:
         see.need(QUEUE_LIMIT, on)  # without its configuration it may be an ensemble, whose failures are its members'
+        _refusals_are_told_apart(see, on)
         return _judge(see, on, own, "reports")
     lost = see.read(LOST_AFTER_STAGE, on)
     if lost.value is None:
@@ -82,6 +84,19 @@ def _own_failures(see: Ledger, on: Subject) -> Reading:
     return failed if rejected.value is None else failed - rejected
 
 
+def _refusals_are_told_apart(see: Ledger, on: Subject) -> None:
+    """End the check as unknown where a queue may refuse requests and the reasons of failures cannot be read.
+
+    Raises:
+        Undecided: the statistics alone count failures, whatever their reason.
+
+    """
+    rejected, config = see.evidence.read(REJECTED_REQUESTS, on), see.evidence.config(on)
+    batching = config.dynamic_batching if config else None
+    if rejected.value is None and rejected.missing is not Missing.IDLE and batching and batching.may_refuse:
+        raise Undecided(REJECTED_REQUESTS.name, rejected.missing or Missing.NOT_EXPORTED)
+
+
 def _next_stages(see: Ledger, on: Subject) -> Sequence[Subject]:
     ensemble = see.evidence.graph(on.server).ensembles.get(caller_of(see, on).ensemble or "")
     followers = ensemble.after(on.model or "") if ensemble else ()
@@ -90,7 +105,10 @@ def _next_stages(see: Ledger, on: Subject) -> Sequence[Subject]:
 
 def _expired(see: Ledger, on: Subject) -> Reading:
     """Return how many requests reached a next stage and outlived its queue's timeout, where that is counted."""
-    counts = [see.evidence.read(REJECTED_REQUESTS, next_stage).value or 0.0 for next_stage in _next_stages(see, on)]
+    stages = _next_stages(see, on)
+    for next_stage in stages:
+        _refusals_are_told_apart(see, next_stage)
+    counts = [see.evidence.read(REJECTED_REQUESTS, next_stage).value or 0.0 for next_stage in stages]
     return Reading.of(max(counts, default=0.0), Unit.COUNT, "metrics", estimated=True)
 
 

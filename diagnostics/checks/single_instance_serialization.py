@@ -13,6 +13,7 @@ request of the pipeline waits in line for it, however fast the other stages are.
 - A queue that is the batching window itself: instances are idle then (`batch-window-mistuned`).
 - A full GPU or full processors: another instance would only share them (`gpu-saturated`, `host-cpu-starved`).
 - A model that waits for others that it calls (`bls-serialization`).
+- A stage behind it that completes less than this one passes on: requests would wait there instead.
 - Executions that hold each other up, as under a lock of the framework: with two or more instances they last longer
   beside others than alone. More instances would share the lock; with one instance it cannot be known beforehand.
 - An LLM engine's row: it batches inside, so an instance is not one request at a time.

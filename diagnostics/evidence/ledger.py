@@ -73,6 +73,7 @@ class Entry:
             request visits it several times.
         requests: how many there were.
         engine_seconds: what they spend in the subject's engine; 0 when it is none, or its time cannot be seen.
+        behind_seconds: what they spend in the stages that the subject's outputs lead to; 0 without an ensemble.
 
     """
 
@@ -81,6 +82,7 @@ class Entry:
     weight: float
     requests: float
     engine_seconds: float = 0.0
+    behind_seconds: float = 0.0
 
 
 _NONE_ABSENT: Mapping[str, tuple[Signal, Missing]] = MappingProxyType({})  # most ledgers share it

@@ -47,16 +47,10 @@ def _present(signal: Signal, views: Sequence[View]) -> list[float]:
     return [value for value in (signal.read(view).value for view in views) if value is not None]
 
 
-def _against_peers(signal: Signal, unit: Unit, compute: Callable[[float, float], float]) -> Callable[[View], Reading]:
-    """Return a reader of (own value, peers' median); idle where there is no peer with a value."""
-
-    def read(view: View) -> Reading:
-        own, others = signal.read(view), _present(signal, peers(view))
-        if own.value is None or not others:
-            return Reading.unknown(own.missing or Missing.IDLE, unit)
-        return Reading.of(compute(own.value, median(others)), unit, own.source, events=own.events, span=own.span)
-
-    return read
+def _why_alone(signal: Signal, view: View) -> Missing:
+    """Return why no peer has a value: counters that mean nothing are no traffic of zero."""
+    missing = (signal.read(peer).missing for peer in peers(view))
+    return next((reason for reason in missing if reason is not None), Missing.IDLE)
 
 
 def _replicas(view: View) -> Reading:
@@ -64,9 +58,9 @@ def _replicas(view: View) -> Reading:
 
 
 def _traffic_ratio(view: View) -> Reading:
-    own, others = REQUEST_RATE.read(view), [REQUEST_RATE.read(peer).value or 0.0 for peer in peers(view)]
+    own, others = REQUEST_RATE.read(view), _present(REQUEST_RATE, peers(view))
     if own.value is None or not others:
-        return Reading.unknown(own.missing or Missing.IDLE, Unit.COUNT)
+        return Reading.unknown(own.missing or _why_alone(REQUEST_RATE, view), Unit.COUNT)
     mean = (own.value + sum(others)) / (1 + len(others))
     if mean <= 0:
         return Reading.unknown(Missing.IDLE, Unit.COUNT)
@@ -75,9 +69,9 @@ def _traffic_ratio(view: View) -> Reading:
 
 def _traffic_certainty(view: View) -> Reading:
     """(own − mean of all) ÷ its standard deviation if each request chose its server independently and evenly."""
-    own, others = REQUESTS.read(view), [REQUESTS.read(peer).value or 0.0 for peer in peers(view)]
+    own, others = REQUESTS.read(view), _present(REQUESTS, peers(view))
     if own.value is None or not others:
-        return Reading.unknown(own.missing or Missing.IDLE, Unit.COUNT)
+        return Reading.unknown(own.missing or _why_alone(REQUESTS, view), Unit.COUNT)
     total, share = own.value + sum(others), 1 / (1 + len(others))
     if total <= 0:
         return Reading.unknown(Missing.IDLE, Unit.COUNT)
@@ -131,7 +125,10 @@ def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading]) ->
 
 REPLICAS = _signal("replicas", Unit.COUNT, "Servers of the window that serve this entry.", _replicas)
 TRAFFIC_RATIO = _signal(
-    "traffic_ratio", Unit.COUNT, "Request rate here ÷ the mean over all servers of the entry.", _traffic_ratio
+    "traffic_ratio",
+    Unit.COUNT,
+    "Request rate here ÷ the mean over the servers of the entry whose counters can be read.",
+    _traffic_ratio,
 )
 TRAFFIC_CERTAINTY = _signal(
     "traffic_certainty",

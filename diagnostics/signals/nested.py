@@ -41,11 +41,13 @@ def _nested_share(view: View) -> Reading:
     """Time in which at least one called model is at work, as a share of the caller's own execution.
 
     An engine's span ends where the request is handed to it; until the caller goes on, it is at work. Of a Python model
-    that may be so, which is the upper end.
+    that may be so, which is the upper end. Calls that were traced at another time tell that there are some, and not
+    how long they take now.
     """
     visits = executed_visits(view)
     if not visits:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
+        calls = any(visit.below for _, visit in view.traces().visits(view.model or ""))
+        return Reading.unknown(Missing.STALE if calls else Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
     own = sum((visit.computed or 0) - (visit.began or 0) for visit in visits)
     if own <= 0:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, TRACES)

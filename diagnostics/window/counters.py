@@ -12,7 +12,7 @@ recording whose clock was set back: then no zero was ever there to start from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 
 from diagnostics.window.openings import doubtful_openings
@@ -36,6 +36,8 @@ __all__ = ["Batches", "Counter", "CounterTable", "Delta", "Opened", "Point", "St
 # behind one address: two that are read in turn jump at every second read, at random at every fourth.
 MOST_JUMPS = 2
 READS_PER_JUMP = 8
+# One row that jumps again and again is a version that is reloaded; several are what is behind the address.
+_FEWEST_TOGETHER = 2
 # Neighbouring reads of steady traffic differ by less than this factor in what they count.
 _NEIGHBOURS = 3.0
 _END = attrgetter("end")
@@ -60,6 +62,7 @@ class CounterTable:
         self._opened = self._opened_above = Opened.BEFORE_WINDOW
         self._fresh = True
         self._tried: float | None = None
+        self._beside_unsteady = False
 
     @property
     def last(self) -> Point | None:
@@ -86,7 +89,15 @@ class CounterTable:
 
     @property
     def unsteady(self) -> bool:
-        """Whether the counters jump back so often that no difference of two of them means anything."""
+        """Whether the counters jump back so often that no difference of two of them means anything.
+
+        Those of most other rows that do so, too, are enough: see `doubt_together`.
+        """
+        return self._beside_unsteady or self.jumps_often
+
+    @property
+    def jumps_often(self) -> bool:
+        """Whether its own counters do so."""
         return self._jumps > max(MOST_JUMPS, self._reads / READS_PER_JUMP)
 
     def add(self, point: Point, previous_read: tuple[float, float] | None, tried: float | None = None) -> None:
@@ -146,6 +157,18 @@ class CounterTable:
             left_out = sum(1 for at in self._dropped_at if start <= at <= end)
             self._deltas[start, end] = sum_steps(inside, left_out) if inside else None
         return self._deltas[start, end]
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts anything: what stands at zero cannot jump back."""
+        return self._last is not None and self._last.values.get(Counter.SUCCESS, 0.0) > 0
+
+    def doubt(self, *, beside_unsteady: bool) -> None:
+        """Take over what the other rows of the same bodies show of them."""
+        if beside_unsteady != self._beside_unsteady:
+            self._beside_unsteady = beside_unsteady
+            self._deltas.clear()
+            self._inside.clear()
 
     def _left_out(self) -> list[Step]:
         """Return the first steps of epochs for which no zero was there to start from."""
@@ -213,6 +236,18 @@ class CounterTable:
             )
         )
         self._fresh = False
+
+
+def doubt_together(tables: Collection[CounterTable]) -> None:
+    """Doubt all rows of a source where most of those that count jump: its bodies are of several servers.
+
+    A version that was listed for a while only has too few reads to show it by itself. Rows that others jump beside
+    without most of the rest are reloaded again and again, which leaves the others as good as any.
+    """
+    counting = [table.jumps_often for table in tables if table.counts]
+    together = sum(counting) >= _FEWEST_TOGETHER and 2 * sum(counting) > len(counting)
+    for table in tables:
+        table.doubt(beside_unsteady=together)
 
 
 def _alike(gap: float, steps: Sequence[float]) -> bool:

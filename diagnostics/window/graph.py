@@ -39,6 +39,14 @@ class Ensemble:
             i for i, followers in enumerate(self.edges) for j in followers if self.steps[j].model == model
         )
 
+    def behind(self, model: str) -> frozenset[str]:
+        """Return the models that `model`'s outputs lead to, directly or through others; without itself."""
+        reached: set[str] = set()
+        for i, step in enumerate(self.steps):  # producers come first
+            if step.model == model or step.model in reached:
+                reached.update(self.steps[j].model for j in self.edges[i])
+        return frozenset(reached - {model})
+
     def longest_path(self, seconds: Mapping[str, float]) -> tuple[tuple[str, ...], float]:
         """Return the path of steps with the largest sum of `seconds` (per model; absent ones weigh 0) and that sum."""
         best: dict[int, tuple[tuple[int, ...], float]] = {}

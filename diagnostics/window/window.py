@@ -9,7 +9,7 @@ from math import isfinite
 
 from diagnostics.window.cards import by_card
 from diagnostics.window.client import ClientRequest
-from diagnostics.window.counters import CounterTable, Point
+from diagnostics.window.counters import CounterTable, Point, doubt_together
 from diagnostics.window.from_files import FILE, config_of_file
 from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent
@@ -173,6 +173,8 @@ class ServerWindow:
             self._append(METRICS, page.at, page.mono, page.rows)
             for gpu in page.gpus:
                 self.gpus.setdefault(gpu.uuid, []).append((page.at, gpu))
+        for tables in self.tables.values():
+            doubt_together(tables.values())
         self._configure_from_files()
 
     def _configure_from_files(self) -> None:

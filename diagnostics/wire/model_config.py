@@ -48,6 +48,16 @@ class DynamicBatching:
     priority_levels: int = 0
     queue_policy: QueuePolicy = QueuePolicy()
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a request may be refused at the queue, or for having waited there; levels have policies of their own.
+
+        Those of levels are not read: any may refuse.
+        """
+        policy = self.queue_policy
+        timed = policy.default_timeout_seconds > 0 or policy.allow_timeout_override
+        return timed or policy.max_queue_size > 0 or self.priority_levels > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnsembleStep:

@@ -121,6 +121,7 @@ frontend-limited handling_seconds handling_seconds 0.00465 quiet 0.00535 fires h
     request_seconds=0.005
 frontend-limited handling_share handling_seconds 0.008106 quiet 0.009559 fires
 frontend-limited missed_reads missed_reads 0.0465 quiet 0.0535 fires case=1
+frontend-limited port_lag_share port_lag 0.06975 quiet 0.08025 fires case=1
 frontend-limited host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
 gpu-fault gpu_fault_code gpu_fault_code 0.93 quiet 1.07 mitigates
 gpu-fault gpu_memory_errors gpu_fault_code 0.93 quiet 1.07 mitigates

@@ -39,6 +39,15 @@ def test_steps_stand_behind_those_that_feed_them_whatever_the_files_order() -> N
     assert ensemble.after("a") == ("join",)
     assert ensemble.before("join") == ("a", "b")
     assert ensemble.before("a") == ()
+    assert ensemble.behind("a") == {"join"}
+    assert ensemble.behind("join") == frozenset()
+
+
+def test_all_that_an_output_leads_to_stands_behind_a_step() -> None:
+    ensemble = graph_from(chain("chat", "pre", "llm", "post", "llm")).ensembles["chat"]
+
+    assert ensemble.behind("pre") == {"llm", "post"}
+    assert ensemble.behind("llm") == {"post"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,184 @@
+"""Evidence of which a part is missing or another server's: what it does not show is unknown, and no cause."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.checks.check import Fires, Outcome, Quiet, Unknown
+from diagnostics.checks.gates import WAITS_BEHIND
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.signals.fleet import TRAFFIC_CERTAINTY, TRAFFIC_RATIO
+from diagnostics.signals.flow import REJECTED_REQUESTS
+from diagnostics.signals.nested import NESTED_SHARE
+from diagnostics.signals.reading import Missing
+from diagnostics.signals.signal import Signal
+from diagnostics.window.window import STATISTICS, window_of
+from diagnostics.wire.model_config import parse_model_config
+from diagnostics.wire.records import Kind, Scrape
+from tests.builders import (
+    Alter,
+    Counts,
+    Rows,
+    Stage,
+    SyntheticTriton,
+    chain,
+    explained,
+    model_config,
+    only_between,
+    view_of,
+)
+from tests.builders_traces import Leg, call, export, exported, trace_id
+from tests.builders_traffic import Did, scrapes_told
+
+TIMED = {"default_queue_policy": {"default_timeout_microseconds": 100_000}}
+
+
+def outcome(explanation: Explanation, check: str, model: str) -> Outcome:
+    """Return what a check said of a model."""
+    (found,) = [r.outcome for r in explanation.results if r.check.id == check and r.subject.model == model]
+    return found
+
+
+def in_turn_with(factor: float, then: Alter = lambda _, rows: rows) -> Alter:
+    """Return an alteration: every second read is answered by a server that has done `factor` times as much."""
+
+    def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
+        told = then(number, rows)
+        return {key: row - _times(row, 1 - factor) for key, row in told.items()} if number % 2 else told
+
+    return alter
+
+
+def _times(row: Counts, factor: float) -> Counts:
+    numbers = ("requests", "items", "executions", "seconds", "queue", "input", "infer", "output")
+    batches = {size: (n * factor, seconds * factor) for size, (n, seconds) in row.batches.items()}
+    return replace(row, **{name: getattr(row, name) * factor for name in numbers}, batches=batches)
+
+
+class TestSeveralServersBehindOneAddress:
+    steady = tuple(Stage(name, rate=40, execution=0.005, queue=0.05) for name in "abc")
+
+    def test_a_version_listed_too_shortly_to_show_it_is_doubted_with_the_others(self) -> None:
+        alter = in_turn_with(5.0, only_between("a", 1, 4))
+        tables = SyntheticTriton(models=self.steady, alter=alter).window().servers["triton-0"].tables[STATISTICS]
+
+        assert not tables["a", "1"].jumps_often
+        assert tables["a", "1"].unsteady
+
+    def test_what_stands_at_zero_is_no_witness_for_one_server(self) -> None:
+        idle = tuple(Stage(name) for name in "wxyz")
+        window = SyntheticTriton(models=(*self.steady, *idle), alter=in_turn_with(5.0)).window()
+
+        assert window.servers["triton-0"].tables[STATISTICS]["w", "1"].unsteady
+
+    def test_a_model_that_is_reloaded_again_and_again_leaves_the_others_readable(self) -> None:
+        def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
+            key = ("a", "1")
+            return {**rows, key: _times(rows[key], 0.1)} if number % 2 else rows
+
+        tables = SyntheticTriton(models=self.steady, alter=alter).window().servers["triton-0"].tables[STATISTICS]
+
+        assert [tables[name, "1"].unsteady for name in "abc"] == [True, False, False]
+
+
+@pytest.mark.parametrize("signal", [TRAFFIC_RATIO, TRAFFIC_CERTAINTY])
+def test_a_replica_whose_counters_mean_nothing_is_not_one_without_traffic(signal: Signal) -> None:
+    other = scrapes_told({("m", "1"): [Did(requests=40)] * 10}, server="triton-1")
+    first = {kind: next(s.body for s in other if s.kind is kind) for kind in (Kind.METRICS, Kind.STATISTICS)}
+    swapped = [replace(s, body=first[s.kind]) if int(s.at) % 4 else s for s in other]
+    window = window_of([*scrapes_told({("m", "1"): [Did(requests=40)] * 10}), *swapped])
+
+    assert signal.read(view_of(window, "m", None)).missing is Missing.RESET
+
+
+class TestFailuresWithoutReasons:
+    def told(self, batching: Mapping[str, object]) -> Outcome:
+        config = model_config("m", max_batch=8, batching=batching)
+        stage = Stage("m", rate=40, execution=0.01, queue=0.09, failing={"REJECTED": 10.0}, config=config)
+        return outcome(SyntheticTriton(models=(stage,)).without(Kind.METRICS).explain(), "request-failures", "m")
+
+    def test_they_may_be_refusals_of_a_queue_that_refuses(self) -> None:
+        found = self.told(TIMED)
+
+        assert isinstance(found, Unknown)
+        assert found.signal == REJECTED_REQUESTS.name
+
+    def test_they_are_the_models_where_no_queue_refuses(self) -> None:
+        assert isinstance(self.told({}), Fires)
+
+
+@pytest.mark.parametrize(
+    ("batching", "may"),
+    [
+        ({}, False),
+        ({"default_queue_policy": {"max_queue_size": 4}}, True),
+        (TIMED, True),
+        ({"default_queue_policy": {"allow_timeout_override": True}}, True),
+        ({"priority_levels": 2}, True),
+    ],
+)
+def test_which_queues_may_refuse_a_request(batching: Mapping[str, object], may: bool) -> None:
+    config = parse_model_config(json.dumps(model_config("m", max_batch=8, batching=batching)).encode())
+
+    assert config.dynamic_batching is not None
+    assert config.dynamic_batching.may_refuse is may
+
+
+class TestCallsTracedAtAnotherTime:
+    busy = Stage("caller", rate=20, execution=0.045, queue=0.15, config=model_config("caller"))
+
+    def traced(self, *below: Leg) -> list[Scrape]:
+        leg = Leg(model="caller", queue=0.01, compute=0.045, below=below)
+        spans = [span for i in range(40) for span in call(trace_id(i + 1), leg, at=-600.0 + i)]
+        return [*SyntheticTriton(models=(self.busy,)).scrapes(), exported(export(spans))]
+
+    def test_a_model_that_called_others_then_is_unknown_now(self) -> None:
+        found = outcome(
+            explained(window_of(self.traced(Leg(model="callee", compute=0.04)))),
+            "single-instance-serialization",
+            "caller",
+        )
+
+        assert isinstance(found, Unknown)
+        assert (found.signal, found.reason) == (NESTED_SHARE.name, Missing.STALE)
+
+    def test_a_model_that_called_none_then_is_judged_as_one_untraced(self) -> None:
+        assert isinstance(
+            outcome(explained(window_of(self.traced())), "single-instance-serialization", "caller"), Fires
+        )
+
+
+class TestALineBehindTheStage:
+    def told(self, completed: float, behind: float, queue: float = 0.9, failing: float = 0.0) -> Outcome:
+        """Return what is said of a stage that passes 50 a second on, of which fewer leave, after so long behind it."""
+        chat = Stage(
+            "chat",
+            rate=completed,
+            overhead=queue + 0.02 + behind,
+            failing={"OTHER": 2 * failing},
+            config=chain("chat", "pre", "llm"),
+        )
+        pre = Stage("pre", rate=50, execution=0.0195, queue=queue, config=model_config("pre"))
+        llm = Stage("llm", rate=50, execution=0.0003, config=model_config("llm", backend="vllm"))
+        return outcome(SyntheticTriton(models=(chat, pre, llm)).explain(), "single-instance-serialization", "pre")
+
+    def test_what_would_not_wait_here_would_wait_there(self) -> None:
+        # A line that lengthens by 6 a second makes requests wait 60 s · 6 ÷ 50 ÷ 2 = 3.6 s at least.
+        found = self.told(completed=44, behind=3.7)
+
+        assert isinstance(found, Quiet)
+        assert found.because == WAITS_BEHIND
+
+    @pytest.mark.parametrize(
+        ("completed", "behind", "queue", "failing"),
+        [(49.5, 3.7, 0.9, 0.0), (44, 3.5, 0.9, 0.0), (48, 1.5, 2.0, 0.0), (44, 3.7, 0.9, 6.0)],
+        ids=["no line lengthens", "others call it", "less behind than here", "the rest failed"],
+    )
+    def test_a_stage_without_such_a_line_behind_it_is_named(
+        self, completed: float, behind: float, queue: float, failing: float
+    ) -> None:
+        assert isinstance(self.told(completed, behind, queue, failing), Fires)
