@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from diagnostics.cli.fail_on import fails
-from diagnostics.cli.running_service import ELSEWHERE, RunningService, path_of
+from diagnostics.cli.running_service import RunningService, path_of
 from diagnostics.cli.sources import moment
-from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
+from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.window.rolling import WINDOW_SECONDS
 
 
@@ -51,14 +51,18 @@ def ask(service: RunningService, asked: Asked) -> int:
     if asked.check is not None:
         if asked.at is not None or asked.since is not None:
             raise UsageError("of the past needs a recording", where="--why-not", hint="give --history or a capture")
-        click.echo(service.json(f"{path_of(name)}/checks/{asked.check}")["account"], nl=False)
+        click.echo(service.json(f"{path_of(name)}/checks/{asked.check}", ("account",))["account"], nl=False)
         return EXIT_OK
     path, query = _explanation(name, asked)
     output = "coloured" if asked.output == "text" else asked.output
     answer = service.answer(path, output=output, **query)
-    code = _exit_code(answer.headers, asked.fail_on, service.url)
-    text = answer.body.decode("utf-8", "replace")
-    click.echo(_indented(text) if output == "json" else text, nl=False)
+    try:
+        code = _exit_code(answer.headers, asked.fail_on)
+        text = answer.body.decode("utf-8", "replace")
+        shown = _indented(text) if output == "json" else text
+    except (KeyError, ValueError):
+        raise service.other_program() from None
+    click.echo(shown, nl=False)
     return code
 
 
@@ -66,12 +70,9 @@ def _indented(report: str) -> str:
     return f"{json.dumps(json.loads(report), indent=1, allow_nan=False)}\n"
 
 
-def _exit_code(headers: Mapping[str, str], fail_on: str, where: str) -> int:
+def _exit_code(headers: Mapping[str, str], fail_on: str) -> int:
     """Return the exit code that an explanation's headers mean."""
-    try:
-        verdict, severities, to = (headers[f"Diag-{name}"] for name in ("Verdict", "Severities", "Window-To"))
-    except KeyError:
-        raise CollectError("answers, but not as diag serve does", where=where, hint=ELSEWHERE) from None
+    verdict, severities, to = (headers[f"Diag-{name}"] for name in ("Verdict", "Severities", "Window-To"))
     if float(to) <= 0:
         return EXIT_COLLECT
     return EXIT_FINDINGS if fails(fail_on, verdict, severities.split(", ")) else EXIT_OK

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.options import DURATION, connecting_given, places_given, source_options
 from diagnostics.cli.sources import Question, aloud, captured, explain_captures, looks_like_a_path
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts
 from diagnostics.errors import CollectError, UsageError
@@ -142,9 +142,13 @@ def _check(source: EvidenceSource) -> None:
     refused = [option for option, value in beside.items() if source.names and value is not None]
     if refused:
         raise UsageError("not together with a SOURCE", where=", ".join(refused), hint="leave out one or the other")
-    if any(map(is_prometheus, source.names)):
-        return
+    if source.history is not None and source.config_file is not None:
+        raise UsageError("both name a history", where="--history, --config.file", hint="leave out one or the other")
+    stored = any(map(is_prometheus, source.names))
     on_disk = [looks_like_a_path(name) for name in source.names]
+    _check_reaching(source.options, on_disk=all(on_disk) and not stored, stored=stored)
+    if stored:
+        return
     if source.window is not None and all(on_disk):
         raise UsageError("is for servers", where="--window", hint="cut a recorded past with --at and --since")
     if any(on_disk) and not all(on_disk):
@@ -154,10 +158,22 @@ def _check(source: EvidenceSource) -> None:
         raise UsageError("a server only tells of now", where="--at, --since", hint=hint)
 
 
+def _check_reaching(options: SourceOptions, *, on_disk: bool, stored: bool) -> None:
+    """Refuse options that reach what is not reached here: whoever gives them takes the answer for one about it."""
+    refused = places_given(options) if on_disk or stored else []
+    refused += connecting_given(options) if on_disk else []
+    if refused:
+        hint = "leave it out, or name the server as SOURCE"
+        raise UsageError("is for servers", where=", ".join(refused), hint=hint)
+
+
 def _of_history(source: EvidenceSource) -> Explanation:
     from diagnostics.cli.remembered import explain_history, history_directory
 
     directory = history_directory(source.history, source.config_file)
     if directory is None:
         raise UsageError("name a server, a capture, a Prometheus, or --history", where="SOURCE")
+    if source.question.repository is not None:
+        hint = "write repository = … for the server in the settings of diag serve"
+        raise UsageError("is not read for a history", where="--repository", hint=hint)
     return explain_history(directory, source.deployment, source.question)

@@ -12,6 +12,7 @@ from diagnostics.cli.asking import Asked, ask
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, explained
 from diagnostics.cli.fail_on import FAIL_ON, fails
 from diagnostics.cli.near_matches import nearest
+from diagnostics.cli.options import places_given
 from diagnostics.cli.running_service import RunningService, url_option
 from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.explanation import Explanation
@@ -61,9 +62,14 @@ def command(
 ) -> None:
     """Explain why an endpoint is slow, and which line to change."""
     check = _check_id(why_not) if why_not is not None else None
+    if check is not None and output != "text":
+        raise UsageError("is text", where="--why-not", hint="leave out one of them: the JSON tells of every check")
     wanted = Objective.parse(objective) if objective is not None else None
     if _is_for_the_service(source, url):
         _refuse(source, objective)
+        if check is not None and fail_on != "never":
+            hint = "give one of them, or name a SOURCE"
+            raise UsageError("is not told with the account of a check", where="--fail-on", hint=hint)
         ctx.exit(ask(RunningService(url, source.options), _asked(source, output, fail_on, check)))
     explanation, failed = explained(replace(source, question=replace(source.question, objective=wanted)))
     from diagnostics.diagnosis.proof import proved
@@ -100,7 +106,8 @@ def _refuse(source: EvidenceSource, objective: str | None) -> None:
         "--history": source.history,
         "--config.file": source.config_file,
     }
-    if refused := [option for option, value in given.items() if value is not None]:
+    refused = [option for option, value in given.items() if value is not None] + places_given(source.options)
+    if refused:
         raise UsageError("not for a running service", where=", ".join(refused), hint="leave it out, or name a SOURCE")
 
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from diagnostics.cli.lint_rules import chosen, page, table
 from diagnostics.cli.terminal import coloured
@@ -66,6 +67,7 @@ def command(
 ) -> None:
     """Say what is wrong with model repositories by their files."""
     if listing or explained is not None:
+        _check_alone(ctx, "--rules" if listing else "--explain")
         click.echo(page(explained) if explained is not None else table())
         return
     if not paths:
@@ -80,6 +82,13 @@ def command(
     for failure in report.failures:
         click.echo(f"diag: {clean(failure)}", err=True)
     ctx.exit(_exit_code(report, fail_on))
+
+
+def _check_alone(ctx: click.Context, option: str) -> None:
+    """Refuse whatever stands beside an option that shows a page."""
+    given = [name for name in ctx.params if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    if len(given) > 1:
+        raise UsageError("shows a page and lints nothing", where=option, hint="give it alone")
 
 
 def _report(paths: tuple[Path, ...], config: Path | None, only: tuple[str, ...]) -> Report:

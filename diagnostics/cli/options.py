@@ -25,6 +25,7 @@ BASIC_VARIABLE = "DIAG_BASIC_AUTH"
 # Beyond, clocks of systems overflow.
 LONGEST_SECONDS = 100 * 365 * 86_400.0
 Decorator = Callable[[Callable[..., object]], Callable[..., object]]
+_FLAGS = {"iterations": "--engine-iterations", "headers": "--header"}
 _SECRET_HEADERS = {"authorization", "proxy-authorization", "cookie"}
 
 
@@ -97,6 +98,20 @@ def source_options(command: Callable[..., object]) -> Callable[..., object]:
 def connection_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give `command` those of `source_options` that also a Prometheus or a running service needs."""
     return _with(_CONNECTION, command)
+
+
+def places_given(options: SourceOptions) -> list[str]:
+    """Return the options that say where a server's parts are, of those that were given."""
+    return _given(options, ("metrics_url", "grpc_url", "dcgm_url", "iterations"))
+
+
+def connecting_given(options: SourceOptions) -> list[str]:
+    """Return the options that say how something is reached, of those that were given; credentials are not told."""
+    return _given(options, ("timeout", "headers", "ca_file", "cert_file", "key_file", "insecure"))
+
+
+def _given(options: SourceOptions, names: Sequence[str]) -> list[str]:
+    return [_FLAGS.get(name, f"--{name.replace('_', '-')}") for name in names if getattr(options, name)]
 
 
 def _with(options: Sequence[Decorator], command: Callable[..., object]) -> Callable[..., object]:

@@ -85,17 +85,27 @@ class RunningService:
             hint = ELSEWHERE if failure.reason == "HTTP 404" else _HINTS.get(failure.obstacle, "")
             raise CollectError(what, where=self.url, hint=hint) from None
 
-    def json(self, path: str, **query: str | float | Sequence[str] | None) -> Any:
-        """Return a JSON answer, read.
+    def json(self, path: str, keys: Sequence[str], **query: str | float | Sequence[str] | None) -> dict[str, Any]:
+        """Return a JSON answer, an object with these keys at least.
 
         Raises:
             CollectError: it does not answer, refuses, or is another program.
 
         """
+        answer = self._json(path, **query)
+        if not isinstance(answer, dict) or not answer.keys() >= set(keys):
+            raise self.other_program()
+        return answer
+
+    def other_program(self) -> CollectError:
+        """Return the error to raise where an answer is none of `diag serve`, but perhaps of a Prometheus."""
+        return CollectError("answers, but not as diag serve does", where=self.url, hint=ELSEWHERE)
+
+    def _json(self, path: str, **query: str | float | Sequence[str] | None) -> Any:
         try:
             return json.loads(self.read(path, **query))
-        except ValueError:
-            raise CollectError("answers, but not as diag serve does", where=self.url, hint=ELSEWHERE) from None
+        except (ValueError, RecursionError):
+            raise self.other_program() from None
 
     def deployment(self, name: str | None) -> str:
         """Return the name of the deployment that is meant; None means the only one.
@@ -107,9 +117,12 @@ class RunningService:
         """
         if name is not None:
             return name
-        names = list(dict.fromkeys(one["deployment"] for one in self.json("/targets")))
+        targets = self._json("/targets")
+        if not isinstance(targets, list) or not all(isinstance(one, dict) and "deployment" in one for one in targets):
+            raise self.other_program()
+        names = list(dict.fromkeys(str(one["deployment"]) for one in targets))
         if len(names) == 1:
-            return str(names[0])
+            return names[0]
         if not names:
             raise CollectError("nothing was read yet", where=self.url, hint="ask again in a few seconds")
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")

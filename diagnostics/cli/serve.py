@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from diagnostics.errors import not_installed
+from diagnostics.errors import UsageError, not_installed
 
 _EPILOG = """\b
 Examples:
@@ -79,6 +79,9 @@ def command(
 ) -> None:
     """Watch servers all the time: findings, incidents, alerts, and a page to look at."""
     if systemd_unit:
+        if sources or config_file or check_config or any(value is not None for value in flags.values()):
+            hint = "give it alone: the unit reads /etc/diag.toml"
+            raise UsageError("takes no SOURCE and no setting", where="--systemd-unit", hint=hint)
         click.echo(_unit(), nl=False)
         return
     _outlive_early_reloads()

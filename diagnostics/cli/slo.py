@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,6 +30,8 @@ FILE is OpenSLO (openslo/v1), Sloth (prometheus/v1), or a list slo: of the short
 form; several may be given.
 Exit: 0, 1 something at --fail-on, 2 usage, 3 could not collect.
 """
+_ONE_OF_THEM = "leave it out, or SOURCE and --config.file"
+Told = dict[str, Any]
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -83,10 +86,14 @@ def report(
     """Say how objectives stand (the default)."""
     if period is not None and not SHORTEST_PERIOD <= period <= LONGEST_PERIOD:
         raise UsageError("a period is between an hour and a year", where="--period", hint="30d is usual")
+    if url is not None and (sources or config_file is not None):
+        where = "--url, --config.file" if config_file is not None else "--url"
+        raise UsageError("asks a running service, which knows its settings and history", where=where, hint=_ONE_OF_THEM)
     slos = _objectives(files, config_file)
     if not sources and config_file is None:
         if deployment is not None:
-            raise UsageError("is for a history", where="--deployment")
+            hint = "name the directory of diag serve as SOURCE"
+            raise UsageError("is for a history", where="--deployment", hint=hint)
         ctx.exit(_asked(RunningService(url, options), slos, period, output, fail_on))
     if not slos:
         raise UsageError(
@@ -137,9 +144,10 @@ def _asked(service: RunningService, slos: Sequence[Slo], period: float | None, o
     """Print a running service's answer and return the exit code."""
     names = [slo.name for slo in slos]
     query = {"period": period, **({"name": names} if names else {})}
-    told = service.json("/slos", **query)
+    told = service.json("/slos", ("slos",), **query)
     if not told["slos"]:
         raise UsageError("the service has no objectives", where=service.url, hint="write [[slo]] or slo_files")
+    _refuse_others(told["slos"], slos, period)
     if output == "json":
         click.echo(json.dumps(told, indent=1, allow_nan=False))
     else:
@@ -147,7 +155,20 @@ def _asked(service: RunningService, slos: Sequence[Slo], period: float | None, o
     return _exit_code(told, fail_on)
 
 
-def _exit_code(told: dict[str, list[dict[str, dict[str, float | None]]]], fail_on: str) -> int:
+def _refuse_others(told: Sequence[Told], slos: Sequence[Slo], period: float | None) -> None:
+    """Refuse to show what the service counts for an objective of the same name that is another one."""
+    from diagnostics.render.slo.json import slo_head
+
+    counted = {one["name"]: one for one in told}
+    for slo in slos:
+        found, told_of = counted[slo.name], slo_head(slo)
+        alike = all(found[key] == told_of[key] for key in ("objective", "sli"))
+        if not alike or (period is None and found["period"]["seconds"] != slo.period):
+            hint = "leave out --slo, or name the service's directory as SOURCE"
+            raise UsageError(f"the service counts another objective {slo.name!r}", where=slo.where, hint=hint)
+
+
+def _exit_code(told: Told, fail_on: str) -> int:
     slos = told["slos"]
     if all(one["events"]["total"] == 0 for one in slos):
         return EXIT_COLLECT

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from diagnostics.cli.options import connecting_given
 from diagnostics.cli.sources import aloud, looks_like_a_path
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError, UsageError
@@ -17,7 +18,7 @@ from diagnostics.slo.slo import Slo, Triton
 from diagnostics.store import raw
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.capture_layout import MANIFEST
-from diagnostics.wire.records import Scrape
+from diagnostics.wire.records import Kind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import safe
 from exporters.sources.prometheus_address import is_prometheus
@@ -52,8 +53,10 @@ def reports_from(
             raise UsageError("is asked alone", where=safe(source), hint="name one source; Thanos or Mimir hold several")
         if not looks_like_a_path(source):
             raise _no_source(source)
+    if refused := connecting_given(options):
+        raise UsageError("is for servers", where=", ".join(refused), hint="leave it out: files are read here")
     mine = _countable(slos)
-    paths = [Path(source).expanduser() for source in sources]
+    paths = list({path.resolve(): path for path in (Path(source).expanduser() for source in sources)}.values())
     if not paths or (len(paths) == 1 and _is_history(paths[0])):
         return _from_history(paths[0] if paths else None, mine, period, config_file, deployment), None
     return _from_captures(paths, mine, period, deployment), None
@@ -102,12 +105,32 @@ def _from_captures(
         if deployment is None and isinstance(slo.sli, Triton) and slo.sli.deployment is not None:
             hint = f"say --deployment {slo.sli.deployment} where these are its servers"
             found[slo.name].append(Bins(f"it is about the deployment {slo.sli.deployment}; {hint}"))
+    seen: dict[str, list[tuple[float, float, Path]]] = {}
     for path in paths:
-        scrapes = list(open_capture(path).scrapes())
+        capture = open_capture(path)
+        scrapes = list(capture.scrapes())
+        if capture.damage:
+            aloud(f"{path}: {capture.damage}")
+        _check_apart(path, scrapes, seen)
         last = max([last, *(scrape.at for scrape in scrapes)])
         for name, bins in _counted(deployment or path.name, slos, scrapes).items():
             found[name].append(bins)
     return [report_on(slo, Together(found[slo.name]), last, period=period) for slo in slos]
+
+
+def _check_apart(path: Path, scrapes: Sequence[Scrape], seen: dict[str, list[tuple[float, float, Path]]]) -> None:
+    """Refuse a recording of a server and a time of which another one was counted; its own is added to `seen`."""
+    times: dict[str, list[float]] = {}
+    for scrape in scrapes:
+        if scrape.server and scrape.kind in (Kind.METRICS, Kind.STATISTICS):
+            times.setdefault(scrape.server, []).append(scrape.at)
+    for server, at in times.items():
+        begin, end = min(at), max(at)
+        for first, last, other in seen.setdefault(server, []):
+            if first < end and begin < last:
+                hint = "its events would count twice: name one of the two"
+                raise UsageError(f"holds {server!r} at a time when {other} does", where=str(path), hint=hint)
+        seen[server].append((begin, end, path))
 
 
 def _counted(deployment: str, slos: Sequence[Slo], scrapes: Sequence[Scrape]) -> Mapping[str, Bins]:

@@ -12,7 +12,7 @@ from diagnostics.cli.proposing import Wish
 from diagnostics.cli.terminal import coloured
 from diagnostics.cli.tuning import Aim, carrying, tuned
 from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
-from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
+from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError, reason_of
 from diagnostics.forecast.options import Minimize
 from diagnostics.render.tuning.confirming import confirming
 from diagnostics.render.tuning.json import carried_report, tuned_report
@@ -86,10 +86,19 @@ def command(
     if export is not None and not export.parent.is_dir():
         raise UsageError("there is no such folder", where=f"--export {export}", hint="make it, or name another one")
     found = carrying(see(source), wish, aim) if maximize else tuned(see(source), wish, aim)
-    if export is not None:
-        export.write_text(confirming(found, export.suffix), encoding="utf-8")
     _show(found, output)
+    if export is not None:
+        # Last: what cannot be written shall not cost the answer.
+        _write(export, confirming(found, export.suffix))
     ctx.exit(_exit_code(found, fail_on))
+
+
+def _write(export: Path, test: str) -> None:
+    try:
+        export.write_text(test, encoding="utf-8")
+    except OSError as error:
+        hint = "name another file"
+        raise CollectError(f"cannot be written: {reason_of(error)}", where=f"--export {export}", hint=hint) from None
 
 
 def _show(found: TunedProposal | CarriedProposal, output: str) -> None:

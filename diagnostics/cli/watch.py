@@ -9,8 +9,9 @@ import sys
 from collections.abc import Generator
 
 import click
+from click.core import ParameterSource
 
-from diagnostics.cli.options import DURATION, source_options
+from diagnostics.cli.options import DURATION, places_given, source_options
 from diagnostics.cli.running_service import url_option
 from diagnostics.cli.terminal import coloured
 from diagnostics.errors import UsageError
@@ -54,10 +55,21 @@ def command(
 
     if sources and url is not None:
         raise UsageError("not together with a SOURCE", where="--url", hint="leave out one or the other")
+    if not sources:
+        _refuse_reading(ctx, options)
     states = states_of_sources(sources, interval, options) if sources else states_of_service(url, options, once=once)
     # Whoever watches ends by Ctrl-C: that is no failure.
     with contextlib.suppress(KeyboardInterrupt), contextlib.closing(states):
         _show(states, once=once, output=output, colour=ctx.color is not False)
+
+
+def _refuse_reading(ctx: click.Context, options: SourceOptions) -> None:
+    """Refuse what says how servers are read: a running service reads them as its own settings say."""
+    refused = places_given(options)
+    if ctx.get_parameter_source("interval") is not ParameterSource.DEFAULT:
+        refused.insert(0, "--interval")
+    if refused:
+        raise UsageError("not for a running service", where=", ".join(refused), hint="leave it out, or name a SOURCE")
 
 
 def _show(states: Generator[Json, None, None], *, once: bool, output: str, colour: bool) -> None:

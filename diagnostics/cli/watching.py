@@ -23,6 +23,7 @@ from exporters.sources.access import SourceOptions
 States = Generator[Json, None, None]
 # A service that went away is asked again after so long.
 PAUSE = 2.0
+_STATE = ("version", "now", "targets", "deployments", "incidents")
 
 
 def states_of_service(url: str | None, options: SourceOptions, *, once: bool) -> States:
@@ -33,11 +34,11 @@ def states_of_service(url: str | None, options: SourceOptions, *, once: bool) ->
 
     """
     service = RunningService(url, options)
-    state: Json = service.json("/state")
+    state: Json = service.json("/state", _STATE)
     yield state
     while not once:
         try:
-            state = service.json("/state", after=state["version"], wait=PATIENCE - 5.0)
+            state = service.json("/state", _STATE, after=state["version"], wait=PATIENCE - 5.0)
             yield state
         except CollectError as error:
             yield {**state, "now": time.time(), "error": str(error)}

@@ -61,6 +61,7 @@ def load(
         text = _read(file)
         tree = _parsed(file, text)
         origins |= {name: _place(file, text, name) for name, _ in _flat(tree)}
+    _refuse_near_names(environment)
     for variable, value in sorted(environment.items()):
         if variable.startswith(PREFIX) and SEPARATOR in variable:
             name = variable.removeprefix(PREFIX).lower().replace(SEPARATOR, ".")
@@ -71,6 +72,20 @@ def load(
         _set(tree, name, value, origins[name])
     _add_servers(tree, origins, servers)
     return Loaded(settings=_valid(tree, origins), origins=origins)
+
+
+def _refuse_near_names(environment: Mapping[str, str]) -> None:
+    """Refuse a variable that would be a setting with two underscores after its section: it would not be read."""
+    sections = {name: field.annotation for name, field in Settings.model_fields.items()}
+    keys = {
+        f"{PREFIX}{name}_{key}".upper(): f"{PREFIX}{name}{SEPARATOR}{key}".upper()
+        for name, section in sections.items()
+        if isinstance(section, type) and issubclass(section, BaseModel)
+        for key in section.model_fields
+    }
+    for variable in sorted(environment.keys() & keys.keys()):
+        hint = f"write {keys[variable]}, or unset it"
+        raise UsageError("is no setting, for want of an underscore", where=variable, hint=hint)
 
 
 def _flag(name: str) -> str:

@@ -24,7 +24,7 @@ def slo_schema() -> str:
 def _report(report: SloReport) -> Json:
     tally = report.tally
     return {
-        **_slo(report.slo),
+        **slo_head(report.slo),
         "period": {
             "from": report.at - report.period,
             "to": report.at,
@@ -50,7 +50,8 @@ def _report(report: SloReport) -> Json:
     }
 
 
-def _slo(slo: Slo) -> Json:
+def slo_head(slo: Slo) -> Json:
+    """Return what a report says of the objective itself, but for its period."""
     sli = slo.sli
     told = None
     if isinstance(sli, Triton):
