@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from diagnostics.cli.sources import Question, moment
+from diagnostics.cli.sources import Question, moment, nothing_then
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.errors import CollectError, UsageError, not_installed
 from diagnostics.store import raw
@@ -46,7 +46,7 @@ def explain_history(directory: Path, deployment: str | None, question: Question)
     at = moment(question.at, newest) if question.at is not None else newest
     explanation = explain_at(directory, name, at, question.since or WINDOW_SECONDS, question.objective)
     if explanation.window.end <= 0:
-        raise UsageError("nothing was recorded in that time", where="--at, --since", hint="see history.keep_raw")
+        raise nothing_then(f"the history of {name}", raw.oldest_start(directory, name) or newest, newest)
     return explanation
 
 

@@ -14,6 +14,7 @@ from diagnostics.diagnosis.certainty import doubt
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
+from diagnostics.units import time_text
 from diagnostics.window.window import Window, WindowBuilder, window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Kind, Scrape
@@ -172,13 +173,22 @@ def _between(scrapes: list[Scrape], question: Question) -> list[Scrape]:
     kept = [scrape for scrape in scrapes if scrape.kind in TIMELESS or start - 1e-3 <= scrape.at <= end + 1e-3]
     # Whoever names the minute in which a recording ended means its end.
     if end > max(times) + LATEST_PAST_END or not any(scrape.kind not in TIMELESS for scrape in kept):
-        span = " to ".join(datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S") for at in (min(times), max(times)))
-        raise UsageError("nothing was recorded in that time", where="--at, --since", hint=f"the capture covers {span}")
+        raise nothing_then("the capture", min(times), max(times))
     return kept
 
 
+def nothing_then(recorded: str, first: float, last: float) -> UsageError:
+    """Return the refusal of a time, with that which was recorded: its ends as Unix seconds."""
+    hint = f"{recorded} covers {time_text(first)} to {time_text(last)}"
+    return UsageError("nothing was recorded in that time", where="--at, --since", hint=hint)
+
+
 def moment(text: str, last: float) -> float:
-    """Return Unix seconds; a time of day is the latest such time up to the end of what was recorded."""
+    """Return Unix seconds; a time of day is the latest such time up to the end of what was recorded.
+
+    Up to `LATEST_PAST_END` after that end it is of the same day: who says the present minute, or the one in which a
+    recording ended, does not mean yesterday's.
+    """
     clock = _CLOCK.match(text)
     try:
         if clock is None:
@@ -186,7 +196,9 @@ def moment(text: str, last: float) -> float:
         hour, minute, second = (int(part or 0) for part in clock.groups())
         end = datetime.fromtimestamp(last, UTC)
         moment = end.replace(hour=hour, minute=minute, second=second, microsecond=0)
-        return (moment if moment <= end else moment - timedelta(days=1)).timestamp()
+        return (
+            moment if moment <= end + timedelta(seconds=LATEST_PAST_END) else moment - timedelta(days=1)
+        ).timestamp()
     except ValueError:
         raise UsageError(
             f"cannot read the time {text!r}", where="--at", hint="write 03:12, 2026-11-27T03:12:00Z or Unix seconds"

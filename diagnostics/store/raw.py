@@ -92,6 +92,11 @@ def newest_end(directory: Path, deployment: str) -> float | None:
     return None
 
 
+def oldest_start(directory: Path, deployment: str) -> float | None:
+    """Return Unix seconds at which the oldest file begins; None when there is none."""
+    return next((one.start for one in segments(folder_of(directory, deployment))), None)
+
+
 def newest_lasting(directory: Path, deployment: str) -> list[Scrape]:
     """Return the newest configuration, metadata and repository bodies."""
     kept: dict[tuple[str, Kind, str], Scrape] = {}

@@ -32,7 +32,7 @@ def one_line(capsys: pytest.CaptureFixture[str]) -> str:
     ("options", "said"),
     [
         (["--at", ""], "cannot read the time ''"),
-        (["--at", "9999-12-31T23:59:59Z"], "the capture covers 21:20:37 to 21:21:13"),
+        (["--at", "9999-12-31T23:59:59Z"], "the capture covers 2026-11-27T21:20:37Z to 2026-11-27T21:21:13Z"),
         (["--at", "99999999999999999999"], "the capture covers"),
         (["--objective", ""], "cannot read objective ''"),
         (["--why-not", ""], "there is no check ''"),

@@ -75,7 +75,7 @@ def test_a_table_of_markdown_keeps_its_columns_whatever_the_names_are(kind: str)
 def test_markdown_tells_the_outcome_its_reason_and_what_changed() -> None:
     told = diff_markdown(of("faster"))
 
-    assert told.startswith("**faster**: m: 195 ms before, 28.5 ms after (−85%)\n")
+    assert told.startswith("**faster**: m: 195 ms before, 28.5 ms after (−85 %)\n")
     assert "configuration of m explains it: instance_group.count 1 → 2." in told
     assert "| m | instance_group.count | 1 | 2 |" in told
     assert "- **single-instance-serialization** of m:" in told

@@ -58,7 +58,10 @@ def test_the_directory_is_found_by_environment_and_settings(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--at", "01:00"], "nothing was recorded in that time"),
+        (
+            ["--at", "01:00"],
+            "nothing was recorded in that time; the history of triton-0:8000 covers 2023-11-14T22:13:20Z to 2023",
+        ),
         (["--deployment", "another"], "there is no deployment 'another'"),
         (["--at", "noon"], "cannot read the time"),
     ],

@@ -34,7 +34,7 @@ def headline(entry: EntryDifference) -> str:
     base = f"{entry.name}: {_show(before)} before, {_show(after)} after"
     if before is None or after is None or before <= 0:
         return base
-    return f"{base} ({(after - before) / before:+.0%})".replace("(-", "(−")
+    return f"{base} ({(after - before) / before:+.0%})".replace("(-", "(−").replace("%", " %")
 
 
 def reason(entry: EntryDifference) -> str:
