@@ -16,7 +16,7 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted, MeasuredStage
 from diagnostics.forecast.fitting import fit
-from diagnostics.forecast.load import is_full, offered, whole
+from diagnostics.forecast.load import is_full, reaching, whole
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.predict import performance, unlike
 from diagnostics.signals.subject import Subject
@@ -158,7 +158,7 @@ def effect(asked: Asked, finding: Finding, simulations: Simulations | None) -> E
 
 def _full(fitted: Fitted) -> list[str]:
     """Return the models that are offered more than they do with full batches and nothing beside them."""
-    wanted = offered(fitted.scenario)
+    wanted = reaching(fitted.scenario)
     return [model.name for model in whole(fitted.scenario).models if is_full(model, wanted.get(model.name, 0.0))]
 
 

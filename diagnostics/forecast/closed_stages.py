@@ -17,27 +17,44 @@ _ROUNDS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """Numbers by model, the items per second that reach each, and the most items of a request."""
+    """All stages.
+
+    Attributes:
+        numbers: by model.
+        rates: items per second that reach each model.
+        full: share of what reaches it that a model executes, of those that cannot keep up and turn nothing away.
+        items: the most items of a request.
+
+    """
 
     numbers: Mapping[str, StageNumbers]
     rates: Mapping[str, float]
+    full: Mapping[str, float]
     items: int
 
 
 def closed_stages(scenario: Scenario, span: float) -> Stages:
     """Return the stages of open traffic; ranges are those of a window of `span` seconds.
 
-    What a stage turns away does not reach those behind it: as many rounds are made as there are stages that do.
+    What a stage turns away, or has no time for, does not reach those behind it: rounds are made until nothing changes.
     """
     scenario = whole(scenario)
-    shedding = [model.name for model in scenario.models if sheds(model)]
-    passing: dict[str, float] = {}
-    for _ in range(len(shedding) + 1):
+    full, passing = dict[str, float](), dict[str, float]()
+    for _ in range(len(scenario.models) + 1):
         rates = offered(scenario, passing)
         found = _numbers(scenario, rates, span)
-        passing = {name: 1 - found[name].lost for name in shedding}
+        full = _full(scenario, found, rates)
+        now = {**{name: 1 - one.lost for name, one in found.items() if one.lost}, **full}
+        if now == passing:
+            break
+        passing = now
     items = max((one.items for one in scenario.traffic), default=1)
-    return Stages(numbers=_after_bursts(scenario, found, rates), rates=rates, items=items)
+    return Stages(numbers=_after_bursts(scenario, found, rates), rates=rates, full=full, items=items)
+
+
+def _full(scenario: Scenario, found: Mapping[str, StageNumbers], rates: Mapping[str, float]) -> dict[str, float]:
+    full = [model for model in scenario.models if found[model.name].queue is None and rates.get(model.name, 0.0) > 0]
+    return {model.name: min(1 / drain_seconds(model) / rates[model.name], 1.0) for model in full}
 
 
 def _numbers(scenario: Scenario, rates: Mapping[str, float], span: float) -> Mapping[str, StageNumbers]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import prod
 
 from diagnostics.forecast.closed_form import StageNumbers
 from diagnostics.forecast.closed_stages import Stages, closed_stages
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.load import drain_seconds, open_rate, whole
+from diagnostics.forecast.load import open_rate
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Entry, Model, OpenLoop, Scenario, Step
-from diagnostics.tuning.simulation.stability import sheds
 
 _BISECTIONS = 24
 # Standard normal quantiles.
@@ -151,8 +149,7 @@ def _longer(before: _Path, step: Step, queue: Estimate, stage: StageNumbers) -> 
 def _performance(fitted: Fitted, scenario: Scenario, found: Stages) -> Performance:
     entry, stages = next(one for one in scenario.entries if one.name == fitted.entry), found.numbers
     rate = sum(open_rate(one) for one in scenario.traffic if isinstance(one, OpenLoop) and one.entry == entry.name)
-    reached = rate * _carried(scenario, entry, found)
-    served = reached * prod(1 - stages[step.model].lost for step in entry.steps)
+    served, refused = _flow(entry, found)
     path = _path(entry, stages)
     loop = next(
         (one for one in fitted.scenario.traffic if one.entry == entry.name and isinstance(one, ClosedLoop)), None
@@ -170,20 +167,25 @@ def _performance(fitted: Fitted, scenario: Scenario, found: Stages) -> Performan
         p50=quantiles[0],
         p95=quantiles[1],
         p99=quantiles[2],
-        throughput=Estimate(value=served, low=served, high=served),
-        rejected=reached - served,
+        throughput=Estimate(value=rate * served, low=rate * served, high=rate * served),
+        rejected=rate * refused,
         stages=tuple(_of(model, found) for model in dict.fromkeys(step.model for step in entry.steps)),
     )
 
 
-def _carried(scenario: Scenario, entry: Entry, found: Stages) -> float:
-    """Return the part of what is offered to the entry's stages, by all entries, that the fullest one executes, of those
-    that turn nothing away.
+def _flow(entry: Entry, found: Stages) -> tuple[float, float]:
+    """Return the shares of the entry's requests that are answered and turned away.
+
+    Stages turn requests away by chance, each for itself. Those that are full serve the same requests, the first.
     """
-    wanted, own = found.rates, {step.model for step in entry.steps}
-    models = [model for model in whole(scenario).models if model.name in own and not sheds(model)]
-    most = {model.name: 1 / drain_seconds(model) for model in models}
-    return min((each / wanted[name] for name, each in most.items() if wanted.get(name, 0.0) > each), default=1.0)
+    kept, refused, reach = 1.0, 0.0, list[float]()
+    for step in entry.steps:
+        before = min((reach[i] for i in step.after), default=1.0)
+        lost = found.numbers[step.model].lost
+        refused += before * kept * lost
+        kept *= 1 - lost
+        reach.append(before * found.full.get(step.model, 1.0))
+    return min(reach) * kept, refused
 
 
 def _bounded(path: _Path, loop: ClosedLoop, rate: float, stages: Mapping[str, StageNumbers]) -> _Path:

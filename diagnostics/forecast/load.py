@@ -27,6 +27,18 @@ def offered(scenario: Scenario, passing: Mapping[str, float] | None = None) -> M
     return found
 
 
+def reaching(scenario: Scenario) -> Mapping[str, float]:
+    """Return the items per second that reach each model, where those before it pass on no more than they can do."""
+    most = {model.name: 1 / drain_seconds(model) for model in whole(scenario).models}
+    wanted, passing = offered(scenario), dict[str, float]()
+    for _ in scenario.models:
+        now = {name: most[name] / rate for name, rate in wanted.items() if rate > most[name]}
+        if now == passing:
+            break
+        wanted, passing = offered(scenario, now), now
+    return wanted
+
+
 def whole(scenario: Scenario) -> Scenario:
     """Return the scenario with requests of several items as one item at models that do not batch."""
     entries = {entry.name: entry for entry in scenario.entries}
@@ -73,12 +85,12 @@ def drain_seconds(model: Model) -> float:
 
 
 def overloaded(scenario: Scenario, outcome: Outcome) -> frozenset[str]:
-    """Return the models that cannot keep up: those offered more than they can do, and where the run says that something
-    grew without end, the one that was busiest.
+    """Return the models that cannot keep up: those that more reaches than they can do, and where the run says that
+    something grew without end, the one that was busiest.
 
     A queue with a limit, or a timeout that rejects, turns away what is too much, and stays finite.
     """
-    wanted = offered(scenario)
+    wanted = reaching(scenario)
     full = {model.name for model in whole(scenario).models if is_full(model, wanted.get(model.name, 0.0))}
     growing = [model.name for model in scenario.models if not stability.sheds(model)]
     if not full and not outcome.stable and growing:
@@ -87,9 +99,8 @@ def overloaded(scenario: Scenario, outcome: Outcome) -> frozenset[str]:
 
 
 def is_full(model: Model, wanted: float) -> bool:
-    """Say whether a model is offered as many items per second as it can do, and turns none away."""
-    most = capacity(model)
-    return most is not None and wanted >= most and not stability.sheds(model)
+    """Say whether as many items per second (of an engine, requests) as it can do reach a model that turns none away."""
+    return wanted >= 1 / drain_seconds(model) and not stability.sheds(model)
 
 
 def relaxation_seconds(scenario: Scenario) -> float:

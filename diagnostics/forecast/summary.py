@@ -10,6 +10,7 @@ from diagnostics.forecast.load import open_rate, overloaded
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.tuning.simulation.outcome import EntryOutcome, ModelOutcome, Outcome
 from diagnostics.tuning.simulation.scenario import Entry, OpenLoop, Scenario
+from diagnostics.tuning.simulation.stability import sheds
 
 # The least and most of 20 draws hold another one with a probability of 19 / 21.
 DRAWS = 20
@@ -102,7 +103,10 @@ def _answered(run: Run, entry: Entry, stuck: Collection[str]) -> float:
     if outcome.failed:
         # Behind a stage that is full, others turn away: only what came out was answered.
         return outcome.answered / run.outcome.seconds
-    return outcome.arrived / run.outcome.seconds * min(_passed(run, model) for model in stuck)
+    # A run that is short for what turns away behind it ends before anything is: what it executes is all there is.
+    ends = {*stuck, *(model.name for model in run.scenario.models if sheds(model))}
+    own = {step.model for step in entry.steps}
+    return outcome.arrived / run.outcome.seconds * min(_passed(run, model) for model in ends & own)
 
 
 def _through(outcome: EntryOutcome) -> float:

@@ -72,7 +72,7 @@ def _kept(load: Load, exponent: float, power: float, places: float) -> Kept:
     formula instead of his waiting formula, it holds at and above full load, too. Those who stay wait for a time of the
     same tail, cut off at the limit.
     """
-    busy, tail = load.all_busy, exp(_clipped(exponent))
+    busy, tail = load.all_busy, exp(_clipped(exponent)) if exponent > -_MOST_EXPONENT else 0.0
     short = 1 - load.share
     within = power if abs(short) < _FLAT else (1 - tail) / short
     waiting = busy * within
