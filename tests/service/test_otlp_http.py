@@ -242,6 +242,6 @@ def test_who_sends_without_the_token_is_told_so_in_the_requests_encoding(tmp_pat
         for kind in (JSON, PROTOBUF):
             answer = post(door, body(1), kind, Authorization="Bearer wrong")
             said = Parse(answer.data, Status()) if kind == JSON else Status.FromString(answer.data)
-            assert (answer.status, answer.headers["www-authenticate"], said.code) == (401, "Bearer", 16)
+            assert (answer.status, answer.headers["www-authenticate"], said.code) == (401, 'Bearer realm="diag"', 16)
         assert post(door, body(1), Authorization="Bearer a-long-token").status == 200
     assert [one.about.vouched for one in watched.kept["chat"].traced] == [True]

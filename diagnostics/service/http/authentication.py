@@ -127,9 +127,13 @@ class Authentication:
 
     @property
     def challenge(self) -> str:
-        """What `WWW-Authenticate` offers."""
-        offers = (('Basic realm="diag"', self.credentials.config.users), ("Bearer", self.credentials.token))
-        return ", ".join(offer for offer, there in offers if there) or 'Basic realm="diag"'
+        """What `WWW-Authenticate` offers, each scheme with a parameter as RFC 6750, section 3, wants it of Bearer.
+
+        Chromium reads the field as one list of parameters: after a scheme without any it asks nobody for a password.
+        """
+        schemes = (("Basic", self.credentials.config.users), ("Bearer", self.credentials.token))
+        offered = [scheme for scheme, there in schemes if there] or ["Basic"]
+        return ", ".join(f'{scheme} realm="diag"' for scheme in offered)
 
     async def answer(self, header: str | None, address: str) -> Answer:
         """Return what becomes of a request with this `Authorization` header from this address."""

@@ -112,7 +112,7 @@ def test_users_and_tokens_open_the_door_and_nothing_else_does(users: Path, tmp_p
             assert closed.ask(STATE, Authorization=right).status == 200
         for wrong in (basic("bob"), f"Bearer {TOKEN}x", f"Digest {TOKEN}", "Basic ???", "Basic", f"Bearer {HASHED}"):
             assert closed.ask(STATE, Authorization=wrong).status == 401, wrong
-        assert closed.ask(STATE).headers["WWW-Authenticate"] == 'Basic realm="diag", Bearer'
+        assert closed.ask(STATE).headers["WWW-Authenticate"] == 'Basic realm="diag", Bearer realm="diag"'
         assert count(closed.service.metrics, "diag_http_refused_total", reason="credentials") == 7
 
 
