@@ -90,23 +90,17 @@ def _waits(see: Ledger, on: Subject) -> bool:
 _SOUND = {FAULT_CODE: 0, MEMORY_ERRORS: 0, REMAP_FAILED: 0, GPU_LOST: 0.0}
 CASES = (
     Case(title="fires on an Xid of the card", expect=Expected.FIRES, readings={**_SOUND, FAULT_CODE: 79}),
-    Case(title="fires on uncorrected memory errors", expect=Expected.FIRES, readings={**_SOUND, MEMORY_ERRORS: 2}),
     Case(
-        title="fires on errors of rows that a reset replaces",
+        title="fires on uncorrected memory errors, whose rows the next reset replaces",
         expect=Expected.FIRES,
         readings={**_SOUND, MEMORY_ERRORS: 2, REMAP_PENDING: 1},
-    ),
-    Case(
-        title="is quiet on rows that wait for the next reset",
-        expect=Expected.QUIET,
-        readings={**_SOUND, REMAP_PENDING: 1},
     ),
     Case(title="fires on a lost card", expect=Expected.FIRES, readings={GPU_LOST: 0.9}),
     Case(title="is quiet on a sound card", expect=Expected.QUIET, readings=_SOUND),
     Case(
-        title="is quiet on the part that is told",
+        title="is quiet on the part that is told, and on rows that wait for the next reset",
         expect=Expected.QUIET,
-        readings={GPU_LOST: 0.0, MEMORY_ERRORS: 0},
+        readings={GPU_LOST: 0.0, MEMORY_ERRORS: 0, REMAP_PENDING: 1},
     ),
     Case(title="is unknown when no driver was asked", expect=Expected.UNKNOWN, readings={}),
 )

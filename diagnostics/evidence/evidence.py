@@ -129,8 +129,10 @@ class WindowEvidence:
 
     def rest(self) -> None:
         """Let go of the window and of all readings, where they can be made again: whoever asks has them made."""
-        if self._again is not None:
+        made = self._made
+        if self._again is not None and made is not None:
             self._made = None
+            made.let_go()
 
     def _kept(self) -> Made:
         made = self._made  # another thread may let it rest meanwhile

@@ -18,6 +18,7 @@ class Made:
         self.window = window
         self.graphs = {name: server.graph for name, server in window.servers.items()}
         self._of: dict[Subject, Seen] = {}
+        self._whole: dict[tuple[str, Span], View] = {}
         self.changes: dict[str, tuple[Change, ...]] = {}
         self.engines: dict[tuple[str, str | None], bool] = {}
 
@@ -26,37 +27,53 @@ class Made:
 
         A model's counters are the same from wherever it is called; an ensemble's are its own.
         """
-        bare = on.within(None) if on.model else on
-        seen = self._of.get(bare)
+        seen = self._of.get(on)
         if seen is None:
-            seen = self._of[bare] = Seen(self.window, bare)
+            bare = on.within(None) if on.model else on
+            seen = self._of[on] = self._of.setdefault(bare, Seen(self, bare))
         return seen
+
+    def let_go(self) -> None:
+        """Part what refers to each other, so that the window's memory is free at once and not when cycles are sought.
+
+        Who still reads in another thread makes anew what is missing.
+        """
+        for view in self._whole.values():
+            view.part()
+        self._whole.clear()
+        self._of.clear()
+
+    def whole(self, server: str, span: Span) -> View:
+        """Return a server within a span; views of its models beside it are shared by all who look."""
+        view = self._whole.get((server, span))
+        if view is None:
+            view = self._whole[server, span] = _view(self.window, server, span)
+        return view
 
 
 class Seen:
     """A subject: its readings by signal and span, and what they are read from."""
 
-    def __init__(self, window: Window, on: Subject) -> None:
+    def __init__(self, made: Made, on: Subject) -> None:
         self.readings: dict[tuple[str, Span], Reading] = {}
-        self._window, self._on = window, on
+        self._made, self._on = made, on
         self._views: dict[Span, View] = {}
 
     def view(self, span: Span) -> View:
         """Return the subject within a span."""
         view = self._views.get(span)
         if view is None:
-            view = self._views[span] = _view(self._window, self._on, span)
+            view = self._views[span] = self._view(span)
         return view
 
+    def _view(self, span: Span) -> View:
+        on = self._on
+        if on.gpu is not None:
+            return _view(self._made.window, on.server, span, on.gpu)
+        model, version = (on.model, on.version) if on.model else (on.ensemble, None)
+        return self._made.whole(on.server, span).beside(model, version)
 
-def _view(window: Window, on: Subject, span: Span) -> View:
-    model, version = (on.model, on.version) if on.model else (on.ensemble, None)
-    return View(
-        window=window,
-        server=window.servers[on.server],
-        model=model,
-        version=version,
-        start=span[0],
-        end=span[1],
-        gpu=on.gpu,
-    )
+
+def _view(window: Window, server: str, span: Span, gpu: str | None = None) -> View:
+    start, end = span
+    return View(window=window, server=window.servers[server], model=None, version=None, start=start, end=end, gpu=gpu)

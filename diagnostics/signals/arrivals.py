@@ -80,7 +80,7 @@ def _counter_bins(view: View) -> list[Bin] | Missing:
         return Missing.CONFLICTING
     ensemble = view.server.graph.ensembles.get(view.model or "")
     firsts = [name for name in ensemble.models() if not ensemble.before(name)] if ensemble else [view.model or ""]
-    taken = [_taken_in(_other(view, model)) for model in firsts]
+    taken = [_taken_in(view.beside(model)) for model in firsts]
     if not taken or not all(taken):  # an ensemble that calls one model again and again has no first stage
         return Missing.NOT_EXPORTED
     latency = _latencies(view)
@@ -89,10 +89,6 @@ def _counter_bins(view: View) -> list[Bin] | Missing:
     return [
         Bin(end - start, max(each[start, end] for each in taken), latency.get((start, end))) for start, end in spans
     ]
-
-
-def _other(view: View, model: str) -> View:
-    return View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
 
 
 def _taken_in(view: View) -> Mapping[tuple[float, float], float]:

@@ -42,6 +42,10 @@ class Engine:
 
 def engine_of(view: View) -> Engine | Missing:
     """Return what was read of the model's engine, or why nothing can be said."""
+    return view.once(_engine)
+
+
+def _engine(view: View) -> Engine | Missing:
     samples, listed = _samples(view)
     if not samples:
         return Missing.NOT_EXPORTED

@@ -39,10 +39,6 @@ def _stages(view: View) -> Sequence[str]:
     return ensemble.models() if ensemble else (view.model or "",)
 
 
-def _stage(view: View, model: str) -> View:
-    return View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
-
-
 def _present(signal: Signal, views: Sequence[View]) -> list[float]:
     return [value for value in (signal.read(view).value for view in views) if value is not None]
 
@@ -89,7 +85,7 @@ def _queue_ahead(view: View) -> Reading:
 
 
 def _queue(view: View) -> float | None:
-    found = _present(QUEUE_SECONDS, [_stage(view, model) for model in _stages(view)])
+    found = _present(QUEUE_SECONDS, [view.beside(model) for model in _stages(view)])
     return sum(found) if found else None
 
 

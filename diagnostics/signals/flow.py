@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from diagnostics.signals.counting import absent
 from diagnostics.signals.reading import Missing, Reading
@@ -71,7 +71,7 @@ class _Count:
 
 def _completed(view: View, model: str, *, backlog: bool) -> _Count | None:
     """Return what a model completed, on request with the growth of what waits for it; None when not counted."""
-    other = replace(view, model=model, version=None)
+    other = view.beside(model)
     for source in (METRICS, STATISTICS):
         delta = other.delta(source)
         if delta is not None and Counter.SUCCESS in delta.values:

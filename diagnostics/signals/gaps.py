@@ -8,7 +8,7 @@ from collections.abc import Callable
 from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.engine_rows import hides_its_time
 from diagnostics.signals.nested import may_hide
-from diagnostics.signals.orchestration import at, ensemble_of
+from diagnostics.signals.orchestration import ensemble_of
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
@@ -24,7 +24,7 @@ _PHASES = (Counter.QUEUE_SECONDS, Counter.INPUT_SECONDS, Counter.INFER_SECONDS, 
 def hidden_members(view: View) -> frozenset[str]:
     """Return the members that answer from threads of their own, as far as is known."""
     ensemble = ensemble_of(view)
-    return frozenset(model for model in (ensemble.models() if ensemble else ()) if hides_its_time(at(view, model)))
+    return frozenset(model for model in (ensemble.models() if ensemble else ()) if hides_its_time(view.beside(model)))
 
 
 def paths(view: View) -> list[tuple[TracedRequest, Path]]:
@@ -72,7 +72,7 @@ def _overhead_from_counters(view: View) -> Reading:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
     for source in (STATISTICS, METRICS):
         whole = _mean(view, source, (Counter.REQUEST_SECONDS,))
-        members = [_mean(at(view, model), source, _PHASES) for model in ensemble.models()]
+        members = [_mean(view.beside(model), source, _PHASES) for model in ensemble.models()]
         if whole is not None and None not in members:
             rest = whole - sum(seconds for seconds in members if seconds is not None)
             return Reading.of(max(rest, 0.0), Unit.SECONDS, source, estimated=True)

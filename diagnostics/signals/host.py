@@ -94,8 +94,7 @@ def _busy_lanes(view: View) -> float | None:
     ensembles = view.server.graph.ensembles
     lanes, seen = 0.0, False
     for model in sorted({model for model, _ in view.server.keys_seen()} - set(ensembles)):
-        one = View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
-        delta = one.delta(STATISTICS)
+        delta = view.beside(model).delta(STATISTICS)
         if delta is not None and delta.batches:
             lanes, seen = lanes + sum(batch.seconds for batch in delta.batches.values()) / delta.seconds, True
     return lanes if seen else None

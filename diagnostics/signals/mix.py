@@ -85,14 +85,10 @@ def size_shift(view: View) -> Shift | Missing | None:
     ensemble = view.server.graph.ensembles.get(view.model or "")
     first = ensemble.models()[0] if ensemble and ensemble.models() else view.model
     for source in (STATISTICS, METRICS):
-        steps = [step for step in _of(view, first or "").steps(source) if step.values.get(Counter.SUCCESS)]
+        steps = [step for step in view.beside(first or "").steps(source) if step.values.get(Counter.SUCCESS)]
         if len(steps) >= 2 and all(Counter.INFERENCES in step.values for step in steps):
             return _size_shift(view, steps[-MOST_STEPS:], source)
     return Missing.TOO_FEW_EVENTS
-
-
-def _of(view: View, model: str) -> View:
-    return View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
 
 
 def _size_shift(view: View, steps: Sequence[Step], source: str) -> Shift | None:
@@ -100,7 +96,7 @@ def _size_shift(view: View, steps: Sequence[Step], source: str) -> Shift | None:
     found = rise(sizes)
     if found is None or found.last < len(sizes):
         return None
-    at, latencies = steps[found.first].start, _of(view, view.model or "").steps(source)
+    at, latencies = steps[found.first].start, view.beside(view.model or "").steps(source)
     then, now = (_mean_latency([step for step in latencies if (step.start >= at) is late]) for late in (False, True))
     if then is None or now is None:
         return None

@@ -162,11 +162,7 @@ def _others(view: View) -> list[View]:
     graph = view.server.graph
     mates = {model for one in graph.callers(view.model or "") for model in one.models()} | {view.model}
     models = sorted({model for model, _ in view.server.keys_seen()} - mates - set(graph.ensembles))
-    views = (
-        View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
-        for model in models
-    )
-    return [other for other in views if other.on_gpu and _share_a_card(view, other)]
+    return [other for other in map(view.beside, models) if other.on_gpu and _share_a_card(view, other)]
 
 
 def _share_a_card(one: View, other: View) -> bool:

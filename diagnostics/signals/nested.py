@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from diagnostics import names
 from diagnostics.signals.engine_rows import hides_its_time
 from diagnostics.signals.executions import EXECUTION_SECONDS
-from diagnostics.signals.orchestration import LOCKSTEP, at, counts_of, direct_steps, member_seconds, parting_of
+from diagnostics.signals.orchestration import LOCKSTEP, counts_of, direct_steps, member_seconds, parting_of
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
@@ -24,7 +24,7 @@ Span = tuple[float, float]
 
 def may_hide(view: View, model: str) -> bool:
     """Return whether a model may go on after its span without a sign of it: a Python model's response sender."""
-    config = at(view, model).config
+    config = view.beside(model).config
     return config is None or config.backend in ("", names.PYTHON_BACKEND, *names.ENGINE_BACKENDS)
 
 
@@ -51,7 +51,7 @@ def _nested_share(view: View) -> Reading:
     own = sum((visit.computed or 0) - (visit.began or 0) for visit in visits)
     if own <= 0:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, TRACES)
-    hidden = _called(visits, lambda model: hides_its_time(at(view, model)))
+    hidden = _called(visits, lambda model: hides_its_time(view.beside(model)))
     possible = _called(visits, lambda model: may_hide(view, model))
     low, value, high = (min(_inside(visits, models) / own, 1.0) for models in ((), hidden, hidden | possible))
     return Reading.of(value, Unit.RATIO, TRACES, low=low, high=high, estimated=bool(hidden), events=len(visits))
@@ -60,7 +60,7 @@ def _nested_share(view: View) -> Reading:
 def _nested_wait(view: View) -> Reading:
     """The called models' queues as a share of their whole time."""
     visits = executed_visits(view)
-    hidden = _called(visits, lambda model: hides_its_time(at(view, model)))
+    hidden = _called(visits, lambda model: hides_its_time(view.beside(model)))
     called = [call for visit in visits for call in calls_of(visit, hidden)]
     whole = sum(call.answered - call.visit.start for call in called) * NANOSECOND
     if not called or whole <= 0:

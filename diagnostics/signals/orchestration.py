@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 
 from msgspec.structs import replace as with_changes
 
@@ -21,11 +21,6 @@ from diagnostics.window.view import METRICS, STATISTICS, Counter, View
 from diagnostics.window.visits import NANOSECOND, TracedRequest
 
 _CLIENT = "client records"
-
-
-def at(view: View, model: str) -> View:
-    """Return the view of another model of the server, all versions."""
-    return replace(view, model=model, version=None)
 
 
 def ensemble_of(view: View) -> Ensemble | None:
@@ -53,19 +48,26 @@ def _ensemble_calls(view: View) -> Reading:
     return Reading.of(succeeded + failed, Unit.COUNT, source, events=succeeded + failed)
 
 
-def direct_steps(view: View, model: str, source: str) -> dict[tuple[float, float], float]:
+def direct_steps(view: View, model: str, source: str) -> Mapping[tuple[float, float], float]:
     """Return requests completed per step that no ensemble sent: the model's less those of the ensembles around it."""
+    return view.beside(model).once(_DIRECT[source])
+
+
+def _direct_to(view: View, source: str) -> dict[tuple[float, float], float]:
     counts: dict[tuple[float, float], float] = {}
-    for step in at(view, model).steps(source):
+    for step in view.steps(source):
         key = (step.start, step.end)
         counts[key] = counts.get(key, 0.0) + step.values.get(Counter.SUCCESS, 0.0)
-    for caller in view.server.graph.callers(model):
-        times = sum(1 for step in caller.steps if step.model == model)
-        for step in at(view, caller.name).steps(source):
+    for caller in view.server.graph.callers(view.model or ""):
+        times = sum(1 for step in caller.steps if step.model == view.model)
+        for step in view.beside(caller.name).steps(source):
             key = (step.start, step.end)
             if key in counts:
                 counts[key] -= times * step.values.get(Counter.SUCCESS, 0.0)
     return counts
+
+
+_DIRECT = {source: partial(_direct_to, source=source) for source in (STATISTICS, METRICS)}
 
 
 def counts_of(view: View) -> tuple[str, Mapping[tuple[float, float], float]] | None:
@@ -185,7 +187,7 @@ def client_seconds(view: View) -> Reading:
 
 def member_seconds(view: View, model: str) -> Reading:
     """Return the mean time at the server of a member that is called directly; unknown where its row hides it."""
-    member = at(view, model)
+    member = view.beside(model)
     calls = [call.server_seconds for call in member.traces().roots(model) if view.start <= call.end_seconds <= view.end]
     if len(calls) >= FEWEST_EVENTS:
         return mean_reading(calls, Unit.SECONDS, TRACES)

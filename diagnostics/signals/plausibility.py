@@ -30,7 +30,7 @@ IMPLAUSIBLE_STEPS = Signal(
 
 
 def _counted(view: View, model: str) -> float | None:
-    other = View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
+    other = view.beside(model)
     delta = other.delta(METRICS) or other.delta(STATISTICS)
     return delta.values.get(Counter.SUCCESS) if delta else None
 

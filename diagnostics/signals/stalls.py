@@ -105,7 +105,7 @@ def _queue_of(step: Step) -> float:
 
 def _served(view: View) -> tuple[list[Step], str]:
     """Return the steps of all versions in which requests ended."""
-    whole = View(window=view.window, server=view.server, model=view.model, version=None, start=view.start, end=view.end)
+    whole = view.beside(view.model)
     for source in (STATISTICS, METRICS):
         steps = [s for s in whole.steps(source) if s.values.get(Counter.SUCCESS) and Counter.QUEUE_SECONDS in s.values]
         if steps:

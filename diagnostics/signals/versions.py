@@ -62,9 +62,7 @@ def _version_before(view: View) -> str | None:
 
 
 def _of_version(view: View, version: str) -> View:
-    return View(
-        window=view.window, server=view.server, model=view.model, version=version, start=view.start, end=view.end
-    )
+    return view.beside(view.model, version)
 
 
 def _epochs(view: View, source: str) -> list[Sequence[Step]]:
@@ -113,7 +111,7 @@ def _by_size(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
 
 def _since(view: View) -> Reading:
     """The version's share of its model's requests since its first one ÷ that over the window."""
-    every = View(window=view.window, server=view.server, model=view.model, version=None, start=view.start, end=view.end)
+    every = view.beside(view.model)
     for source in (STATISTICS, METRICS):
         own = [step for step in view.steps(source) if step.values.get(Counter.SUCCESS)]
         if own:

@@ -46,6 +46,7 @@ class View:
     # Dozens of signals look through the same view.
     _tables: dict[str, list[CounterTable]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _found: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _beside: dict[tuple[str | None, str | None], View] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -69,6 +70,26 @@ class View:
         if self.config is None:
             return None
         return any(group.kind == names.KIND_GPU or group.gpus for group in self.groups)
+
+    def beside(self, model: str | None, version: str | None = None) -> View:
+        """Return the view of another model of the server within the same span, the same one whoever asks."""
+        found = self._beside.get((model, version))
+        if found is None:
+            found = View(
+                window=self.window,
+                server=self.server,
+                model=model,
+                version=version,
+                start=self.start,
+                end=self.end,
+                _beside=self._beside,
+            )
+            self._beside[model, version] = found
+        return found
+
+    def part(self) -> None:
+        """Forget the views of the others."""
+        self._beside.clear()
 
     def once(self, find: Callable[[View], T]) -> T:
         """Return what a function finds in this view, found the first time that anyone asks."""
