@@ -103,7 +103,7 @@ def open_capture(path: Path) -> Capture:
         raise CaptureError(
             f"damaged before its {MANIFEST} ({damage})", where=str(path), hint="copy or record it anew"
         ) from damage
-    hint = "diag record makes one; a model repository is for --repository"
+    hint = "diag record makes one; a model repository is for --repository, a history for --history"
     raise CaptureError(f"no capture: it holds no {MANIFEST}", where=str(path), hint=hint)
 
 

@@ -48,6 +48,7 @@ def _add_incidents(routes: APIRouter, context: WebContext) -> None:
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> list[Incident]:
         """Return the incidents that lasted at some time between `start` and `end`, the newest first."""
+        _check_order(start, end)
         if context.history is None:
             found = _open_ones(context, state, deployment, end)
             return sorted(found, key=lambda one: (-one.opened, one.id))[:limit]
@@ -118,7 +119,14 @@ def _add_timelines(routes: APIRouter, context: WebContext) -> None:
 def _span(context: WebContext, start: float | None, end: float | None) -> tuple[float, float]:
     """Return the first and the last second that are meant: by default a day ago, and now."""
     last = context.clock() if end is None else end
+    _check_order(start, last)
     return last - A_DAY if start is None else start, last
+
+
+def _check_order(start: float | None, end: float | None) -> None:
+    # No answer to it holds anything: it would look like a time in which nothing happened.
+    if start is not None and end is not None and start > end:
+        raise HTTPException(400, "start: lies after end")
 
 
 def _history(context: WebContext) -> HistoryReader:

@@ -126,6 +126,10 @@ def test_a_check_says_why_it_fires_and_why_not(opened: Door) -> None:
             400,
             "since: there is no such parameter; there are deployment, end,",
         ),
+        ("/api/v1/incidents?start=5&end=1", 400, "start: lies after end"),
+        (f"/api/v1/verdicts?{HERE}&start=5&end=1", 400, "start: lies after end"),
+        (f"/api/v1/incidents?{HERE}&deployment=other", 400, "deployment: is there twice; give it once"),
+        ("/api/v1/slos?name=a&name=b", 404, "the service counts no objective 'a'"),
         ("/api/v1/targets?x", 400, "x: there is no such parameter; there are none"),
     ],
 )
