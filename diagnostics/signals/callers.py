@@ -111,7 +111,11 @@ def _handling(view: View) -> Reading:
     values = [seconds for request in requests_of(view) if (seconds := request.handling_seconds) is not None]
     if not values:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
-    return mean_reading(values, Unit.SECONDS, TRACES)
+    found = mean_reading(values, Unit.SECONDS, TRACES)
+    # Its interval reaches zero where one or two requests make the mean: what held those is not what holds requests.
+    if found.value and not found.low:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.SECONDS, TRACES)
+    return found
 
 
 def _transfer(view: View) -> Reading:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import quantiles
 
 from diagnostics.signals.counting import absent
@@ -138,8 +138,24 @@ def _loads_while_it_served(view: View) -> list[Change]:
 
 def _in_load(steps: Sequence[Step], loads: Sequence[Change]) -> list[bool]:
     """Return which steps overlap a load; what waited during one ends in the step after it at the latest."""
-    marked = [any(step.start <= load.at and load.since <= step.end for load in loads) for step in steps]
+    marked = [any(_overlap(step, load) for load in loads) for step in steps]
     return [now or before for before, now in zip([False, *marked], marked, strict=False)]
+
+
+def _overlap(step: Step, load: Change) -> bool:
+    """Return whether a load, of an instant or longer, went on in a step; one that only touches it did not."""
+    return load.since < step.end and (step.start < load.at or step.start <= load.since)
+
+
+def _beyond_before(steps: Sequence[Step], excess: Sequence[float], inside: Sequence[bool]) -> Iterator[float]:
+    """Yield the excess of each step in a load beyond what waited before it: a load does not bring about that."""
+    before = 0.0
+    for step, seconds, marked in zip(steps, excess, inside, strict=True):
+        requests = step.values[Counter.SUCCESS]
+        if marked:
+            yield max(seconds - before * requests, 0.0)
+        else:
+            before = seconds / requests
 
 
 def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> Callable[[View], Reading]:
@@ -152,7 +168,7 @@ def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> 
         if len(steps) < 4:
             return Reading.unknown(Missing.TOO_FEW_EVENTS, unit, source)
         excess, inside = _excess(steps), _in_load(steps, loads)
-        during = sum(seconds for seconds, marked in zip(excess, inside, strict=True) if marked)
+        during = sum(_beyond_before(steps, excess, inside))
         requests = sum(step.values[Counter.SUCCESS] for step in steps)
         return Reading.of(compute(during, sum(excess), requests), unit, source, events=requests)
 
@@ -163,7 +179,7 @@ LOAD_QUEUE_SECONDS = Signal(
     name="load_queue_seconds",
     unit=Unit.SECONDS,
     scope=Scope.MODEL,
-    doc="Queue time above the steady level during loads of the model, per request of the window.",
+    doc="Queue time during loads of the model, above the steady level and that before, per request of the window.",
     readers=(_over_loads(Unit.SECONDS, lambda during, _, requests: during / requests),),
 )
 LOAD_QUEUE_SHARE = Signal(

@@ -12,7 +12,7 @@ recording whose clock was set back: then no zero was ever there to start from.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 
 from diagnostics.window.openings import doubtful_openings
@@ -36,10 +36,8 @@ __all__ = ["Batches", "Counter", "CounterTable", "Delta", "Opened", "Point", "St
 # behind one address: two that are read in turn jump at every second read, at random at every fourth.
 MOST_JUMPS = 2
 READS_PER_JUMP = 8
-# One row that jumps again and again is a version that is reloaded; several are what is behind the address.
-_FEWEST_TOGETHER = 2
 # Neighbouring reads of steady traffic differ by less than this factor in what they count.
-_NEIGHBOURS = 3.0
+NEIGHBOURS = 3.0
 _END = attrgetter("end")
 
 
@@ -54,7 +52,8 @@ class CounterTable:
         # A dozen signals ask for the same span; it is summed once, until another read comes.
         self._deltas: dict[tuple[float, float], Delta | None] = {}
         self._inside: dict[tuple[float, float], list[Step]] = {}
-        self._reads = self._jumps = 0
+        self.reads = 0
+        self.fell_at: list[float] = []  # steady time, of each read in which the counters stood below an earlier one
         self._first: Point | None = None
         self._last: Point | None = None
         self._earlier: Point | None = None
@@ -62,7 +61,7 @@ class CounterTable:
         self._opened = self._opened_above = Opened.BEFORE_WINDOW
         self._fresh = True
         self._tried: float | None = None
-        self._beside_unsteady = False
+        self._mixed = False
 
     @property
     def last(self) -> Point | None:
@@ -80,7 +79,7 @@ class CounterTable:
     @property
     def _seen_once(self) -> bool:
         """Whether one read alone listed it, and not the first: a damaged name looks like that, a load lasts."""
-        return self._reads == 1 and self._opened is Opened.APPEARED
+        return self.reads == 1 and self._opened is Opened.APPEARED
 
     @property
     def dropped_at(self) -> Sequence[float]:
@@ -91,14 +90,33 @@ class CounterTable:
     def unsteady(self) -> bool:
         """Whether the counters jump back so often that no difference of two of them means anything.
 
-        Those of most other rows that do so, too, are enough: see `doubt_together`.
+        All rows together may show it where one alone has too few reads: see `diagnostics.window.mixed`.
         """
-        return self._beside_unsteady or self.jumps_often
+        return self._mixed or len(self.fell_at) > most_jumps(self.reads)
 
     @property
-    def jumps_often(self) -> bool:
-        """Whether its own counters do so."""
-        return self._jumps > max(MOST_JUMPS, self._reads / READS_PER_JUMP)
+    def counts(self) -> bool:
+        """Whether it counts anything: what stands at zero cannot jump back."""
+        return self._last is not None and self._last.values.get(Counter.SUCCESS, 0.0) > 0
+
+    @property
+    def seconds(self) -> float:
+        """Steady time from the first read to the last; 0 before the second."""
+        return self._last.mono - self._first.mono if self._first and self._last else 0.0
+
+    @property
+    def interval(self) -> float:
+        """Mean seconds between two reads; 0 before the second."""
+        return self.seconds / (self.reads - 1) if self.reads > 1 else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Requests a second as its own plausible steps count them, trusted or not; 0 without any."""
+        if not self.fell_at and self._first and self._last and self.seconds:
+            counted = self._last.values.get(Counter.SUCCESS, 0.0) - self._first.values.get(Counter.SUCCESS, 0.0)
+            return counted / self.seconds
+        seconds = sum(step.seconds for step in self._steps)
+        return sum(step.values.get(Counter.SUCCESS, 0.0) for step in self._steps) / seconds if seconds else 0.0
 
     def add(self, point: Point, previous_read: tuple[float, float] | None, tried: float | None = None) -> None:
         """Append a read; one at the same steady time as the last says nothing new.
@@ -119,7 +137,7 @@ class CounterTable:
         self._inside.clear()
         self._trusted, self._tried = None, tried
         self._last, self._earlier = point, before
-        self._first, self._reads = self._first or point, self._reads + 1
+        self._first, self.reads = self._first or point, self.reads + 1
         if before is None:
             if previous_read is not None:
                 self._open(Opened.APPEARED)
@@ -128,7 +146,7 @@ class CounterTable:
         increase = point.since(before)
         if earlier is not None and increase.fell and stands_out(earlier, before, point):
             self._take_out(before)
-            self._jumps += 1
+            self.fell_at.append(point.mono)
             self._earlier = earlier
             self._step(earlier, point)
         elif above is not None and self._was_a_dip(above, point):
@@ -136,7 +154,7 @@ class CounterTable:
         elif increase.fell:
             self._above, self._opened_above = before, self._opened
             self._open(Opened.RESET)
-            self._jumps += 1
+            self.fell_at.append(point.mono)
             self._earlier = None
             self._step_from_zero(before.at, before.mono, point)
         else:
@@ -158,15 +176,10 @@ class CounterTable:
             self._deltas[start, end] = sum_steps(inside, left_out) if inside else None
         return self._deltas[start, end]
 
-    @property
-    def counts(self) -> bool:
-        """Whether it counts anything: what stands at zero cannot jump back."""
-        return self._last is not None and self._last.values.get(Counter.SUCCESS, 0.0) > 0
-
-    def doubt(self, *, beside_unsteady: bool) -> None:
-        """Take over what the other rows of the same bodies show of them."""
-        if beside_unsteady != self._beside_unsteady:
-            self._beside_unsteady = beside_unsteady
+    def doubt(self, *, mixed: bool) -> None:
+        """Take over whether all rows together show that several servers answered."""
+        if mixed != self._mixed:
+            self._mixed = mixed
             self._deltas.clear()
             self._inside.clear()
 
@@ -194,7 +207,7 @@ class CounterTable:
     def _was_a_dip(self, above: Point, point: Point) -> bool:
         """Return whether the counters are back where they fell from, sooner than work could bring them there."""
         most = max((step.values.get(Counter.SUCCESS, 0.0) for step in self._steps if not step.opens), default=0.0)
-        return not fell(above, point) and above.values.get(Counter.SUCCESS, 0.0) > _NEIGHBOURS * most > 0
+        return not fell(above, point) and above.values.get(Counter.SUCCESS, 0.0) > NEIGHBOURS * most > 0
 
     def _fill_dip(self, above: Point, low: Point, point: Point) -> None:
         """Forget the low read between two that belong together."""
@@ -238,17 +251,10 @@ class CounterTable:
         self._fresh = False
 
 
-def doubt_together(tables: Collection[CounterTable]) -> None:
-    """Doubt all rows of a source where most of those that count jump: its bodies are of several servers.
-
-    A version that was listed for a while only has too few reads to show it by itself. Rows that others jump beside
-    without most of the rest are reloaded again and again, which leaves the others as good as any.
-    """
-    counting = [table.jumps_often for table in tables if table.counts]
-    together = sum(counting) >= _FEWEST_TOGETHER and 2 * sum(counting) > len(counting)
-    for table in tables:
-        table.doubt(beside_unsteady=together)
+def most_jumps(reads: int) -> float:
+    """Return how often the counters of one server may jump back in so many reads."""
+    return max(MOST_JUMPS, reads / READS_PER_JUMP)
 
 
 def _alike(gap: float, steps: Sequence[float]) -> bool:
-    return min(steps) / _NEIGHBOURS <= gap <= max(steps) * _NEIGHBOURS and gap > 0
+    return min(steps) / NEIGHBOURS <= gap <= max(steps) * NEIGHBOURS and gap > 0

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any, TypeVar, cast
 
 from diagnostics import names
+from diagnostics.window.boots import longest_boot
 from diagnostics.window.counters import Counter, CounterTable, Delta, Step, sum_steps
 from diagnostics.window.openings import MOST_MISSED_ROUNDS
 from diagnostics.window.partitions import as_seen_from
@@ -155,8 +156,8 @@ class View:
         return [(at, value) for at, value in self.server.gauge(name, labels) if self._holds(at)]
 
     def hosts(self) -> list[HostSample]:
-        """Return host samples inside the span, a scrape interval of slack at both ends."""
-        return [sample for sample in self.server.hosts if self._holds(sample.at, slack=2.0)]
+        """Return host samples inside the span, a scrape interval of slack at both ends: most of those of one boot."""
+        return longest_boot([sample for sample in self.server.hosts if self._holds(sample.at, slack=2.0)])
 
     def gpu_series(self) -> dict[str, list[Gpu]]:
         """Return the samples per GPU uuid inside the span, of NVML, else of DCGM, else of Triton's own gauges.

@@ -5,14 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import isfinite
 
 from diagnostics.window.cards import by_card
 from diagnostics.window.client import ClientRequest
-from diagnostics.window.counters import CounterTable, Point, doubt_together
+from diagnostics.window.counters import CounterTable, Point
 from diagnostics.window.from_files import FILE, config_of_file
 from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent
+from diagnostics.window.mixed import several_servers_answer
 from diagnostics.window.normalize import ModelKey, positions_of
 from diagnostics.window.parsed import (
     ClientRecord,
@@ -173,8 +175,9 @@ class ServerWindow:
             self._append(METRICS, page.at, page.mono, page.rows)
             for gpu in page.gpus:
                 self.gpus.setdefault(gpu.uuid, []).append((page.at, gpu))
-        for tables in self.tables.values():
-            doubt_together(tables.values())
+        mixed = several_servers_answer(self.tables.values())
+        for table in chain.from_iterable(tables.values() for tables in self.tables.values()):
+            table.doubt(mixed=mixed)
         self._configure_from_files()
 
     def _configure_from_files(self) -> None:

@@ -11,12 +11,18 @@ import pytest
 from diagnostics.checks.check import Fires, Outcome, Quiet, Unknown
 from diagnostics.checks.gates import WAITS_BEHIND
 from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.signals.callers import HANDLING_SECONDS
+from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.fleet import TRAFFIC_CERTAINTY, TRAFFIC_RATIO
 from diagnostics.signals.flow import REJECTED_REQUESTS
 from diagnostics.signals.nested import NESTED_SHARE
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.signal import Signal
+from diagnostics.signals.stalls import LOAD_QUEUE_SHARE
+from diagnostics.window.boots import longest_boot
+from diagnostics.window.counters import MOST_JUMPS
 from diagnostics.window.window import STATISTICS, window_of
+from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.records import Kind, Scrape
 from tests.builders import (
@@ -32,7 +38,7 @@ from tests.builders import (
     view_of,
 )
 from tests.builders_traces import Leg, call, export, exported, trace_id
-from tests.builders_traffic import Did, scrapes_told
+from tests.builders_traffic import Did, scrapes_told, told
 
 TIMED = {"default_queue_policy": {"default_timeout_microseconds": 100_000}}
 
@@ -59,30 +65,65 @@ def _times(row: Counts, factor: float) -> Counts:
     return replace(row, **{name: getattr(row, name) * factor for name in numbers}, batches=batches)
 
 
+def unsteady(triton: SyntheticTriton, source: str = STATISTICS) -> dict[str, bool]:
+    """Return of which models the counters mean nothing."""
+    tables = triton.window().servers["triton-0"].tables[source]
+    return {model: table.unsteady for (model, _), table in tables.items()}
+
+
 class TestSeveralServersBehindOneAddress:
     steady = tuple(Stage(name, rate=40, execution=0.005, queue=0.05) for name in "abc")
 
     def test_a_version_listed_too_shortly_to_show_it_is_doubted_with_the_others(self) -> None:
-        alter = in_turn_with(5.0, only_between("a", 1, 4))
-        tables = SyntheticTriton(models=self.steady, alter=alter).window().servers["triton-0"].tables[STATISTICS]
+        triton = SyntheticTriton(models=self.steady, alter=in_turn_with(5.0, only_between("a", 1, 4)))
 
-        assert not tables["a", "1"].jumps_often
-        assert tables["a", "1"].unsteady
+        assert len(triton.window().servers["triton-0"].tables[STATISTICS]["a", "1"].fell_at) <= MOST_JUMPS
+        assert unsteady(triton)["a"]
 
     def test_what_stands_at_zero_is_no_witness_for_one_server(self) -> None:
         idle = tuple(Stage(name) for name in "wxyz")
-        window = SyntheticTriton(models=(*self.steady, *idle), alter=in_turn_with(5.0)).window()
 
-        assert window.servers["triton-0"].tables[STATISTICS]["w", "1"].unsteady
+        assert all(unsteady(SyntheticTriton(models=(*self.steady, *idle), alter=in_turn_with(5.0))).values())
+
+    @pytest.mark.parametrize(("statistics", "metrics", "doubted"), [(3, 7, True), (3, 3, False), (3, 4, False)])
+    def test_sources_that_fall_at_different_reads_are_no_server_that_restarts(
+        self, statistics: int, metrics: int, doubted: bool
+    ) -> None:
+        """Twice in each source: at the same round or a neighbouring one they are two restarts, else four."""
+        falls = {Kind.STATISTICS: (statistics, 10), Kind.METRICS: (metrics, 10)}
+        scrapes = [
+            scrape
+            for kind, at in falls.items()
+            for scrape in self.restarting(*at).without(*(set(falls) - {kind})).scrapes()
+        ]
+        tables = window_of(scrapes).servers["triton-0"].tables
+
+        assert {table.unsteady for source in tables.values() for table in source.values()} == {doubted}
+
+    def restarting(self, *reads: int) -> SyntheticTriton:
+        def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
+            last = max((read for read in reads if read <= number), default=None)
+            return rows if last is None else {key: _times(row, 0.01 * (1 + number - last)) for key, row in rows.items()}
+
+        return SyntheticTriton(models=self.steady, alter=alter)
+
+    @pytest.mark.parametrize(("factor", "doubted"), [(0.3, True), (0.4, False)])
+    def test_sources_that_count_the_same_and_disagree_are_of_several_servers(
+        self, factor: float, doubted: bool
+    ) -> None:
+        other = SyntheticTriton(models=tuple(replace(stage, rate=factor * stage.rate) for stage in self.steady))
+        whole = SyntheticTriton(models=self.steady)
+        window = window_of([*whole.without(Kind.METRICS).scrapes(), *other.without(Kind.STATISTICS).scrapes()])
+        tables = window.servers["triton-0"].tables
+
+        assert {table.unsteady for source in tables.values() for table in source.values()} == {doubted}
 
     def test_a_model_that_is_reloaded_again_and_again_leaves_the_others_readable(self) -> None:
         def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
             key = ("a", "1")
             return {**rows, key: _times(rows[key], 0.1)} if number % 2 else rows
 
-        tables = SyntheticTriton(models=self.steady, alter=alter).window().servers["triton-0"].tables[STATISTICS]
-
-        assert [tables[name, "1"].unsteady for name in "abc"] == [True, False, False]
+        assert unsteady(SyntheticTriton(models=self.steady, alter=alter)) == {"a": True, "b": False, "c": False}
 
 
 @pytest.mark.parametrize("signal", [TRAFFIC_RATIO, TRAFFIC_CERTAINTY])
@@ -182,3 +223,72 @@ class TestALineBehindTheStage:
         self, completed: float, behind: float, queue: float, failing: float
     ) -> None:
         assert isinstance(self.told(completed, behind, queue, failing), Fires)
+
+
+def set_back_by(scrape: Scrape, seconds: float) -> Scrape:
+    """Return a scrape as a clock that was set back files it."""
+    body = json.loads(scrape.body or b"") if scrape.kind is Kind.HOST else None
+    moved = json.dumps({**body, "t": body["t"] - seconds}).encode() if body else scrape.body
+    return replace(scrape, at=scrape.at - seconds, mono=scrape.mono - seconds, body=moved)
+
+
+class TestMachineSamplesOutOfOrder:
+    def sample(self, at: float, total: float | None) -> HostSample:
+        return HostSample(at=at, cpu_total_seconds=total)
+
+    @pytest.mark.parametrize(
+        ("totals", "kept"),
+        [
+            ([1, 2, 3], [1, 2, 3]),
+            ([8, 9, 1, 2, 3], [1, 2, 3]),
+            ([1, 2, 3, 0, 1], [1, 2, 3]),
+            ([8, 9, 1, 2], [1, 2]),
+            ([1, None, 3], [1, None, 3]),
+            ([], []),
+        ],
+    )
+    def test_the_longest_run_whose_processor_time_grows_is_kept(
+        self, totals: list[float | None], kept: list[float | None]
+    ) -> None:
+        samples = [self.sample(float(i), total) for i, total in enumerate(totals)]
+
+        assert [one.cpu_total_seconds for one in longest_boot(samples)] == kept
+
+    def test_processors_are_as_busy_as_before_their_clock_was_set_back(self) -> None:
+        triton = SyntheticTriton(models=(Stage("m", rate=40, execution=0.01),), cpu_busy=0.95)
+        hosts = [scrape for scrape in triton.scrapes() if scrape.kind is Kind.HOST]
+        late = {scrape.at for scrape in hosts[8:]}
+        set_back = [set_back_by(s, 600.0) if s.at in late else s for s in triton.scrapes()]
+
+        assert HOST_CPU_BUSY.read(view_of(window_of(set_back), "m")).value == pytest.approx(0.95)
+
+
+class TestWhatWaitedBeforeALoad:
+    def share(self, *queues: float) -> float | None:
+        steps = [Did(requests=40, queue=queue, anew=number == 5) for number, queue in enumerate(queues)]
+        return LOAD_QUEUE_SHARE.read(view_of(told({("m", "1"): steps}), "m")).value
+
+    def test_it_is_not_what_the_load_brought_about(self) -> None:
+        # Steady is 0.01; the load falls into the sixth step.
+        assert self.share(*[0.01] * 4, 0.31, 0.31, *[0.01] * 6) == 0.0
+        assert self.share(*[0.01] * 4, 0.11, 0.31, *[0.01] * 6) == pytest.approx(0.2 / 0.4)
+
+    def test_what_waits_only_during_it_is(self) -> None:
+        assert self.share(*[0.01] * 5, 0.31, *[0.01] * 6) == pytest.approx(1.0)
+
+    def test_what_ended_as_it_began_did_not_wait_for_it(self) -> None:
+        assert self.share(*[0.01] * 4, 0.31, *[0.01] * 7) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize(("held", "known"), [([0.03] * 20, True), ([0.6, *[0.0001] * 19], False)])
+def test_one_request_that_the_frontend_held_long_is_not_what_it_holds_of_each(held: list[float], known: bool) -> None:
+    spans = [
+        span
+        for i, seconds in enumerate(held)
+        for span in call(trace_id(i + 1), Leg(model="m", compute=0.01), at=float(i), front=seconds)
+    ]
+    window = window_of(
+        [*SyntheticTriton(models=(Stage("m", rate=10, execution=0.01),)).scrapes(), exported(export(spans))]
+    )
+
+    assert (HANDLING_SECONDS.read(view_of(window, "m", None)).value is not None) is known
