@@ -10,8 +10,9 @@ where binary would do, a proxy, a connection per request, or a client that is bu
 Triton shortens it.
 
 ## Rules out
-- The server's frontend (`frontend-limited`): what it holds in traces is taken off, and reads of its port succeed
-  as fast as those of the metrics port.
+- The server's frontend (`frontend-limited`): no thread of the server's process is busy for half of the time, or, where
+  its threads were not recorded, what it holds in traces is taken off, one thread could handle all of it in less than
+  half of the time, and reads of its port succeed as fast as those of the metrics port.
 - A host without processors to spare, when clients share it (`host-cpu-starved`).
 - A frontend that is near its limit unseen: above 1,000 requests per second traces must show that it holds none.
 - A client that calls an ensemble's members one by one (`external-orchestration`).
@@ -34,6 +35,7 @@ from __future__ import annotations
 from diagnostics.anatomy.from_outside import is_orchestrated
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import ENOUGH_REQUESTS
+from diagnostics.checks.frontend_threads import THREAD_FREE, busy_of, may_be_short_of_threads
 from diagnostics.checks.gates import HOST_FULL
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger, Limit, Undecided
 from diagnostics.signals.callers import (
@@ -47,6 +49,7 @@ from diagnostics.signals.callers import (
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.threads import FRONTEND_BUSY
 from diagnostics.signals.triton import REQUEST_RATE, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 
@@ -75,6 +78,9 @@ CHECK = Check(
         "outside_share": WORTHWHILE_PART,
         "missed_reads": MISSED,
         "port_lag_share": PORT_WAITS,
+        "port_lag_upper_quartile": WORTHWHILE_TIME,
+        "handled_at_once": THREAD_FREE,
+        "frontend_busy": THREAD_FREE,
         "request_rate": BUSY_FRONTEND,
         "host_cpu_busy": HOST_FULL,
     },
@@ -92,6 +98,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="no client is seen: the server's own time is judged")
     if not is_long(see, on, outside):
         return Quiet(because="clients wait hardly longer than the server takes")
+    if _threads_are_busy(see, on):
+        return Quiet(because="a thread of the server is busy, and requests may wait for it")
     if _frontend_holds(see, on, outside):
         return Quiet(because="the server's frontend holds most of it")
     if see.ruled_out(MISSED_READS, Subject(server=on.server), MISSED, above=True):
@@ -118,13 +126,22 @@ def _where(see: Ledger, on: Subject, seconds: float) -> str:
     return f"; {Unit.SECONDS.show(transfer)} of it moves bytes in and out" if transfer >= seconds / 2 else ""
 
 
+def _threads_are_busy(see: Ledger, on: Subject) -> bool:
+    """Return whether the frontend may be short of threads: by their processor time, else by what traces show."""
+    busy = busy_of(see, on)
+    if busy.value is not None:
+        return see.compare(FRONTEND_BUSY.name, busy, THREAD_FREE)
+    return may_be_short_of_threads(see, on)
+
+
 def _frontend_holds(see: Ledger, on: Subject, outside: Reading) -> bool:
     held = see.read(HANDLING_SECONDS, on)
-    if held.value is None:
-        if not see.at_most(REQUEST_RATE, on, BUSY_FRONTEND):
-            raise Undecided(HANDLING_SECONDS.name, held.missing or Missing.NOT_EXPORTED)
-        return False
-    return outside.value is not None and held.value >= outside.value / 2
+    if held.value is not None:
+        return outside.value is not None and held.value >= outside.value / 2
+    unseen = busy_of(see, on).value is None
+    if unseen and not see.at_most(REQUEST_RATE, on, BUSY_FRONTEND):
+        raise Undecided(HANDLING_SECONDS.name, held.missing or Missing.NOT_EXPORTED)
+    return False
 
 
 def port_lag_share(see: Ledger, on: Subject, outside: Reading) -> Reading:
@@ -139,9 +156,19 @@ def port_lag_share(see: Ledger, on: Subject, outside: Reading) -> Reading:
 
 
 def _port_waits(see: Ledger, on: Subject, outside: Reading) -> bool:
-    """Return whether reads of the inference port are slow, too; where that was not recorded, it counts as no."""
+    """Return whether reads of the inference port are slow, too; where that was not recorded, it counts as no.
+
+    A busy thread keeps as many of them waiting as it is busy for, yet each for as long as one or two requests take:
+    many waits of some length are a busy thread's, however long a line the requests stand in.
+    """
     share = port_lag_share(see, on, outside)
-    return share.value is not None and see.compare("port_lag_share", share, PORT_WAITS)
+    if share.value is None or see.compare("port_lag_share", share, PORT_WAITS):
+        return share.value is not None
+    lag = see.evidence.read(PORT_LAG, Subject(server=on.server))
+    if busy_of(see, on).value is not None or lag.high is None:
+        return False
+    upper = Reading.of(lag.high, Unit.SECONDS, lag.source, events=lag.events)
+    return see.compare("port_lag_upper_quartile", upper, WORTHWHILE_TIME)
 
 
 def _is_part(see: Ledger, on: Subject) -> bool:

@@ -1,31 +1,34 @@
 """The server's HTTP or gRPC frontend is the limit, not the models behind it.
 
 ## Looks for
-In traces, requests that the frontend has read and does not pass on, or answers that it has and does not send. Without
-traces: clients that wait long beyond the server's request time, while reads of the same port fail and those of the
-metrics port succeed.
+On the server's machine, a thread of the server's own process that is busy although models execute elsewhere, while
+clients, or their requests in traces, spend long outside the models. In traces, requests that the frontend has read and
+does not pass on, or answers that it has and does not send. Without either: clients that wait long beyond the server's
+request time, while reads of the same port fail and those of the metrics port succeed.
 
 ## Means
 Decoding, encoding and dispatch share a few threads of one process. When these are busy, requests wait before the
-models' clocks start, so no model shows it; rates stay flat whatever instances or GPUs are added.
+models' clocks start, so no model shows it; rates stay flat whatever instances or GPUs are added. Little of the wait
+shows as handling in traces: a request waits unread in its connection, or half read while others take turns.
 
 ## Rules out
 - Queues of the models: their clocks start behind the frontend.
 - Network and client (`client-or-transport-bound`): nothing is held in the frontend, and reads of its port succeed.
 - Reads that are merely missing: those that were answered would have waited for the same threads, and did not.
 - A load inside the window: asked for over the port, it holds one of its threads until it ends.
-- A host without processors to spare (`host-cpu-starved`).
+- A busy thread that cannot make up half of the wait, by queueing theory: the rest is elsewhere.
+- A host without processors to spare (`host-cpu-starved`), unless its threads get one as soon as they want to run.
 
 ## Do
-1. Restart with a larger `--http-thread-count` (default 8), or `--grpc-infer-thread-count` where the server's version
-   has it.
-2. Send binary tensors instead of JSON, fewer and larger requests, or use shared memory.
+1. Send binary tensors instead of JSON, or use shared memory: that takes the work off, however many threads there are.
+2. Restart with a larger `--http-thread-count` (default 8), or `--grpc-infer-thread-count` where the server's version
+   has it. It helps where a thread is busy, not where reading one request takes long.
 3. Then split traffic over several server processes: one process has one dispatcher per model.
 
 ## Sources
 Triton server, command line (`--http-thread-count`). server#7650 (an ensemble capped at 8,500/s whose steps did
 21,500/s: `--grpc-infer-thread-count` came of it), server#7706, server#4812. Statistics share the inference port's
-threads: under a frontend limit that read fails first.
+threads: under a frontend limit that read fails first. M/M/1 and Little's law for a busy thread's line.
 """
 
 from __future__ import annotations
@@ -33,13 +36,22 @@ from __future__ import annotations
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.client_or_transport_bound import MISSED, PORT_WAITS, is_long, port_lag_share
 from diagnostics.checks.entries import ENOUGH_REQUESTS
-from diagnostics.checks.gates import HOST_FULL
+from diagnostics.checks.frontend_threads import (
+    MOST_OF_IT,
+    THREAD_BUSY,
+    THREAD_FREE,
+    around_models,
+    busy_of,
+    line_seconds,
+)
+from diagnostics.checks.gates import CPU_WAITED, HOST_FULL
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger
 from diagnostics.signals.callers import HANDLING_SECONDS, MISSED_READS, OUTSIDE_SECONDS
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
+from diagnostics.signals.threads import FRONTEND_BUSY, FRONTEND_CPU_WAIT
+from diagnostics.signals.triton import REQUEST_RATE, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import Happened
 
@@ -48,6 +60,11 @@ CHECK = Check(
     scope=Scope.ENTRY,
     limits={
         "requests": ENOUGH_REQUESTS,
+        "frontend_busy": THREAD_BUSY,
+        "outside_seconds": WORTHWHILE_TIME,
+        "outside_share": WORTHWHILE_PART,
+        "line_share": MOST_OF_IT,
+        "frontend_cpu_wait": CPU_WAITED,
         "handling_seconds": WORTHWHILE_TIME,
         "handling_share": WORTHWHILE_PART,
         "missed_reads": MISSED,
@@ -62,22 +79,66 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one entry."""
     if not see.at_least(REQUESTS, on, ENOUGH_REQUESTS):
         return Quiet(because="too few requests to judge")
-    held = see.read(HANDLING_SECONDS, on)
-    seconds = held.value if held.value is not None and _holds(see, on, held) else _unanswered(see, on)
+    seconds = _lined_up(see, on)
+    if short := seconds is not None:
+        where = (
+            f"for a thread of the server's frontend that is busy {Unit.RATIO.show(busy_of(see, on).value)} of the time"
+        )
+    else:
+        seconds, where = _held(see, on), "in the server's frontend"
     if seconds is None:
         return Quiet(because="the frontend passes requests and answers on at once, as far as can be seen")
     if _loads(see, on):
         return Quiet(because="a load that is asked for over the port holds a thread, and what waits for that thread")
-    if not see.at_most(HOST_CPU_BUSY, on, HOST_FULL):
+    if not see.at_most(HOST_CPU_BUSY, on, HOST_FULL) and not (short and _runs_at_once(see, on)):
         return Quiet(because="the host's processors are full: threads of the frontend wait for one")
     return Fires(
-        summary=f"requests of {on.ensemble or on.model} wait {Unit.SECONDS.show(seconds)} in the server's frontend, "
-        "outside every model",
+        summary=f"requests of {on.ensemble or on.model} wait {Unit.SECONDS.show(seconds)} {where}, outside every model",
         saved_seconds=seconds,
-        suggestion=Suggestion(
-            text="raise --http-thread-count (or --grpc-infer-thread-count) at a restart, send binary tensors, "
-            "then split traffic over several server processes"
-        ),
+        suggestion=Suggestion(text=_advice(see, on)),
+    )
+
+
+def _lined_up(see: Ledger, on: Subject) -> float | None:
+    """Return what requests wait for a busy thread, at most what is seen; None where none is busy or nothing is seen."""
+    busy = busy_of(see, on)
+    if busy.value is None or not see.compare(FRONTEND_BUSY.name, busy, THREAD_BUSY):
+        return None
+    around = _around(see, on)
+    if around.value is None or not is_long(see, on, around):
+        return None
+    line = line_seconds(see, on)
+    if not see.compare("line_share", line / around, MOST_OF_IT):
+        return None
+    return min(line.value or 0.0, around.value)
+
+
+def _around(see: Ledger, on: Subject) -> Reading:
+    """Return what clients wait beyond the server's time; where none is seen, what traces show around the models."""
+    outside = see.read(OUTSIDE_SECONDS, on)
+    return around_models(see, on) if outside.value is None else outside
+
+
+def _held(see: Ledger, on: Subject) -> float | None:
+    held = see.read(HANDLING_SECONDS, on)
+    return held.value if held.value is not None and _holds(see, on, held) else _unanswered(see, on)
+
+
+def _runs_at_once(see: Ledger, on: Subject) -> bool:
+    """Return whether the busy thread gets a processor as soon as it wants to run, though others fill them."""
+    wait = see.evidence.read(FRONTEND_CPU_WAIT, Subject(server=on.server))
+    return wait.value is not None and see.compare(FRONTEND_CPU_WAIT.name, wait, CPU_WAITED, at_least=False)
+
+
+def _advice(see: Ledger, on: Subject) -> str:
+    busy = busy_of(see, on).value
+    if busy is not None and busy < THREAD_FREE.value:
+        return (
+            "send binary tensors instead of JSON: no thread is busy, so each request takes this long to read or write"
+        )
+    return (
+        "raise --http-thread-count (or --grpc-infer-thread-count) at a restart, send binary tensors instead of JSON, "
+        "then split traffic over several server processes"
     )
 
 
@@ -115,6 +176,15 @@ _HELD = {
     MISSED_READS: 0.0,
     HOST_CPU_BUSY: 0.5,
 }
+_SHORT = {
+    REQUESTS: 1000,
+    REQUEST_RATE: 80,
+    OUTSIDE_SECONDS: 0.06,
+    REQUEST_SECONDS: 0.12,
+    FRONTEND_BUSY: 0.8,
+    MISSED_READS: 0.0,
+    HOST_CPU_BUSY: 0.5,
+}
 CASES = (
     Case(title="fires when the frontend holds requests that it has read", expect=Expected.FIRES, readings=_HELD),
     Case(
@@ -122,20 +192,16 @@ CASES = (
         expect=Expected.FIRES,
         readings={REQUESTS: 1000, OUTSIDE_SECONDS: 0.3, REQUEST_SECONDS: 0.05, MISSED_READS: 0.4, HOST_CPU_BUSY: 0.5},
     ),
+    Case(title="fires when clients wait for a busy thread", expect=Expected.FIRES, readings=_SHORT),
     Case(
         title="is quiet when it passes everything on",
         expect=Expected.QUIET,
         readings={**_HELD, HANDLING_SECONDS: 0.0002},
     ),
     Case(
-        title="is quiet when clients wait and every read succeeds",
+        title="is quiet when a busy thread is too little for so long a wait",
         expect=Expected.QUIET,
-        readings={REQUESTS: 1000, OUTSIDE_SECONDS: 0.3, REQUEST_SECONDS: 0.05, MISSED_READS: 0.0, HOST_CPU_BUSY: 0.5},
-    ),
-    Case(
-        title="is quiet on a host without processors to spare",
-        expect=Expected.QUIET,
-        readings={**_HELD, HOST_CPU_BUSY: 0.99},
+        readings={**_SHORT, OUTSIDE_SECONDS: 0.5},
     ),
     Case(
         title="is unknown when the host's processors were not measured",

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.checks.check import Layer
 from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART
+from diagnostics.checks.frontend_threads import THREAD_BUSY
 from diagnostics.checks.gates import HOST_FULL
 from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
 from diagnostics.checks.prefill_interference import may_read_long_prompts
 from diagnostics.diagnosis.finding import Cell, Finding, entry_name
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
-from diagnostics.signals.callers import OUTSIDE_SECONDS
+from diagnostics.signals.callers import HANDLING_SECONDS, OUTSIDE_SECONDS, TRANSFER_SECONDS
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
@@ -23,6 +24,7 @@ from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
 from diagnostics.signals.neighbours import FOREIGN_PROCESS, FOREIGN_SHARE, FOREIGN_STAY, OWN_GPU_SECONDS
 from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.threads import FRONTEND_BUSY
 from diagnostics.signals.triton import PENDING, REQUESTS
 from diagnostics.units import Unit
 
@@ -64,6 +66,7 @@ def symptoms(
         *_prompts(evidence, anatomy, found),
         *(() if explained_failures else _failures(evidence)),
         *_clients(evidence, anatomy, found),
+        *_threads(evidence, anatomy),
         *(() if any(finding.layer is Layer.HOST for finding in found) else _host(evidence)),
         *(() if gpu_explained else _gpus(evidence)),
         *_strangers(evidence, anatomy, found),
@@ -182,13 +185,43 @@ def _clients(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Fin
     }
     for item in anatomy:
         name = item.ensemble or item.stages[0].model
-        seconds = evidence.read(OUTSIDE_SECONDS, Subject(server=item.server, model=name)).value or 0.0
+        on = Subject(server=item.server, model=name)
+        outside = evidence.read(OUTSIDE_SECONDS, on)
+        around = evidence.read(HANDLING_SECONDS, on) + evidence.read(TRANSFER_SECONDS, on)
+        seconds = (around if outside.value is None else outside).value or 0.0
         long = seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * (seconds + item.mean_seconds)
         if long and (item.server, name) not in explained:
+            traced = (
+                f"traced requests of {name} are {Unit.SECONDS.show(seconds)} longer in the frontend than in its stages"
+            )
+            waited = f"clients of {name} wait {Unit.SECONDS.show(seconds)} longer than its stages take"
+            yield Symptom(text=traced if outside.value is None else waited, next_measurement=_tell_apart(evidence, on))
+
+
+def _tell_apart(evidence: Evidence, on: Subject) -> str:
+    """Return the measurements not yet made that tell a server's frontend from the way to it."""
+    wanted = ["compare a client on the server's machine"]
+    if evidence.read(FRONTEND_BUSY, Subject(server=on.server)).value is None:
+        wanted.insert(0, "record on the server's machine: its threads show whether the frontend is short of them")
+    if evidence.read(HANDLING_SECONDS, on).value is None:
+        wanted.insert(0, "trace some requests: their frontend spans tell the server's frontend from the way to it")
+    return "; ".join(wanted)
+
+
+def _threads(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Symptom]:
+    """Busy threads of a frontend where nobody's time outside the models is seen."""
+    for server in sorted({item.server for item in anatomy}):
+        busy = evidence.read(FRONTEND_BUSY, Subject(server=server)).value or 0.0
+        names = [item.ensemble or item.stages[0].model for item in anatomy if item.server == server]
+        seen = [
+            evidence.read(s, Subject(server=server, model=n))
+            for s in (OUTSIDE_SECONDS, HANDLING_SECONDS)
+            for n in names
+        ]
+        if busy >= THREAD_BUSY.value and all(reading.value is None for reading in seen):
             yield Symptom(
-                text=f"clients of {name} wait {Unit.SECONDS.show(seconds)} longer than its stages take",
-                next_measurement="trace some requests: their frontend spans tell the server's frontend from the way "
-                "to it; compare a client on the server's machine",
+                text=f"a thread of {server} that executes no model is busy {Unit.RATIO.show(busy)} of the time",
+                next_measurement="note what clients wait, or trace some requests: they may wait for that thread",
             )
 
 

@@ -187,7 +187,7 @@ _HOST = {
         """
         t cores cpu_jiffies user nice system idle iowait irq softirq steal guest guest_nice
         clk_tck loadavg meminfo MemTotal MemFree MemAvailable server_pid server_processes pid
-        ppid cpu_seconds rss_bytes server_cores run_delay_seconds
+        ppid cpu_seconds rss_bytes server_cores run_delay_seconds server_threads tid
         """
     ),
 }

@@ -36,6 +36,15 @@ class HostProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostThread:
+    """One thread of the server's own process: seconds on a processor, and runnable without one, since it began."""
+
+    tid: int
+    cpu_seconds: float
+    run_delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
     """The machine at one instant. Every number is None where the machine gives none.
 
@@ -57,6 +66,8 @@ class HostSample:
         memory_available_bytes: memory that can be had without swapping.
         server_pid: the server's process id.
         processes: the server's process tree, in the sample's order.
+        threads: the threads of the server's own process that have used a second of a processor or more; None where
+            the recorder did not note them.
 
     """
 
@@ -76,6 +87,7 @@ class HostSample:
     memory_available_bytes: float | None = None
     server_pid: int | None = None
     processes: tuple[HostProcess, ...] = ()
+    threads: tuple[HostThread, ...] | None = None
 
 
 def parse_host(body: bytes) -> HostSample:
@@ -108,6 +120,7 @@ def parse_host(body: bytes) -> HostSample:
         memory_available_bytes=_kibibytes(fields.child("meminfo").raw("MemAvailable")),
         server_pid=_whole(fields.raw("server_pid")),
         processes=tuple(_process(process) for process in fields.children("server_processes")),
+        threads=_threads(fields),
     )
 
 
@@ -163,4 +176,18 @@ def _process(fields: Fields) -> HostProcess:
         rss_bytes=number(fields.raw("rss_bytes")),
         run_delay_seconds=number(fields.raw("run_delay_seconds")),
         model=fields.text("model") or None,
+    )
+
+
+def _threads(fields: Fields) -> tuple[HostThread, ...] | None:
+    if fields.raw("server_threads") is None:
+        return None
+    return tuple(_thread(thread) for thread in fields.children("server_threads"))
+
+
+def _thread(fields: Fields) -> HostThread:
+    return HostThread(
+        tid=fields.integer("tid"),
+        cpu_seconds=number(fields.raw("cpu_seconds")) or 0.0,
+        run_delay_seconds=number(fields.raw("run_delay_seconds")) or 0.0,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from diagnostics.wire.records import Kind, Scrape
@@ -15,6 +16,8 @@ CGROUP = Path("/sys/fs/cgroup")
 # The columns of the first line of /proc/stat, proc(5); guest time is already in `user`.
 _STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _MEMORY = ("MemTotal", "MemFree", "MemAvailable")
+# A thread that never used a second of a processor limits nothing; of idle ones a server has hundreds.
+_LEAST_CPU_SECONDS = 1.0
 Json = dict[str, object]
 
 
@@ -51,6 +54,7 @@ def _sample(at: float, pid: int) -> Json:
         "meminfo": _meminfo(),
         "server_pid": pid,
         "server_processes": _tree(pid),
+        "server_threads": _threads(PROC / str(pid)),
     }
 
 
@@ -114,10 +118,26 @@ def _details(process: Json) -> Json:
 
 
 def _run_delay(entry: Path) -> float | None:
-    # The second field of each thread's schedstat, in nanoseconds (Documentation/scheduler/sched-stats.rst).
-    fields = [(_text(task) or "").split() for task in entry.glob("task/*/schedstat")]
-    delays = [int(each[1]) for each in fields if len(each) >= 2]
-    return sum(delays) / 1e9 if delays else None
+    delays = [delay for _, _, delay in _scheduled(entry)]
+    return sum(delays) if delays else None
+
+
+def _threads(entry: Path) -> list[Json]:
+    """Return the threads of one process that have used a processor for more than a moment."""
+    return [
+        {"tid": tid, "cpu_seconds": used, "run_delay_seconds": delay}
+        for tid, used, delay in sorted(_scheduled(entry))
+        if used >= _LEAST_CPU_SECONDS
+    ]
+
+
+def _scheduled(entry: Path) -> Iterator[tuple[int, float, float]]:
+    """Yield (thread, seconds on a processor, seconds runnable without one) of a process's threads."""
+    # The first two fields of schedstat, in nanoseconds (Documentation/scheduler/sched-stats.rst).
+    for task in entry.glob("task/*/schedstat"):
+        fields = (_text(task) or "").split()
+        if len(fields) >= 2:
+            yield int(task.parent.name), int(fields[0]) / 1e9, int(fields[1]) / 1e9
 
 
 def _model(entry: Path) -> str | None:

@@ -403,7 +403,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.ensemble }}{{ $labels.model }} on {{ $labels.server }}: the server's HTTP or gRPC frontend is the limit, not the models behind it",
-              "description": "Decoding, encoding and dispatch share a few threads of one process. When these are busy, requests wait before the models' clocks start, so no model shows it; rates stay flat whatever instances or GPUs are added. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "Decoding, encoding and dispatch share a few threads of one process. When these are busy, requests wait before the models' clocks start, so no model shows it; rates stay flat whatever instances or GPUs are added. Little of the wait shows as handling in traces: a request waits unread in its connection, or half read while others take turns. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/frontend-limited.md"
             }
           },

@@ -10,10 +10,13 @@ from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.host import CPU_WAIT_PER_LANE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.signal import Signal
+from diagnostics.signals.threads import FRONTEND_CPU_WAIT
 from diagnostics.signals.triton import REQUEST_RATE
 
 # Signals of pairs that no check's case states.
-ELSEWHERE: tuple[Signal, ...] = (BATCH_MARGINAL_COST, CPU_WAIT_PER_LANE, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE)
+ELSEWHERE: tuple[Signal, ...] = (
+    *(BATCH_MARGINAL_COST, CPU_WAIT_PER_LANE, FRONTEND_CPU_WAIT, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +102,10 @@ client-or-transport-bound outside_seconds outside_seconds 0.00465 quiet 0.00535 
 client-or-transport-bound outside_share outside_seconds 0.008106 quiet 0.009559 fires
 client-or-transport-bound missed_reads missed_reads 0.0465 fires 0.0535 quiet
 client-or-transport-bound host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
-client-or-transport-bound port_lag_share port_lag 0.0186 fires 0.0214 quiet
+client-or-transport-bound port_lag_share port_lag 0.0186 fires 0.0214 quiet frontend_busy=0.1
+client-or-transport-bound port_lag_upper_quartile port_lag 0.00465 fires 0.00535 quiet
+client-or-transport-bound handled_at_once handling_seconds 0.0093 fires 0.0107 quiet request_rate=50
+client-or-transport-bound frontend_busy frontend_busy 0.465 fires 0.535 quiet
 client-or-transport-bound request_rate request_rate 930 fires 1070 unknown without=handling_seconds
 cold-start cold_slowdown cold_slowdown 2.79 quiet 3.21 fires
 engine-token-budget engine_waiting_share engine_waiting_share 0.31 quiet 0.3567 fires
@@ -117,6 +123,11 @@ external-orchestration called_in_step_with_a_model called_in_step_with_a_model 0
 external-orchestration hop_seconds hop_seconds 0.00465 informs 0.00535 fires orchestrated_seconds=0.01
 external-orchestration hop_share hop_seconds 0.02706 informs 0.03114 fires
 frontend-limited requests requests 27.9 quiet 32.1 fires
+frontend-limited frontend_busy frontend_busy 0.651 quiet 0.749 fires case=2 outside_seconds=0.04
+frontend-limited outside_seconds outside_seconds 0.00465 quiet 0.00535 fires case=2 request_seconds=0.005
+frontend-limited outside_share outside_seconds 0.0197 quiet 0.0227 fires case=2
+frontend-limited line_share outside_seconds 0.0935 fires 0.107 quiet case=2
+frontend-limited frontend_cpu_wait frontend_cpu_wait 0.093 fires 0.107 quiet case=2 host_cpu_busy=0.99
 frontend-limited handling_seconds handling_seconds 0.00465 quiet 0.00535 fires handling_seconds=0.006 \
     request_seconds=0.005
 frontend-limited handling_share handling_seconds 0.008106 quiet 0.009559 fires

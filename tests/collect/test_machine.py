@@ -37,6 +37,7 @@ KEYS = {
     "meminfo",
     "server_pid",
     "server_processes",
+    "server_threads",
 }
 
 
@@ -50,6 +51,17 @@ def test_a_host_sample_has_the_captures_keys_and_reads_back():
     assert sample.cores == os.cpu_count()
     assert 0 < sample.cpu_busy_seconds < sample.cpu_total_seconds
     assert sample.memory_available_bytes <= sample.memory_total_bytes
+
+
+@linux
+def test_threads_that_used_a_second_of_a_processor_are_noted_and_others_are_not(tmp_path, monkeypatch):
+    monkeypatch.setattr("exporters.sources.host.PROC", tmp_path)
+    for tid, used, waited in ((7, 2_500_000_000, 40_000_000), (8, 900_000_000, 0)):
+        task = tmp_path / "7" / "task" / str(tid)
+        task.mkdir(parents=True)
+        (task / "schedstat").write_text(f"{used} {waited} 12\n")
+    threads = parse_host(sample_host("a", 7).body).threads
+    assert [(one.tid, one.cpu_seconds, one.run_delay_seconds) for one in threads] == [(7, 2.5, 0.04)]
 
 
 @linux
