@@ -139,7 +139,8 @@ def effect(asked: Asked, finding: Finding, simulations: Simulations | None) -> E
     found = simulations.of(asked.after) if simulations is not None and simulate else found
     known = finding.impact.mean_seconds if now.mean is None else now.mean
     if found.mean is None or not found.stable:
-        return _unsteady("the model finds no steady state with it", overrules=estimate(asked.fitted).stable)
+        by = "the simulation finds" if simulate else "the closed forms, coarser than diag whatif, find"
+        return _unsteady(f"{by} no steady state with it", overrules=estimate(asked.fitted).stable)
     if found.mean.low < known <= found.mean.value:
         return _either(known, found.mean)
     doubt = unlike(asked.fitted, estimate(asked.fitted))

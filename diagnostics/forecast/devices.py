@@ -99,6 +99,7 @@ def _processors(evidence: Evidence, server: str, models: Mapping[str, Model]) ->
         return None
     capacity = max(cores * (1 - max(busy - own, 0.0)), 1.0)
     lanes = _lanes(evidence, server, [models[name] for name in weights], {}, weights)
+    processors = "1 processor" if capacity == 1 else f"{capacity:.3g} processors"
     return Sharing(
         resource=PROCESSORS,
         capacity=capacity,
@@ -106,5 +107,5 @@ def _processors(evidence: Evidence, server: str, models: Mapping[str, Model]) ->
         low=1.0,
         central=1.0,
         high=1.0,
-        assumption=f"executions share {capacity:.3g} processors, each taking what the model's processes used",
+        assumption=f"executions share {processors}, each taking what the model's processes used",
     )

@@ -18,7 +18,7 @@ from diagnostics.forecast.fitted import (
     ModelDoubt,
     Unpredictable,
 )
-from diagnostics.forecast.members import Member, member
+from diagnostics.forecast.members import Member, member, said_together
 from diagnostics.forecast.races import raced
 from diagnostics.forecast.running import outcome_of
 from diagnostics.forecast.sharing import CENTRAL, Sharing, alone
@@ -257,7 +257,7 @@ def _assumptions(parts: _Parts, sharing: Sequence[Sharing]) -> tuple[str, ...]:
     for name, one in parts.members.items():
         said += parts.engines[name].assumptions if name in parts.engines else one.assumptions
     said += [one.assumption for one in sharing]
-    return tuple(dict.fromkeys(said))
+    return tuple(dict.fromkeys(said_together(said, list(parts.members))))
 
 
 def measured(evidence: Evidence, item: Anatomy) -> Measured:

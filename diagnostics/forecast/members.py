@@ -79,6 +79,7 @@ def member(evidence: Evidence, on: Subject) -> Member:
     )
 
 
+_UNTRACED = "executions of {} vary by a tenth to six tenths of their mean: no trace shows how much"
 # Its backend tells the time of kernels without the wait, and lets the wait appear as the output's.
 _OVERLAPPING = (
     "TensorRT holds two executions of {} at once, which compute one after the other: their measured time includes the "
@@ -161,11 +162,17 @@ def _variability(
     """Return the executions' squared coefficient of variation, its bounds, and what to say of it."""
     found = execution_scv(_visits(evidence, on))
     if found is None:
-        said = f"executions of {on.model} vary by a tenth to six tenths of their mean: no trace shows how much"
-        return SERVICE_SCV, _SCV_BOUNDS, (said,)
+        return SERVICE_SCV, _SCV_BOUNDS, (_UNTRACED.format(on.model),)
     size = evidence.read(BATCH_SIZE, on).value or 1.0
     service = evidence.service_time(on)
     # Batches of different sizes take different times by themselves; sizes above 1 vary about as Poisson counts do.
     by_size = max(size - 1.0, 0.0) * (per_item / service.time(size)) ** 2 if service else 0.0
     own = max(found - by_size, 0.0)
     return own, (own / 2, own * 2), ()
+
+
+def said_together(said: Sequence[str], models: Sequence[str]) -> list[str]:
+    """Return what is assumed, with that which holds of several models alike said of them once, where it comes first."""
+    alike = {_UNTRACED.format(model): model for model in models}
+    together = _UNTRACED.format(", ".join(alike[one] for one in said if one in alike))
+    return [together if one in alike else one for one in said]

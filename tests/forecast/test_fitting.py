@@ -37,6 +37,13 @@ def test_the_model_is_the_servers_own_account() -> None:
     assert fitted.measured.mean == pytest.approx(0.0236, rel=1e-3)
 
 
+def test_what_no_trace_shows_of_several_stages_is_said_of_them_once() -> None:
+    fitted = synthetic(plain("tokenizer", seconds=0.001), plain("embedder", seconds=0.02))
+    untraced = [said for said in fitted.assumptions if "no trace shows" in said]
+    assert len(untraced) == 1
+    assert untraced[0].startswith("executions of tokenizer, embedder vary")
+
+
 def test_time_that_no_stage_accounts_for_passes_before_the_first_step() -> None:
     first, last = synthetic(plain("a"), plain("b")).scenario.entries[0].steps
 
