@@ -46,6 +46,7 @@ RULE = Rule(
 )
 
 _FIELD = "max_queue_delay_microseconds"
+_WITHOUT = "a second is too long for anyone; latency_budget in .diag-lint.toml has it judged by your target"
 
 
 def lint(see: RepositoryView) -> Iterator[Problem]:
@@ -75,7 +76,7 @@ def _of_model(see: RepositoryView, model: ModelFolder, window: float) -> Iterato
     yield see.problem(
         f"a request without company waits {_shown(window)} for others{of}",
         at=batching.at(_FIELD),
-        help="shorten the window; its unit is microseconds",
+        help="shorten the window; its unit is microseconds" + ("" if budget else f"; {_WITHOUT}"),
         severity=Severity.ERROR if budget and window >= budget else None,
     )
 

@@ -34,7 +34,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         for field in found.unknown():
             near = get_close_matches(field.name, found.types, n=1)
             yield see.problem(
-                f"{found.shown} has no field {field.name!r}, as of Triton 2.73",
+                f"{found.shown} has no field {field.name!r}, as of Triton 2.73: such a server refuses the model",
                 at=see.config.file.place(field.start),
                 help=f"did you mean {near[0]}?" if near else "",
                 severity=Severity.WARNING if near or field.name.startswith("[") else None,
