@@ -87,7 +87,7 @@ class Demonstration:
 
     def _load(self, server: TritonLauncher) -> Run:
         profile = replace(self.fault.load, duration=self.seconds)
-        self.say(f"driving it for {self.seconds:.0f} s, {_load_text(self.fault)}")
+        self.say(f"driving it for {self.seconds:.0f} s, {load_text(self.fault)}")
         with ThreadPoolExecutor(max_workers=1) as pool:
             load = pool.submit(self._send, server, profile.duration)
             explanation = self._explain(server)
@@ -99,20 +99,9 @@ class Demonstration:
         return run_load(
             server.http_url,
             replace(self.fault.load, duration=seconds),
-            actions=self._actions(server),
+            actions=actions_of(self.fault, server),
             progress=lambda state: self.progress(state, seconds),
         )
-
-    def _actions(self, server: TritonLauncher) -> list[Action]:
-        release = self.fault.release
-        if release is None:
-            return []
-
-        def go_live() -> None:
-            make_release(self.fault, server.repository)
-            server.load_model(release.model)
-
-        return [Action(at=release.at, do=go_live)]
 
     def _explain(self, server: TritonLauncher) -> Explanation:
         target = discover(server.http_url, SourceOptions())
@@ -152,6 +141,19 @@ class Demonstration:
         expected = f"the fault is {self.fault.check or 'none'}"
         self.say(f"{expected}, and {named or 'no cause'} was named; on a busy machine a fault may not show")
         return False
+
+
+def actions_of(fault: Fault, server: TritonLauncher) -> list[Action]:
+    """Return what the fault does while its load runs: its release, or nothing."""
+    release = fault.release
+    if release is None:
+        return []
+
+    def go_live() -> None:
+        make_release(fault, server.repository)
+        server.load_model(release.model)
+
+    return [Action(at=release.at, do=go_live)]
 
 
 def comparison(finding: Finding, before: Run, after: Run) -> Iterator[str]:
@@ -205,7 +207,8 @@ def _settled(record: ClientRecord, records: list[ClientRecord]) -> bool:
     return record.t - records[0].t >= SETTLING_SECONDS
 
 
-def _load_text(fault: Fault) -> str:
+def load_text(fault: Fault) -> str:
+    """Return in words what load the fault is shown under."""
     load = fault.load
     how = f"{load.concurrency} clients in a closed loop" if load.concurrency else f"{load.rate:g} requests/s"
     return f"{how} ({load.pattern}) to {load.model}"
