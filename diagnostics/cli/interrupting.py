@@ -21,12 +21,19 @@ def interruptible() -> Iterator[Settle]:
         yield lambda: None
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGTERM, lambda _, __: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, lambda _, __: _interrupt())
     try:
         yield _settle
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _interrupt() -> None:
+    # A shell starts what it runs in the background with Ctrl-C ignored; SIGTERM is meant for it all the same.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def _settle() -> None:

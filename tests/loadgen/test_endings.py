@@ -46,6 +46,15 @@ def test_sigterm_ends_a_measurement_once_and_nothing_interrupts_its_end() -> Non
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_sigterm_ends_what_a_shell_started_in_the_background_with_ctrl_c_ignored() -> None:
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(KeyboardInterrupt), interruptible():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 class Answering:
     """A transport that answers at once."""
 
