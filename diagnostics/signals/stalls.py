@@ -36,7 +36,7 @@ def _standstill(view: View) -> Reading:
         return absent(view, METRICS, Unit.SECONDS)
     newest = (next(filter(_moved, reversed(steps)), None) for steps in seen.values())
     done = [step.end for step in newest if step is not None]
-    doubted = [at for source in seen for table in view.tables(source) for at in table.dropped_at]
+    doubted = [at for source in seen for table in view.tables(source) for at in table.doubted_at]
     since = max([waiting_since, *done, *doubted])
     return Reading.of(pending[-1][0] - since, Unit.SECONDS, METRICS, events=pending[-1][1])
 

@@ -87,6 +87,12 @@ class CounterTable:
         return self._dropped_at
 
     @property
+    def doubted_at(self) -> Sequence[float]:
+        """Unix seconds of all reads whose steps are left out: up to each, something unknown was counted."""
+        trusted = {step.end for step in self.steps}
+        return [*self._dropped_at, *(step.end for step in self._steps if step.end not in trusted)]
+
+    @property
     def unsteady(self) -> bool:
         """Whether the counters jump back so often that no difference of two of them means anything.
 

@@ -18,7 +18,7 @@ from diagnostics.signals.flow import REJECTED_REQUESTS
 from diagnostics.signals.nested import NESTED_SHARE
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.signal import Signal
-from diagnostics.signals.stalls import LOAD_QUEUE_SHARE
+from diagnostics.signals.stalls import LOAD_QUEUE_SHARE, STANDSTILL_SECONDS
 from diagnostics.window.boots import longest_boot
 from diagnostics.window.counters import MOST_JUMPS
 from diagnostics.window.window import STATISTICS, window_of
@@ -292,3 +292,14 @@ def test_one_request_that_the_frontend_held_long_is_not_what_it_holds_of_each(he
     )
 
     assert (HANDLING_SECONDS.read(view_of(window, "m", None)).value is not None) is known
+
+
+@pytest.mark.parametrize(("done", "seconds"), [(-200, 0.0), (0, 600.0)], ids=["they fell", "they stand"])
+def test_counters_that_fell_at_the_last_read_do_not_stand_still(done: int, seconds: float) -> None:
+    def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
+        return {key: _times(row, (400 + done) / row.requests) for key, row in rows.items()} if number == 5 else rows
+
+    stage = Stage("m", rate=4, execution=0.1, pending=5)
+    triton = SyntheticTriton(models=(stage,), before=80, times=(0, 5, 10, 15, 20, 620), alter=alter)
+
+    assert STANDSTILL_SECONDS.read(view_of(triton.window(), "m")).value == seconds
