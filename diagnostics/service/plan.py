@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.diagnosis.objective import Objective
@@ -35,9 +35,10 @@ def deployments(settings: Settings) -> Mapping[str, Planned]:
     """Return the deployments by name: those that are written down, and one for each server that is in none.
 
     Raises:
-        UsageError: a deployment names a server that is not written down, or one that another has.
+        UsageError: a server is written down twice, or a deployment names one that is not, or that another has.
 
     """
+    _check_once(settings)
     servers = {server.url: server for server in settings.server}
     owner: dict[str, str] = {}
     found: dict[str, Planned] = {}
@@ -58,6 +59,20 @@ def deployments(settings: Settings) -> Mapping[str, Planned]:
                 raise UsageError(f"two deployments would be called {name}", where=url, hint="name them: [[deployment]]")
             found[name] = _planned(name, (url,), None, servers, settings.collect)
     return found
+
+
+def _check_once(settings: Settings) -> None:
+    if twice := _twice([server.url for server in settings.server]):
+        hint = "write each once: what one says would go unread"
+        raise UsageError("is the URL of two [[server]]", where=twice, hint=hint)
+    for written in settings.deployment:
+        if twice := _twice(written.servers):
+            raise UsageError(f"names {twice} twice", where=f"deployment {written.name}")
+
+
+def _twice(urls: Sequence[str]) -> str | None:
+    """Return the first that is there more than once."""
+    return next((url for url, times in Counter(urls).items() if times > 1), None)
 
 
 def own(settings: Settings) -> Mapping[str, Planned]:

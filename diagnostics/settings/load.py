@@ -104,7 +104,8 @@ def _add_servers(tree: Tree, origins: dict[str, str], urls: Sequence[str]) -> No
 
 def _read(file: Path) -> str:
     try:
-        return file.read_text("utf-8")
+        # Editors of Windows begin a file with a byte order mark.
+        return file.read_text("utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot be read: {reason_of(error)}", where=str(file)) from None
     except UnicodeDecodeError:

@@ -46,6 +46,7 @@ def test_servers_of_a_deployment_are_judged_together_at_the_shortest_interval():
         ([{"name": "chat", "servers": ["http://x:8000"]}], "no [[server]] with the URL 'http://x:8000'"),
         ([{"name": "one", "servers": [A]}, {"name": "two", "servers": [A]}], "is in one too"),
         ([{"name": "one", "servers": [A]}, {"name": "one", "servers": [B]}], "two deployments have this name"),
+        ([{"name": "one", "servers": [A, A]}], f"names {A} twice"),
         ([{"name": "b:8000", "servers": [A]}], "two deployments would be called b:8000"),
     ],
 )
@@ -53,6 +54,11 @@ def test_deployments_that_contradict_each_other_are_refused(written: list[dict[s
     with pytest.raises(UsageError) as caught:
         deployments(settings({"url": A}, {"url": B}, deployment=written))
     assert said in str(caught.value)
+
+
+def test_a_server_that_is_written_twice_is_refused():
+    with pytest.raises(UsageError, match=r"a:8000: is the URL of two \[\[server\]\]"):
+        deployments(settings({"url": A, "interval": "5s"}, {"url": A, "interval": "30s"}))
 
 
 def test_secrets_are_read_from_their_files_and_shown_nowhere(tmp_path: Path):

@@ -109,6 +109,11 @@ def test_a_password_in_an_address_is_refused_and_not_shown(key: str, tmp_path: P
     assert "hunter22" not in said
 
 
+def test_a_byte_order_mark_is_no_part_of_the_settings(tmp_path: Path):
+    (tmp_path / "diag.toml").write_bytes(b'\xef\xbb\xbf[log]\nlevel = "warn"\n')
+    assert load(tmp_path / "diag.toml", {}, {}).settings.log.level == "warn"
+
+
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path):
     with pytest.raises(UsageError, match="cannot be read: no such file"):
         load(tmp_path / "gone.toml", {}, {})
