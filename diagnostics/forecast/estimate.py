@@ -35,8 +35,18 @@ def estimate(fitted: Fitted, what_if: WhatIf | None = None) -> Performance:
     """
     after = _with_room(fitted if what_if is None else changed(fitted, what_if))
     scenario = opened(after)
-    stages = closed_stages(_as_seen(after, scenario), after.measured.span_seconds)
-    return _performance(after, scenario, stages)
+    return _performance(after, scenario, _stages(after, scenario))
+
+
+def _stages(fitted: Fitted, scenario: Scenario) -> Stages:
+    """Return the stages as requests find them, busy with all that comes, a client's own requests included."""
+    span = fitted.measured.span_seconds
+    every = closed_stages(scenario, span)
+    if scenario.traffic == fitted.scenario.traffic:
+        return every
+    seen = closed_stages(_as_seen(fitted, scenario), span)
+    numbers = {name: replace(one, busy=every.numbers[name].busy) for name, one in seen.numbers.items()}
+    return replace(seen, numbers=numbers, rates=every.rates)
 
 
 def _with_room(fitted: Fitted) -> Fitted:

@@ -17,7 +17,7 @@ def offered(scenario: Scenario, passing: Mapping[str, float] | None = None) -> M
     model without a batcher executes a request whole, as one item (`whole`).
     """
     entries = {entry.name: entry for entry in scenario.entries}
-    splits = {model.name for model in scenario.models if model.batcher is not None}
+    splits = {model.name for model in scenario.models if model.batcher is not None and model.engine is None}
     found: dict[str, float] = {}
     for traffic in scenario.traffic:
         if isinstance(traffic, ClosedLoop):

@@ -161,6 +161,10 @@ def _apply(fitted: Fitted, model: Model, setting: Setting) -> tuple[Model, list[
         raise Unpredictable(f"what {path} does to its iterations was not measured", where=model.name, hint=MEASURE)
     if path.startswith("parameters."):
         return with_parameter(model, fitted.configs.get(model.name), path.partition(".")[2], value)
+    if path.startswith(_POLICY) and model.engine is not None:
+        raise Unpredictable(
+            "what a queue policy turns away before an engine is not known", where=model.name, hint=MEASURE
+        )
     if path == "dynamic_batching" or path in _BATCHING or path == _POLICY or path.startswith(f"{_POLICY}."):
         made = _batched(model, path, value)
         raced = [missed(model.name)] if is_racing(made) and not is_racing(model) else []

@@ -16,6 +16,8 @@ from diagnostics.tuning.simulation.stability import capacity
 _ROUNDING = 1e-9
 # Counted in a run of a few hundred requests, five standard errors.
 _LUCK = 0.25
+# Beyond so many refused for each that is answered, a run answers a handful: what began before it is many of them.
+_MOST_REFUSED = 10
 # Seconds, and shares of time, that nobody would act upon.
 _IDLE = 0.005
 
@@ -87,7 +89,10 @@ def _capacity(fitted: Fitted, found: Performance) -> Iterator[str]:
         if visits > (most := capacity(own, items)) * (1 + _LUCK) + 1:
             yield f"{stage.model} answers {visits:g}/s, and can do {most:g}/s"
         work = visits * _work(model, stage, items)
-        if work > stage.busy_share.value * (1 + _LUCK) + _IDLE:
+        if (
+            found.rejected < _MOST_REFUSED * found.throughput.value
+            and work > stage.busy_share.value * (1 + _LUCK) + _IDLE
+        ):
             yield f"{stage.model} does the work of {work:.3g} while busy for {stage.busy_share.value:.3g}"
 
 

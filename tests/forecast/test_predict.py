@@ -163,6 +163,13 @@ def test_a_closed_loop_obeys_the_response_time_law() -> None:
         assert told.throughput.value == pytest.approx(1 / 0.03015, rel=0.08)
 
 
+def test_a_lone_client_waits_for_nobody_and_keeps_its_stages_busy() -> None:
+    quick = estimate(by_hand(SAFETY, traffic=ClosedLoop(entry="chat", clients=1)))
+
+    assert mean(quick) == pytest.approx(0.03, rel=0.02)
+    assert quick.stages[0].busy_share.value == pytest.approx(1.0, abs=0.02)
+
+
 def test_a_burst_waits_for_half_of_itself() -> None:
     fitted = by_hand(SAFETY, traffic=OpenLoop(entry="chat", rate=5.0, burst=11.0))
     exact = (0.5 * 5 * 0.03015**2 + 5 * 0.03015) / (1 - 5 * 0.03015)

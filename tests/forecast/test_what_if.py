@@ -24,6 +24,9 @@ LLM = Model(
 )
 
 
+LIMIT: dict[str, SettingValue] = {"dynamic_batching__default_queue_policy__max_queue_size": 4}
+
+
 def after(model: Model, **settings: SettingValue) -> Model:
     made = {path.replace("__", "."): value for path, value in settings.items()}
     return changed(by_hand(model), WhatIf(changes=(change(model.name, made),))).scenario.models[0]
@@ -78,7 +81,12 @@ def test_an_engine_takes_slots_and_cache_and_refuses_what_was_not_measured() -> 
     assert cached
     assert cached.cache_tokens == 2000
 
-    for refused in ({"engine__max_num_tokens": 4096}, {"parameters__unheard_of": "1"}, {"instance_group__count": 2}):
+    for refused in (
+        {"engine__max_num_tokens": 4096},
+        {"parameters__unheard_of": "1"},
+        {"instance_group__count": 2},
+        LIMIT,
+    ):
         with pytest.raises(Unpredictable):
             after(LLM, **refused)
 

@@ -119,8 +119,8 @@ def _seconds(model: Model, items: int) -> tuple[float, float]:
 
 
 def sheds(model: Model) -> bool:
-    """Tell whether a queue policy turns away what is too much."""
-    policy = model.batcher.policy if model.batcher else None
+    """Tell whether a queue policy turns away what is too much: not before an engine, which is simulated without."""
+    policy = model.batcher.policy if model.batcher and not model.engine else None
     if policy is None:
         return False
     return policy.max_size > 0 or (policy.timeout_seconds > 0 and policy.action is TimeoutAction.REJECT)
