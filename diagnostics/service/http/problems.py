@@ -37,18 +37,26 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
     return JsonAnswer(body.model_dump(), status, headers, media_type=MEDIA_TYPE)
 
 
+def _detail(request: Request, error: HTTPException) -> str:
+    """Return what is said of an error: a framework's own word for a path without a route tells nobody what to do."""
+    if str(error.detail) != HTTPStatus.NOT_FOUND.phrase:
+        return str(error.detail)
+    return f"there is nothing at {request.url.path[:200]}; /api/v1/openapi.json lists what there is"
+
+
 def answer_with_problems(app: FastAPI, metrics: OwnMetrics) -> None:
     """Turn every exception of a route into a problem document."""
 
-    async def told(_: Request, error: Exception) -> JsonAnswer:
+    async def told(request: Request, error: Exception) -> JsonAnswer:
         assert isinstance(error, HTTPException)
-        return problem(error.status_code, str(error.detail), dict(error.headers or {}))
+        return problem(error.status_code, _detail(request, error), dict(error.headers or {}))
 
-    async def invalid(_: Request, error: Exception) -> JsonAnswer:
+    async def invalid(request: Request, error: Exception) -> JsonAnswer:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
-        return problem(400, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}")
+        hint = f"; ask as in {request.url.path}?{where}=…" if first["type"] == "missing" else ""
+        return problem(400, f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}{hint}")
 
     async def failed(_: Request, error: Exception) -> JsonAnswer:
         return problem(400 if isinstance(error, UsageError) else 503, str(error))

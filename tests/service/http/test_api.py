@@ -120,7 +120,8 @@ def test_a_check_says_why_it_fires_and_why_not(opened: Door) -> None:
         ("/api/v1/state?wait=999", 400, "wait: input should be less than"),
         (f"/api/v1/explain?{HERE}&at=1", 404, "nothing was recorded of 'chat' in that time"),
         (f"/api/v1/signals?{HERE}&server=s&model=m&signal=nope", 404, "'nope' is not kept"),
-        ("/api/v1/explain", 400, "deployment: field required"),
+        ("/api/v1/explain", 400, "deployment: field required; ask as in /api/v1/explain?deployment=…"),
+        ("/api/v1/nonsense", 404, "there is nothing at /api/v1/nonsense; /api/v1/openapi.json lists what there is"),
         (
             "/api/v1/incidents?since=5",
             400,
