@@ -64,7 +64,7 @@ class _Wait(Duration):
         return 0.0 if str(value) in ("0", "0s") else super().convert(value, param, ctx)
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=_EPILOG, short_help="Measure an endpoint under load, and diagnose each point.")
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET [OTHER]")
 @click.option("--model", metavar="NAME", help="What to ask; the server's one model or ensemble otherwise.")
 @click.option("--protocol", type=click.Choice(["http", "grpc", "generate"]), help="KServe, or the generate endpoint.")

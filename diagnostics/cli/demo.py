@@ -36,7 +36,7 @@ Exit: 0 the fault's own cause was named, or --keep ended, 1 it was not, 2 usage,
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=_EPILOG, short_help="Show a real, slow Triton: explained, patched, measured.")
 @click.option(
     "--fault", "name", default="single-instance", show_default=True, metavar="NAME", help="What is wrong with it."
 )

@@ -36,7 +36,7 @@ _FLAGS = {
 }
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=_EPILOG, short_help="Watch servers all the time: causes, incidents, alerts, a page.")
 @click.argument("sources", nargs=-1, metavar="[SOURCE]...")
 @click.option("--config.file", "config_file", type=click.Path(path_type=Path, dir_okay=False), help="Settings, TOML.")
 @click.option("--check-config", is_flag=True, help="Print the settings and where each comes from, and end.")

@@ -56,6 +56,11 @@ def test_help_shows_examples_exit_codes_and_completion(capsys: pytest.CaptureFix
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def test_help_tells_what_each_verb_does_in_a_whole_line(capsys: pytest.CaptureFixture[str]):
+    assert main(["--help"]) == 0
+    assert "..." not in capsys.readouterr().out.partition("Commands:")[2].partition("Examples:")[0]
+
+
 @pytest.mark.parametrize("verb", entry.VERBS)
 def test_the_help_of_every_verb_shows_examples_and_exit_codes(verb: str, capsys: pytest.CaptureFixture[str]):
     assert main([verb, "--help"]) == 0
