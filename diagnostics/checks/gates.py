@@ -239,7 +239,7 @@ def executions_take_turns(see: Ledger, on: Subject) -> bool:
 
 WAITS_BEHIND = "stages behind it complete less than it passes on: what did not wait here would wait there"
 BUSY_LANES = (
-    Gate(lambda see, on: see.evidence.is_engine(on), "an engine batches inside; its instances are not lanes"),
+    Gate(lambda see, on: see.evidence.is_engine(on), "an engine batches inside, so its instances are no measure"),
     Gate(lambda see, on: not see.at_least(QUEUE_SECONDS, on, QUEUE), "requests hardly wait for an instance"),
     Gate(lambda see, on: not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY), "instances are idle while requests wait"),
 )

@@ -73,7 +73,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if is_idle(see, on):
         return Quiet(because="the model is idle")
     if see.evidence.is_engine(on):
-        return Quiet(because="an engine batches inside; its instances are not lanes")
+        return Quiet(because="an engine batches inside, so its instances are no measure")
     if not see.at_least(INSTANCES, on, SEVERAL):
         return Quiet(because="there are few instances")
     if not see.is_set(ON_GPU, on):

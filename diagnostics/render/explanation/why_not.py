@@ -8,6 +8,8 @@ from diagnostics.checks.check import Fires, Quiet, Unknown
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import Line
 from diagnostics.render.clean import clean
+from diagnostics.signals.reading import Missing
+from diagnostics.units import Unit
 
 
 def account(results: Sequence[Result]) -> str:
@@ -44,12 +46,18 @@ def _verdict(result: Result) -> str:
         case Quiet(because=because):
             return f"quiet, because {because}"
         case Unknown(reason=reason, signal=signal):
-            return f"unknown, because {signal} is missing ({reason.value.replace('_', ' ')})"
+            return f"unknown, because {signal} is missing ({_reason(reason)})"
+
+
+def _reason(missing: Missing) -> str:
+    return missing.value.replace("_", " ")
 
 
 def _shown(line: Line) -> str:
     unit = line.reading.unit
-    value = unit.show(line.reading.value) if line.reading.missing is None else f"unknown ({line.reading.missing.value})"
+    value = (
+        unit.show(line.reading.value) if line.reading.missing is None else f"unknown ({_reason(line.reading.missing)})"
+    )
     text = f"  {line.signal} = {value}"
     if line.reading.low is not None and line.reading.low != line.reading.high:
         text += f" ({unit.show(line.reading.low)} to {unit.show(line.reading.high)})"
@@ -72,6 +80,9 @@ def _margin(line: Line) -> str:
     value, limit, unit = line.reading.value or 0.0, line.limit or 0.0, line.reading.unit
     if value == limit:
         return f"it is {line.sign} {unit.show(limit)} that it needed"
-    change = f"{unit.show(abs(limit - value))} {'more' if limit > value else 'less'}"
+    margin = (
+        f"{abs(limit - value) * 100:.2g} percentage points" if unit is Unit.RATIO else unit.show(abs(limit - value))
+    )
+    change = f"{margin} {'more' if limit > value else 'less'}"
     straddles = "; its interval holds the limit, so it could have gone the other way" if line.straddles else ""
     return f"{change} would have passed this gate{straddles}"

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from diagnostics.checks.check import Quiet
+from diagnostics.evidence.ledger import Line
+from diagnostics.render.explanation.why_not import account
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.subject import Subject
+from diagnostics.units import Unit
+
+
+def quiet(*lines: Line) -> str:
+    result = SimpleNamespace(
+        check=SimpleNamespace(id="a-check"),
+        subject=Subject(server="triton", model="m"),
+        outcome=Quiet(because="it is so"),
+        ledger=SimpleNamespace(lines=lines),
+    )
+    return account([result])
+
+
+def exact(value: float | None, unit: Unit, missing: Missing | None = None) -> Reading:
+    return Reading(value=value, low=value, high=value, unit=unit, source="test", missing=missing)
+
+
+def test_the_margin_of_a_share_is_told_in_points_and_of_a_time_in_its_unit() -> None:
+    share = Line(signal="headroom", reading=exact(0.83, Unit.RATIO), limit=0.1, sign=">=", met=True)
+    time = Line(signal="wait", reading=exact(0.001, Unit.SECONDS), limit=0.005, sign=">=", met=False)
+    assert "decided by headroom: 73 percentage points less would have passed this gate" in quiet(share)
+    assert "decided by wait: 4 ms more would have passed this gate" in quiet(time)
+
+
+def test_why_a_reading_is_missing_is_told_in_words() -> None:
+    line = Line(signal="waits", reading=exact(None, Unit.SECONDS, Missing.NOT_EXPORTED))
+    assert "waits = unknown (not exported)" in quiet(line)
