@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -59,3 +60,14 @@ def test_a_clock_set_back_in_the_middle_changes_no_figure(seconds: float):
 def test_a_clock_set_back_in_the_middle_invents_no_cause(name: str):
     found = explanation_of(second_half_earlier(list(scrapes_of(name)), 3600.0))
     assert {finding.check for finding in found.loud} <= labels()[name].allowed
+
+
+def test_statistics_whose_clock_stands_still_are_no_reason_to_blame_clients():
+    recorded = scrapes_of("cpu-handed-single-instance")
+    scrapes = [replace(s, body=_timeless(s.body)) if s.kind is Kind.STATISTICS and s.body else s for s in recorded]
+    first = explanation_of(scrapes).findings[0]
+    assert (first.check, first.subject.model) == ("single-instance-serialization", "safety")
+
+
+def _timeless(body: bytes) -> bytes:
+    return re.sub(rb'"ns": *\d+', b'"ns": 0', body)
