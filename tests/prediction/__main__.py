@@ -19,7 +19,7 @@ from tests.prediction.running import GPU_PROCESSORS, gpu_name, measure_all, shar
 from tests.prediction.sweeps import sweeps
 
 FOLDER = Path(".bench-prediction")
-PACKED = (Path("fixtures/prediction/points"), Path("fixtures/prediction/gpu"))
+PACKED = tuple(Path("fixtures/prediction") / name for name in ("points", "sweeps", "gpu"))
 
 
 def main() -> int:
