@@ -175,7 +175,7 @@ class _Court:
             return result
         ledger = replace(result.ledger, lines=[*result.ledger.lines, line])
         return msgspec.structs.replace(
-            result, outcome=Quiet(because="requests would take about as long with its change"), ledger=ledger
+            result, outcome=Quiet(because="requests would take about as long with its change"), noted=ledger
         )
 
     def _ahead(self, found: Sequence[Finding]) -> Iterator[tuple[str, str]]:

@@ -16,13 +16,33 @@ from diagnostics.signals.subject import Subject
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check said of one subject, and the ledger that shows why."""
+    """What one check said of one subject.
+
+    Attributes:
+        check: which one.
+        subject: of what.
+        outcome: what it said.
+        noted: what it noted; at rest an empty ledger over the same evidence.
+        entry: the requests that the subject's time is part of; None where there are none.
+        at_rest: whether its notes were let go of.
+
+    """
 
     check: Registered
     subject: Subject
     outcome: Outcome
-    ledger: Ledger
+    noted: Ledger
     entry: Entry | None
+    at_rest: bool = False
+
+    @property
+    def ledger(self) -> Ledger:
+        """What shows why; at rest noted anew, as the same evidence says the same again."""
+        if not self.at_rest:
+            return self.noted
+        again = Ledger(self.noted.evidence, self.noted.entry_of)
+        decide(self.check, again, self.subject)
+        return again
 
     @property
     def fires(self) -> Fires | None:
@@ -53,7 +73,17 @@ def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
 
 def _one(registered: Registered, evidence: Evidence, entry: Callable[[Subject], Entry | None], on: Subject) -> Result:
     ledger = Ledger(evidence, entry)
-    return Result(check=registered, subject=on, outcome=decide(registered, ledger, on), ledger=ledger, entry=entry(on))
+    return Result(check=registered, subject=on, outcome=decide(registered, ledger, on), noted=ledger, entry=entry(on))
+
+
+def resting(results: Sequence[Result]) -> tuple[Result, ...]:
+    """Return the results without the notes of checks that did not fire: most of their weight, and rarely looked at."""
+    if not results:
+        return ()
+    empty = Ledger(results[0].noted.evidence, results[0].noted.entry_of)
+    return tuple(
+        result if result.fires else msgspec.structs.replace(result, noted=empty, at_rest=True) for result in results
+    )
 
 
 def decide(registered: Registered, ledger: Ledger, on: Subject) -> Outcome:

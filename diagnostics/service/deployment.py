@@ -12,6 +12,7 @@ from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_ev
 from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.diagnosis.proof import Memory, proved
+from diagnostics.diagnosis.run import resting
 from diagnostics.evidence.evidence import Awake, WindowEvidence
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
@@ -134,7 +135,9 @@ class Deployment:
         records = self._window.records()
         evidence = WindowEvidence(records.window(), records.window, self._awake)
         explanation = explain_evidence(evidence, blind_spots=blind_spots, objective=self.objective)
-        return proved(explanation, simulate=False, memory=self._forecasts)
+        # Hundreds of deployments are remembered at once.
+        light = replace(explanation, results=resting(explanation.results))
+        return proved(light, simulate=False, memory=self._forecasts)
 
     def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:
         """Take up what an earlier run left: the bodies of its newest minutes, and its open incidents."""

@@ -71,9 +71,12 @@ _NOTHING = Layout(series=(), by_name={}, types={})
 
 @dataclass(slots=True)
 class _Page:
-    """A body taken apart: one entry of `heads` and `slots` per line, one of `values` per slot."""
+    """A body taken apart: one entry of `heads` and `slots` per line, one of `values` per slot.
 
-    lines: list[bytes]
+    The body is kept whole: its lines, each by itself, are half as large again, and are split in no time.
+    """
+
+    body: bytes
     heads: list[bytes]
     slots: list[int]
     values: array[float]
@@ -98,7 +101,7 @@ class ExpositionReader:
     """Reads the metrics bodies of one server, remembering the last one so as to parse only what changed."""
 
     def __init__(self) -> None:
-        self._page = _Page([], [], [], array("d"), {})
+        self._page = _Page(b"", [], [], array("d"), {})
         self._layout = _NOTHING
         self._alike = _Alike(_NOTHING, [], [], {})
 
@@ -115,18 +118,18 @@ class ExpositionReader:
         lines = body.split(b"\n")
         if (values := self._changed_values(lines)) is None:
             return self._read_anew(body, lines)
-        self._page.lines, self._page.values = lines, values
+        self._page.body, self._page.values = body, values
         return Snapshot(layout=self._layout, values=values)
 
     def _changed_values(self, lines: list[bytes]) -> array[float] | None:
         """Return the last values with those of changed lines replaced; None unless only values changed."""
         page = self._page
-        if len(lines) != len(page.lines) or page.repeats:
+        if len(lines) != len(page.heads) or page.repeats:
             return None
-        values = page.values[:]
+        values, before = page.values[:], page.body.split(b"\n")
         heads, slots = page.heads, page.slots
         try:
-            for at in compress(count(), map(ne, lines, page.lines)):
+            for at in compress(count(), map(ne, lines, before)):
                 line, head = lines[at], heads[at]
                 if not head or not line.startswith(head):
                     return None
@@ -137,7 +140,7 @@ class ExpositionReader:
 
     def _read_anew(self, body: bytes, lines: list[bytes]) -> Snapshot:
         _refuse_what_is_no_text(body)
-        page, series = _take_apart(lines, self._alike.known)
+        page, series = _take_apart(body, lines, self._alike.known)
         if page.types != self._layout.types or series != list(self._layout.series):
             self._alike = _shared(page, series)
             self._layout = self._alike.layout
@@ -157,8 +160,8 @@ def _shared(page: _Page, series: list[Series]) -> _Alike:
     return alike
 
 
-def _take_apart(lines: list[bytes], known: Mapping[bytes, Series]) -> tuple[_Page, list[Series]]:
-    page = _Page(lines, [b""] * len(lines), [-1] * len(lines), array("d"), {})
+def _take_apart(body: bytes, lines: list[bytes], known: Mapping[bytes, Series]) -> tuple[_Page, list[Series]]:
+    page = _Page(body, [b""] * len(lines), [-1] * len(lines), array("d"), {})
     series: list[Series] = []
     slot_of: dict[bytes, int] = {}
     for at, line in enumerate(lines):

@@ -55,10 +55,16 @@ def is_this_machine(host: str) -> bool:
 
 def _listeners(net: Path) -> Iterator[tuple[int, str]]:
     for table in ("tcp", "tcp6"):
-        for line in _text(net / table).splitlines()[1:]:
+        for line in _lines(net / table):
             fields = line.split()
             if len(fields) > 9 and fields[3] == _LISTEN:
                 yield int(fields[1].rpartition(":")[2], 16), fields[9]
+
+
+def _lines(path: Path) -> Iterator[str]:
+    # A busy machine has tens of thousands of connections: never all lines at once.
+    with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as table:
+        yield from table
 
 
 def _servers() -> Iterator[int]:

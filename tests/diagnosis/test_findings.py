@@ -45,7 +45,7 @@ def fired(
     outcome = Fires(summary=check, claims=claims, **{"saved_seconds": seconds, **more})  # type: ignore[arg-type]
     registered: Registered = catalogue()[check]
     ledger = Ledger(evidence, lambda _: entry)
-    return Result(check=registered, subject=on, outcome=outcome, ledger=ledger, entry=entry)
+    return Result(check=registered, subject=on, outcome=outcome, noted=ledger, entry=entry)
 
 
 def found(*results: Result) -> tuple[Finding, ...]:

@@ -148,7 +148,7 @@ def test_what_a_check_says_of_another_version_is_no_reason_against_what_it_found
         check=found.check,
         subject=replace(found.subject, version="0"),
         outcome=Quiet(because="that version idles"),
-        ledger=found.ledger,
+        noted=found.ledger,
         entry=found.entry,
     )
 
