@@ -275,7 +275,7 @@ def test_a_request_that_is_served_is_a_span_by_the_semantic_conventions(monkeypa
     assert found == {
         "http.request.method": "GET",
         "http.route": "/api/v1/deployments/{name}/explanation",
-        "http.response.status_code": 404,
+        "http.response.status_code": 400,
         "network.protocol.version": "1.1",
         "url.scheme": "http",
         "url.path": "/api/v1/deployments/none/explanation",
