@@ -131,8 +131,8 @@ class CounterTable:
             point: the values read.
             previous_read: wall and steady time of the server's previous successful read of this source, which did
                 not list this version if there is no earlier point; None at the first read of all.
-            tried: steady time of the last read of this source that was tried, failed ones included; None where
-                only successful ones are known.
+            tried: how far before this read, in steady time, nobody tried one for longest since the previous one,
+                failed ones included; None where only successful ones are known.
 
         """
         before, earlier = self._last, self._earlier

@@ -7,7 +7,9 @@ make a burst, a cold start or a stall of it. Such a first step is left out; the 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 from diagnostics.window.points import Counter
@@ -22,6 +24,19 @@ _BURST = 3.0
 _FEWEST_OTHERS = 3
 # Of few requests any number may come at once.
 _FEW_REQUESTS = 30.0
+
+
+def longest_gap(tries: Sequence[float], since: float, until: float) -> float:
+    """Return the longest time between two reads at which none was tried; what happened may have taken all of it.
+
+    Args:
+        tries: steady times of all tries so far, ascending.
+        since: that of the first of the two reads.
+        until: that of the second.
+
+    """
+    between = tries[bisect_left(tries, since) : bisect_left(tries, until)]
+    return max(later - sooner for sooner, later in pairwise([since, *between, until]))
 
 
 def doubtful_openings(steps: Sequence[Step]) -> list[Step]:

@@ -31,7 +31,7 @@ def under_their_own_names(
     strange = [key for key in rows if key not in tables]
     if previous is None or not strange:
         return rows
-    gone = {key: table for key, table in tables.items() if key not in rows}
+    gone = {key: table for key, table in tables.items() if key not in rows and _was_read_at(table, previous[1])}
     named = dict(rows)
     for key in strange:
         own = min(
@@ -43,6 +43,11 @@ def under_their_own_names(
             del gone[own]
             named[own] = named.pop(key)
     return named
+
+
+def _was_read_at(table: CounterTable, mono: float) -> bool:
+    """Return whether a row was in the read before; what vanished earlier has not just got another name."""
+    return table.last is not None and table.last.mono >= mono
 
 
 def _goes_on(table: CounterTable, point: Point) -> bool:

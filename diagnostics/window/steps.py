@@ -22,7 +22,7 @@ class Opened(StrEnum):
 class Step(NamedTuple):
     """What happened between two neighbouring reads of one epoch.
 
-    `seconds` is the steady-clock time between them, `unwatched` that since anyone last tried to read (less, where
+    `seconds` is the steady-clock time between them, `unwatched` the longest in which nobody tried to read (less, where
     reads failed); `opened` says how the epoch began and `first` whether this is its first step. An epoch that began
     inside the window starts at the previous read, from zero. `from_zero` says that the version had executed nothing
     before this step.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -16,6 +15,7 @@ from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent
 from diagnostics.window.mixed import several_servers_answer
 from diagnostics.window.normalize import ModelKey, positions_of
+from diagnostics.window.openings import longest_gap
 from diagnostics.window.parsed import (
     ClientRecord,
     Content,
@@ -195,8 +195,7 @@ class ServerWindow:
     def _append(self, source: str, at: float, mono: float, rows: Mapping[ModelKey, Point]) -> None:
         previous = self.reads[source][-1] if self.reads[source] else None
         tables, tries = self.tables[source], self.tries[source]
-        before = bisect_left(tries, mono)
-        tried = tries[before - 1] if before else None
+        tried = mono - longest_gap(tries, previous[1], mono) if previous else None
         for key, point in under_their_own_names(rows, tables, previous).items():
             tables.setdefault(key, CounterTable(source)).add(point, previous, tried)
         self.reads[source].append((at, mono))

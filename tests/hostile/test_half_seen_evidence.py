@@ -26,6 +26,7 @@ from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.records import Kind, Scrape
 from tests.builders import (
+    START,
     Alter,
     Counts,
     Rows,
@@ -35,6 +36,7 @@ from tests.builders import (
     explained,
     model_config,
     only_between,
+    restarted_at,
     view_of,
 )
 from tests.builders_traces import Leg, call, export, exported, trace_id
@@ -303,3 +305,26 @@ def test_counters_that_fell_at_the_last_read_do_not_stand_still(done: int, secon
     triton = SyntheticTriton(models=(stage,), before=80, times=(0, 5, 10, 15, 20, 620), alter=alter)
 
     assert STANDSTILL_SECONDS.read(view_of(triton.window(), "m")).value == seconds
+
+
+def test_a_row_that_vanished_earlier_is_not_one_that_appears_now() -> None:
+    def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
+        kept = {"old": number < 5, "late": number > 8, "b": True}
+        return {key: row for key, row in rows.items() if kept[key[0]]}
+
+    stages = tuple(Stage(name, rate=10, execution=0.02) for name in ("old", "late", "b"))
+    tables = SyntheticTriton(models=stages, alter=alter).window().servers["triton-0"].tables[STATISTICS]
+
+    assert (tables["old", "1"].reads, tables["late", "1"].reads) == (5, 4)
+
+
+def test_a_hole_before_failed_reads_is_as_unwatched_as_one_before_good_ones() -> None:
+    times = [*range(0, 20, 2), *range(140, 160, 2)]
+    triton = SyntheticTriton(
+        models=(Stage("m", rate=10, execution=0.02),), times=times, alter=restarted_at(10), cpu_busy=None
+    ).without(Kind.METRICS)
+    failed = {times[10], times[11]}
+    told = [replace(s, body=None, error="HTTP 503") if s.at - START in failed else s for s in triton.scrapes()]
+    steps = window_of(told).servers["triton-0"].tables[STATISTICS]["m", "1"].steps
+
+    assert not any(step.opens for step in steps)
