@@ -21,6 +21,7 @@ class Diagnosis:
         cause: the root cause as `check of model`; empty where none is named.
         text: the cause in one sentence, or why there is none.
         step: what to do first, as `fix: …` or `next: …`; empty where nothing is to be done.
+        others: requests per second to the same model that were not the test's; None where counters do not tell.
 
     """
 
@@ -28,6 +29,7 @@ class Diagnosis:
     cause: str
     text: str
     step: str = ""
+    others: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

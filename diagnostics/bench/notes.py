@@ -21,6 +21,13 @@ MOST_LATE = Limit(
     unit=Unit.RATIO,
     because="a lateness of the client above a twentieth of the median latency shows in it",
 )
+MOST_OTHERS = Limit(
+    value=0.05,
+    unit=Unit.RATIO,
+    because="requests of others above a twentieth of the test's lengthen a queue by more than repetitions differ",
+)
+# Requests that end while counters are read may be counted on either side.
+_FEWEST_OTHERS = 5
 # A Poisson count differs from its mean by more than three times its root in one of four hundred runs.
 BACKLOG = Limit(value=3.0, unit=Unit.RATIO, because="roots of a Poisson count that chance does not explain")
 # The nearest-rank p99 of fewer is their longest.
@@ -52,6 +59,7 @@ def notes_of(
     yield from _of_failures(points)
     yield from _of_counts(points)
     yield from _of_settling(points, closed, warm_up)
+    yield from _of_others(points)
     busy = [point.load for point in points if any(_is_busy(block) for block in point.blocks)]
     if busy:
         yield f"the client itself was busy at {_loads(busy)}: the server may be faster than shown"
@@ -93,6 +101,21 @@ def _of_counts(points: Sequence[Point]) -> Iterator[str]:
             f"p99 is the longest of a block's requests at {_loads(few)}, where it has fewer than {_FEWEST_FOR_P99}: "
             "give a longer --duration"
         )
+
+
+def _of_others(points: Sequence[Point]) -> Iterator[str]:
+    shared = {point.load: max(map(_others, point.blocks)) for point in points if any(map(_others, point.blocks))}
+    if shared:
+        yield (
+            f"others asked the same model at {_loads(list(shared))}, up to {max(shared.values()):.3g} requests/s: the "
+            "latencies are of both loads"
+        )
+
+
+def _others(block: Block) -> float:
+    """Return the requests per second of others; 0 where they are too few to matter, or not known."""
+    found = block.diagnosis.others if block.diagnosis is not None and block.diagnosis.others is not None else 0.0
+    return found if found > MOST_OTHERS.value * block.throughput and found * block.seconds >= _FEWEST_OTHERS else 0.0
 
 
 def _of_settling(points: Sequence[Point], closed: bool, warm_up: float) -> Iterator[str]:

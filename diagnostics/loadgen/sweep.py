@@ -88,7 +88,9 @@ class Sweep:
         # Kept at once: whoever ends the test during the diagnosis has measured it.
         kept.append(measured)
         if contender.watcher and watch:
-            found = contender.watcher.diagnose(watch, target.model, _measured(sent, plan))
+            found = contender.watcher.diagnose(
+                watch, target.model, _measured(sent, plan), [one.end for one in sent.answers if one.ok]
+            )
             kept[-1] = replace(measured, diagnosis=found)
         return True
 

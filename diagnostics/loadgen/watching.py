@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from diagnostics.bench.answer import Answer
 from diagnostics.bench.block import Diagnosis
@@ -67,11 +68,18 @@ class Watcher:
         """Begin to read in `wait` seconds, for `seconds`, in a thread of its own."""
         return Watch(self._sources, wait, seconds)
 
-    def diagnose(self, watch: Watch, model: str, answers: Iterable[Answer]) -> Diagnosis:
+    def diagnose(self, watch: Watch, model: str, answers: Iterable[Answer], ends: Sequence[float]) -> Diagnosis:
         """Return what a run is diagnosed as, once its reading has ended; what was read goes into the capture.
 
         A load test waits for it, and no longer than it is worth: what is not explained or not proven by then names no
         cause, and says so; likewise what cannot be explained.
+
+        Args:
+            watch: the reading.
+            model: what the load asked.
+            answers: those of the measured time.
+            ends: when each result of the whole run came, on the answers' clock.
+
         """
         scrapes = watch.end()
         client = self._client(model, answers)
@@ -79,13 +87,14 @@ class Watcher:
         for scrape in [*scrapes, client] if self._capture else []:
             self._keep(scrape)
         passing = [scrape for scrape in scrapes if scrape.kind not in _LASTING]
-        return self._bounded([*self._lasting, *passing, client], model)
+        return self._bounded([*self._lasting, *passing, client], model, ends)
 
-    def _bounded(self, scrapes: Sequence[Scrape], model: str) -> Diagnosis:
+    def _bounded(self, scrapes: Sequence[Scrape], model: str, ends: Sequence[float] = ()) -> Diagnosis:
         found: list[Explanation] = []
         try:
             with deadline(LONGEST.value):
-                return self._explained(scrapes, model, found.append)
+                said = self._explained(scrapes, model, found.append)
+                return replace(said, others=self._others(found[0], model, ends)) if found else said
         except OutOfTimeError:
             return _late(found)
         except Exception as error:  # noqa: BLE001 - what was measured is worth more than why
@@ -97,6 +106,15 @@ class Watcher:
         found = explain_window(window, sources=[self._server.name], blind_spots=self._server.blind_spots)
         tell(found)
         return diagnosis(focused(proved(found, simulate=False), model))
+
+    def _others(self, found: Explanation, model: str, ends: Sequence[float]) -> float | None:
+        """Return the requests per second that the server answered between its reads beside those that ended then."""
+        entry = next((one for one in found.anatomy if model in (one.ensemble, *(stage.model for stage in one.stages if one.ensemble is None))), None)
+        times = found.evidence.moments(entry.server) if entry is not None else ()
+        if entry is None or len(times) < 2 or times[-1] <= times[0]:
+            return None
+        ours = sum(times[0] < self._clock + end <= times[-1] for end in ends)
+        return max(entry.requests - ours, 0.0) / (times[-1] - times[0])
 
     def _keep(self, scrape: Scrape) -> None:
         if self._capture is not None:

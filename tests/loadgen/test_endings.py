@@ -18,12 +18,15 @@ import pytest
 from diagnostics.bench.limits import RequestLimits
 from diagnostics.cli.interrupting import interruptible
 from diagnostics.cli.main import main
+from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.loadgen import watching
 from diagnostics.loadgen.deadline import OutOfTimeError, deadline
 from diagnostics.loadgen.plan import Plan
 from diagnostics.loadgen.sweep import Contender, Sweep
 from diagnostics.loadgen.transport import Reply
 from diagnostics.render.bench.json import bench_json
+from diagnostics.window.window import window_of
+from tests.builders import START, Stage, SyntheticTriton, model_config
 from tests.loadgen.reports import block, report, target
 
 
@@ -130,3 +133,16 @@ def test_a_report_that_cannot_be_written_is_shown_on_standard_error(
     shown = capsys.readouterr().err
     assert json.loads(shown[: shown.rindex("}") + 1])["targets"][0]["points"]
     assert "no space left on device" in shown
+
+
+@pytest.mark.parametrize(("share", "others"), [(1.0, 0.0), (0.75, 10.0)])
+def test_requests_that_the_test_did_not_send_are_those_that_the_server_counted_beside_them(
+    share: float, others: float
+) -> None:
+    triton = SyntheticTriton(models=(Stage("safety", rate=40.0, execution=0.01, config=model_config("safety")),))
+    found = explain_window(window_of(triton.scrapes()))
+    watcher = object.__new__(watching.Watcher)
+    watcher._clock = START
+    ends = [number / (40.0 * share) for number in range(int(60 * 40 * share))]
+    assert watcher._others(found, "safety", ends) == pytest.approx(others, abs=0.2)
+    assert watcher._others(found, "another", ends) is None

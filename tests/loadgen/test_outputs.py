@@ -13,9 +13,11 @@ import msgspec
 import pytest
 
 import diagnostics.render
+from diagnostics.bench.block import Block
 from diagnostics.bench.kept import parse_report
 from diagnostics.bench.limits import RequestLimits
-from diagnostics.bench.report import Report, TargetResult
+from diagnostics.bench.notes import notes_of
+from diagnostics.bench.report import Point, Report, TargetResult
 from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
 from diagnostics.render.bench.html import bench_html
@@ -191,6 +193,15 @@ def test_the_page_is_a_valid_document_with_a_point_for_each_load(crossing: Repor
 def test_a_page_of_few_loads_is_headed_by_the_most_that_was_answered() -> None:
     assert "<h1>at most 20/s, at 2 clients with 100 ms of mean latency</h1>" in bench_html(report(curve({2: [0.1]})))
     assert "<h1>nothing was measured</h1>" in bench_html(report(curve({})))
+
+
+def test_the_load_of_others_is_told_where_it_matters() -> None:
+    def beside(others: float | None) -> Block:
+        return block(40, 0.1, diagnosis=replace(diagnosed(""), others=others))
+
+    points = [Point(load=load, blocks=(beside(found),)) for load, found in ((1.0, None), (2.0, 1.0), (4.0, 37.0))]
+    (told,) = [note for note in notes_of(workload(), points) if "others" in note]
+    assert told.startswith("others asked the same model at 4, up to 37 requests/s")
 
 
 def test_markdown_has_a_row_for_each_load(swept: Report) -> None:
