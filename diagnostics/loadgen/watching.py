@@ -109,7 +109,14 @@ class Watcher:
 
     def _others(self, found: Explanation, model: str, ends: Sequence[float]) -> float | None:
         """Return the requests per second that the server answered between its reads beside those that ended then."""
-        entry = next((one for one in found.anatomy if model in (one.ensemble, *(stage.model for stage in one.stages if one.ensemble is None))), None)
+        entry = next(
+            (
+                one
+                for one in found.anatomy
+                if model in (one.ensemble, *(stage.model for stage in one.stages if one.ensemble is None))
+            ),
+            None,
+        )
         times = found.evidence.moments(entry.server) if entry is not None else ()
         if entry is None or len(times) < 2 or times[-1] <= times[0]:
             return None
