@@ -53,7 +53,7 @@ def _executing(view: View) -> float | None:
     lanes, seen = 0.0, False
     ensembles = view.server.graph.ensembles
     for model in sorted({model for model, _ in view.server.keys_seen()} - set(ensembles)):
-        one = View(window=view.window, server=view.server, model=model, version=None, start=view.start, end=view.end)
+        one = view.beside(model)
         delta = one.delta(STATISTICS)
         seen = seen or delta is not None
         if delta is not None and not (one.config and one.config.backend == names.PYTHON_BACKEND):
