@@ -22,7 +22,7 @@ from exporters.sinks.family import Row
 
 log = logging.getLogger(__name__)
 # Rendering may take this share of a processor: of large fleets a page is made less often than once a second.
-_MOST_OF_PROCESSOR = 0.02
+_MOST_OF_PROCESSOR = 0.03
 # A verdict that has not been renewed for so many windows says nothing of now.
 STALE_AFTER = 2.0
 
