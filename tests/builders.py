@@ -41,6 +41,11 @@ class Counts:
     output: float = 0.0
     batches: Mapping[int, tuple[float, float]] = field(default_factory=dict)
 
+    @property
+    def spent(self) -> float:
+        """Seconds of all requests: those of their phases where nothing else is said."""
+        return self.seconds or self.queue + self.input + self.infer + self.output
+
     def __sub__(self, other: Counts) -> Counts:
         """Return what was counted since `other`: a server that restarted then."""
         numbers = ("requests", "items", "executions", "seconds", "queue", "input", "infer", "output")
@@ -94,6 +99,8 @@ class Stage:
         in_requests = {size: n * size / self.client_batch for size, n in counts.items()}
         infer = sum(in_requests[size] * self.seconds_of(size) for size in counts)
         phases = self.queue + self.input + self.output + self.overhead
+        if not phases and not infer:
+            phases = 1e-6  # no request takes no time at all
         return Counts(
             requests=requests,
             items=items,
@@ -234,7 +241,7 @@ _FAMILIES: Mapping[str, Callable[[Counts], float]] = {
     "nv_inference_request_success": lambda row: row.requests,
     "nv_inference_count": lambda row: row.items,
     "nv_inference_exec_count": lambda row: row.executions,
-    "nv_inference_request_duration_us": lambda row: row.seconds * US,
+    "nv_inference_request_duration_us": lambda row: row.spent * US,
     "nv_inference_queue_duration_us": lambda row: row.queue * US,
     "nv_inference_compute_input_duration_us": lambda row: row.input * US,
     "nv_inference_compute_infer_duration_us": lambda row: row.infer * US,
@@ -269,7 +276,7 @@ def statistics_body(rows: Rows) -> dict[str, object]:
             "inference_count": round(row.items),
             "execution_count": round(row.executions),
             "inference_stats": {
-                "success": timed(row.requests, row.seconds),
+                "success": timed(row.requests, row.spent),
                 "fail": timed(sum(row.failures.values()), 0.0),
                 "queue": timed(row.requests, row.queue),
                 "compute_input": timed(row.requests, row.input),

@@ -18,20 +18,23 @@ _NEIGHBOURS = 3.0
 
 
 def under_their_own_names(
-    rows: Mapping[ModelKey, Point], tables: Mapping[ModelKey, CounterTable], previous: tuple[float, float] | None
+    rows: Mapping[ModelKey, Point], tables: Mapping[ModelKey, CounterTable]
 ) -> Mapping[ModelKey, Point]:
     """Return the rows of one read by the names that they had before.
+
+    Only a row of the newest read that listed any can have got another name: what was missing while others were listed
+    vanished by itself.
 
     Args:
         rows: what this read lists.
         tables: what earlier reads listed.
-        previous: wall and steady time of the read before; None at the first.
 
     """
     strange = [key for key in rows if key not in tables]
-    if previous is None or not strange:
+    if not tables or not strange:
         return rows
-    gone = {key: table for key, table in tables.items() if key not in rows and _was_read_at(table, previous[1])}
+    newest = max(map(_last_read, tables.values()))
+    gone = {key: table for key, table in tables.items() if key not in rows and _last_read(table) >= newest}
     named = dict(rows)
     for key in strange:
         own = min(
@@ -45,9 +48,8 @@ def under_their_own_names(
     return named
 
 
-def _was_read_at(table: CounterTable, mono: float) -> bool:
-    """Return whether a row was in the read before; what vanished earlier has not just got another name."""
-    return table.last is not None and table.last.mono >= mono
+def _last_read(table: CounterTable) -> float:
+    return table.last.mono if table.last is not None else float("-inf")
 
 
 def _goes_on(table: CounterTable, point: Point) -> bool:

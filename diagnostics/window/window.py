@@ -196,7 +196,7 @@ class ServerWindow:
         previous = self.reads[source][-1] if self.reads[source] else None
         tables, tries = self.tables[source], self.tries[source]
         tried = mono - longest_gap(tries, previous[1], mono) if previous else None
-        for key, point in under_their_own_names(rows, tables, previous).items():
+        for key, point in under_their_own_names(rows, tables).items():
             tables.setdefault(key, CounterTable(source)).add(point, previous, tried)
         self.reads[source].append((at, mono))
 

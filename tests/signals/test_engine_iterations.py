@@ -24,8 +24,8 @@ def reads(scheduled: list[int], requests: list[float]) -> View:
         ]
 
     def counted(number: int, rows: dict[tuple[str, str], Counts]) -> dict[tuple[str, str], Counts]:
-        key = ("llm", "1")
-        return {key: Counts(requests=sum(requests[:number]), items=sum(requests[:number]))}
+        done = sum(requests[:number])
+        return {("llm", "1"): Counts(requests=done, items=done, seconds=done)}
 
     stage = Stage("llm", rate=5, execution=0.001, config=model_config("llm", backend="tensorrtllm"))
     triton = SyntheticTriton(models=(stage,), alter=counted, extra_metrics=gauges)
