@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from diagnostics.bench.kept import parse_report
 from diagnostics.bench.limits import parse_limits
 from diagnostics.bench.report import Report
 from diagnostics.cli.interrupting import Settle, interruptible
-from diagnostics.cli.options import DURATION, Duration, source_options
+from diagnostics.cli.options import DURATION, Duration, is_given, source_options
 from diagnostics.cli.sources import aloud, looks_like_a_path
 from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, not_installed
@@ -168,8 +167,7 @@ def _report(ctx: click.Context, targets: Sequence[str], given: dict[str, Any], s
 def _refuse_measuring(ctx: click.Context) -> None:
     """Refuse options of a measurement, which would change nothing of one that was kept."""
     for option in ctx.command.params:
-        given = ctx.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if given and option.name not in _SHOWING:
+        if is_given(ctx, option.name or "") and option.name not in _SHOWING:
             hint = "leave it out, or name a server"
             raise UsageError(
                 "is for a measurement, and a report is of one that was made", where=option.opts[0], hint=hint

@@ -7,10 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from diagnostics.cli.near_matches import nearest
-from diagnostics.cli.options import DURATION
+from diagnostics.cli.options import DURATION, is_given
 from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 
@@ -51,7 +50,7 @@ def command(ctx: click.Context, name: str, keep: bool, listing: bool, seconds: f
     from diagnostics.demo.faults import fault_names, load_fault
 
     if listing:
-        if keep or seconds is not None or ctx.get_parameter_source("name") is not ParameterSource.DEFAULT:
+        if keep or seconds is not None or is_given(ctx, "name"):
             raise UsageError("lists the faults and runs none", where="--list", hint="give it alone")
         for each in fault_names():
             click.echo(f"{each:<24}{load_fault(each).title}")

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.cli.options import DURATION, connecting_given, connection_options
+from diagnostics.cli.options import DURATION, connecting_given, connection_options, is_given
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError, reason_of
 from diagnostics.gen.files import FOLDERS, generated, is_generated
 from exporters.sources.access import SourceOptions
@@ -77,13 +76,9 @@ def command(ctx: click.Context, only_check: bool, output: Path | None, runbooks:
     """Write rules, their tests and runbooks from the checks."""
     if ctx.invoked_subcommand is None:
         _write(ctx, only_check, output, runbooks)
-    elif misplaced := [flag for name, flag in _FLAGS.items() if _is_given(ctx, name)]:
+    elif misplaced := [flag for name, flag in _FLAGS.items() if is_given(ctx, name)]:
         hint = f"write it behind, as in diag gen {ctx.invoked_subcommand} {misplaced[0]}"
         raise UsageError(f"is before {ctx.invoked_subcommand}", where=", ".join(misplaced), hint=hint)
-
-
-def _is_given(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 @command.command(epilog=_RULES_EPILOG)
@@ -105,12 +100,12 @@ def rules(
 ) -> None:
     """Write the rules, or replay their alerts on a Prometheus's history."""
     if replay is None:
-        for_a_replay = [*(["--since"] if _is_given(ctx, "since") else []), *connecting_given(options)]
+        for_a_replay = [*(["--since"] if is_given(ctx, "since") else []), *connecting_given(options)]
         if for_a_replay:
             raise UsageError("is for a replay", where=", ".join(for_a_replay), hint="name a Prometheus with --replay")
         _write(ctx, only_check, output, runbooks)
         return
-    if refused := [flag for name, flag in _FLAGS.items() if _is_given(ctx, name)]:
+    if refused := [flag for name, flag in _FLAGS.items() if is_given(ctx, name)]:
         raise UsageError("--replay writes nothing", hint=f"leave out {' and '.join(refused)}")
     # Verbs start fast: reading a store is not needed to write files.
     from diagnostics.cli.replaying import histories, known, lasting, opened, report

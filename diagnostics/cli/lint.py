@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
 from diagnostics.cli.lint_rules import chosen, page, table
+from diagnostics.cli.options import is_given
 from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.lint.fixes import fixes_of
@@ -86,7 +86,7 @@ def command(
 
 def _check_alone(ctx: click.Context, option: str) -> None:
     """Refuse whatever stands beside an option that shows a page."""
-    given = [name for name in ctx.params if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    given = [name for name in ctx.params if is_given(ctx, name)]
     if len(given) > 1:
         raise UsageError("shows a page and lints nothing", where=option, hint="give it alone")
 

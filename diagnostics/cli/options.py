@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from diagnostics.errors import UsageError
 from diagnostics.units import parse_duration
@@ -98,6 +99,11 @@ def source_options(command: Callable[..., object]) -> Callable[..., object]:
 def connection_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give `command` those of `source_options` that also a Prometheus or a running service needs."""
     return _with(_CONNECTION, command)
+
+
+def is_given(ctx: click.Context, name: str) -> bool:
+    """Return whether the command line itself names a parameter: neither its default nor the environment does."""
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def places_given(options: SourceOptions) -> list[str]:

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Generator
 
 import click
-from click.core import ParameterSource
 
-from diagnostics.cli.options import DURATION, places_given, source_options
+from diagnostics.cli.options import DURATION, is_given, places_given, source_options
 from diagnostics.cli.running_service import url_option
 from diagnostics.cli.terminal import coloured
 from diagnostics.errors import UsageError
@@ -66,7 +65,7 @@ def command(
 def _refuse_reading(ctx: click.Context, options: SourceOptions) -> None:
     """Refuse what says how servers are read: a running service reads them as its own settings say."""
     refused = places_given(options)
-    if ctx.get_parameter_source("interval") is not ParameterSource.DEFAULT:
+    if is_given(ctx, "interval"):
         refused.insert(0, "--interval")
     if refused:
         raise UsageError("not for a running service", where=", ".join(refused), hint="leave it out, or name a SOURCE")
