@@ -23,7 +23,7 @@ def _execution_seconds(view: View) -> Reading:
     if delta is None or not delta.batches:
         return absent(view, STATISTICS, Unit.SECONDS)
     executions = sum(batch.executions for batch in delta.batches.values())
-    seconds = sum(batch.seconds for batch in delta.batches.values())
+    seconds = delta.occupied
     return mean_of(seconds, executions, Unit.SECONDS, STATISTICS, delta)
 
 
@@ -59,7 +59,7 @@ def _busy_share(view: View) -> Reading:
     if delta is None or not delta.batches:
         return absent(view, STATISTICS, Unit.RATIO)
     executions = sum(batch.executions for batch in delta.batches.values())
-    busy = sum(batch.seconds for batch in delta.batches.values())
+    busy = delta.occupied
     if executions <= 0:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, STATISTICS)
     lanes = delta.seconds * instances.value

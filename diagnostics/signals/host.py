@@ -91,12 +91,11 @@ def _pressure(view: View) -> Reading:
 
 def _busy_lanes(view: View) -> float | None:
     """Return how many instances of all models execute at a time, ensembles left out; None without statistics."""
-    ensembles = view.server.graph.ensembles
     lanes, seen = 0.0, False
-    for model in sorted({model for model, _ in view.server.keys_seen()} - set(ensembles)):
-        delta = view.beside(model).delta(STATISTICS)
+    for one in view.executing():
+        delta = one.delta(STATISTICS)
         if delta is not None and delta.batches:
-            lanes, seen = lanes + sum(batch.seconds for batch in delta.batches.values()) / delta.seconds, True
+            lanes, seen = lanes + delta.occupied / delta.seconds, True
     return lanes if seen else None
 
 
@@ -136,7 +135,7 @@ def _own_lanes(view: View) -> Reading:
     delta = view.delta(STATISTICS)
     if delta is None:
         return INSTANCE_BUSY_SHARE.read(view) * INSTANCES.read(view)
-    return Reading.of(sum(batch.seconds for batch in delta.batches.values()) / delta.seconds, Unit.COUNT, STATISTICS)
+    return Reading.of(delta.occupied / delta.seconds, Unit.COUNT, STATISTICS)
 
 
 def _cpu_per_stub(view: View) -> Reading:

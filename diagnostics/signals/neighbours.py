@@ -161,8 +161,8 @@ def _others(view: View) -> list[View]:
     """Return the models on the same cards that no ensemble shares with this one: they work for other requests."""
     graph = view.server.graph
     mates = {model for one in graph.callers(view.model or "") for model in one.models()} | {view.model}
-    models = sorted({model for model, _ in view.server.keys_seen()} - mates - set(graph.ensembles))
-    return [other for other in map(view.beside, models) if other.on_gpu and _share_a_card(view, other)]
+    others = [one for one in view.executing() if one.model not in mates]
+    return [other for other in others if other.on_gpu and _share_a_card(view, other)]
 
 
 def _share_a_card(one: View, other: View) -> bool:

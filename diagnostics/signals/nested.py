@@ -79,9 +79,8 @@ def _fillable(view: View) -> Reading:
     if own is None or not execution.value or not may_hide(view, view.model or ""):
         return Reading.of(0.0, Unit.RATIO, METRICS)
     source, steps = own
-    others = {model for model, _ in view.server.keys_seen()} - {view.model} - set(view.server.graph.ensembles)
     inside = 0.0
-    for model in sorted(others):
+    for model in (one.model or "" for one in view.executing() if one.model != view.model):
         times = _times(steps, direct_steps(view, model, source), source)
         seconds = member_seconds(view, model).value
         inside += times * (execution.value if seconds is None else seconds)

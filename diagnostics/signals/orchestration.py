@@ -139,8 +139,7 @@ def _wrapped(view: View) -> Reading:
     ensemble = ensemble_of(view)
     first = next(iter(counts.values()), {})
     members = {*(ensemble.models() if ensemble else ()), view.model or ""}
-    others = {model for model, _ in view.server.keys_seen()} - members - set(view.server.graph.ensembles)
-    for model in sorted(others):
+    for model in (one.model or "" for one in view.executing() if one.model not in members):
         parting = parting_of([first, direct_steps(view, model, source)], source).value
         if parting is not None and parting <= LOCKSTEP:
             return Reading.of(1.0, Unit.COUNT, source)

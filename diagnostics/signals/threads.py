@@ -51,13 +51,11 @@ def _executing(view: View) -> float | None:
     not.
     """
     lanes, seen = 0.0, False
-    ensembles = view.server.graph.ensembles
-    for model in sorted({model for model, _ in view.server.keys_seen()} - set(ensembles)):
-        one = view.beside(model)
+    for one in view.executing():
         delta = one.delta(STATISTICS)
         seen = seen or delta is not None
         if delta is not None and not (one.config and one.config.backend == names.PYTHON_BACKEND):
-            lanes += sum(batch.seconds for batch in delta.batches.values()) / delta.seconds
+            lanes += delta.occupied / delta.seconds
     return lanes if seen else None
 
 

@@ -58,6 +58,11 @@ class Delta:
     resets: int
     dropped: int
 
+    @property
+    def occupied(self) -> float:
+        """Seconds for which executions occupied instances, of all batch sizes."""
+        return sum(batch.seconds for batch in self.batches.values())
+
     def get(self, counter: Counter) -> float | None:
         """Return the increase of one counter, None where the source does not carry it."""
         return self.values.get(counter)

@@ -88,6 +88,11 @@ class View:
             self._beside[model, version] = found
         return found
 
+    def executing(self) -> list[View]:
+        """Return the views of the server's models that execute, ensembles left out, by name."""
+        models = {model for model, _ in self.server.keys_seen()} - set(self.server.graph.ensembles)
+        return [self.beside(model) for model in sorted(models)]
+
     def part(self) -> None:
         """Forget the views of the others."""
         self._beside.clear()
