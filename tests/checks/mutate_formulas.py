@@ -51,7 +51,7 @@ FORMULAS = (
     Broken(
         _BUSY,
         "busy share books a batch once per request",
-        "    busy = sum(batch.seconds for batch in delta.batches.values())\n    if executions <= 0:",
+        "    busy = delta.occupied\n    if executions <= 0:",
         "    busy = sum(size * batch.seconds for size, batch in delta.batches.items())\n    if executions <= 0:",
         few=True,
     ),
