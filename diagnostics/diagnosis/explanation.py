@@ -238,10 +238,10 @@ def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:
     spots: dict[str, BlindSpot] = {}
     for result in results:
         for signal, missing in result.ledger.absent.values():
-            if signal.fix and missing not in (Missing.IDLE, Missing.TOO_FEW_EVENTS):
+            if signal.fix and missing not in (Missing.IDLE, Missing.TOO_FEW_EVENTS) and signal.name not in spots:
                 what = f"{signal.name.replace('_', ' ')} of {result.subject}"
                 why = missing.value.replace("_", " ")
-                spots.setdefault(signal.name, BlindSpot(what=what, why=why, fix=signal.fix))
+                spots[signal.name] = BlindSpot(what=what, why=why, fix=signal.fix)
     return tuple(spots[name] for name in sorted(spots))
 
 

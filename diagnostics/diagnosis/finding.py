@@ -12,7 +12,7 @@ from diagnostics.diagnosis.advice import Advice, advice
 from diagnostics.diagnosis.effect import Effect
 from diagnostics.diagnosis.link import cause_of
 from diagnostics.diagnosis.onset import Onset, onset_of
-from diagnostics.diagnosis.run import Result
+from diagnostics.diagnosis.run import Result, fired
 from diagnostics.evidence.ledger import Entry, Line
 from diagnostics.signals.subject import Subject
 
@@ -89,7 +89,7 @@ def findings(
 
 def by_saving(results: Sequence[Result]) -> list[Result]:
     """Return the results that fired, the one that says to save most first."""
-    return sorted((result for result in results if result.fires), key=lambda result: -_saving(result))
+    return sorted(fired(results), key=lambda result: -_saving(result))
 
 
 def _moved(firing: list[Result], winner: str, loser: str) -> list[Result]:
@@ -118,7 +118,7 @@ def _cell(result: Result, entry: Entry, claim: Claim) -> Cell:
 def unclaimed(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> Mapping[Cell, float]:
     """Return the seconds per request that no finding claimed, per cell."""
     left = _cells(anatomy)
-    for result in results:
+    for result in fired(results):
         if result.fires:
             _take(result, result.fires, left)
     return left

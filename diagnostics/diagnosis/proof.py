@@ -17,7 +17,7 @@ from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation, rejudged
 from diagnostics.diagnosis.finding import Finding, by_saving, claimed, id_of
 from diagnostics.diagnosis.predicting import Asked, Predictor, Simulations, effect, why_not
-from diagnostics.diagnosis.run import Result
+from diagnostics.diagnosis.run import Result, fired
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, Line
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Unpredictable
@@ -100,7 +100,7 @@ class _Court:
         self._before, self._memory, self._budget = explanation, memory, budget
         self._predictor = Predictor(explanation.evidence, explanation.anatomy)
         self._simulations = Simulations()
-        self._results: Mapping[str, Result] = {id_of(result): result for result in explanation.results if result.fires}
+        self._results: Mapping[str, Result] = {id_of(result): result for result in fired(explanation.results)}
 
     @property
     def _by(self) -> Mapping[str, Ask]:

@@ -76,6 +76,11 @@ def _one(registered: Registered, evidence: Evidence, entry: Callable[[Subject], 
     return Result(check=registered, subject=on, outcome=decide(registered, ledger, on), noted=ledger, entry=entry(on))
 
 
+def fired(results: Sequence[Result]) -> list[Result]:
+    """Return the results of checks that fired, in their order: few of hundreds."""
+    return [result for result in results if isinstance(result.outcome, Fires)]
+
+
 def resting(results: Sequence[Result]) -> tuple[Result, ...]:
     """Return the results without the notes of checks that did not fire: most of their weight, and rarely looked at."""
     if not results:

@@ -150,12 +150,17 @@ class WindowEvidence:
     def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
         """Return the signal's reading, computed once per subject and span."""
         made = self._kept()
-        span = span or (made.window.start, made.window.end)
-        seen, key = made.seen(on), (signal.name, span)
-        reading = seen.readings.get(key)
-        if reading is None:
-            reading = seen.readings[key] = signal.read(seen.view(span))
-        return reading
+        seen = made.seen(on)
+        if span is None or span == made.span:
+            reading = seen.readings.get(signal.name)
+            if reading is None:
+                reading = seen.readings[signal.name] = signal.read(seen.view(made.span))
+            return reading
+        key = (signal.name, span)
+        part = seen.of_parts.get(key)
+        if part is None:
+            part = seen.of_parts[key] = signal.read(seen.view(span))
+        return part
 
     def subjects(self, scope: Scope) -> Sequence[Subject]:
         """Return the subjects of a kind: model versions seen in counters, ensembles, servers or GPUs."""
@@ -217,7 +222,7 @@ class WindowEvidence:
 
     def _whole(self, on: Subject) -> View:
         made = self._kept()
-        return made.seen(on).view((made.window.start, made.window.end))
+        return made.seen(on).view(made.span)
 
     def _of(self, server: ServerWindow, scope: Scope) -> list[Subject]:
         ensembles = self.graph(server.name).ensembles

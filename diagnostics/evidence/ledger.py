@@ -105,25 +105,24 @@ class Ledger:
 
     def need(self, signal: Signal, on: Subject) -> float:
         """Return the value of a reading; end the check as unknown when it is absent."""
-        reading = self.read(signal, on)
-        if reading.value is None:
-            raise Undecided(signal.name, reading.missing or Missing.NOT_EXPORTED)
-        return reading.value
+        reading, value = self._needed(signal, on)
+        self.lines.append(Line(signal=signal.name, reading=reading))
+        return value
 
     def at_least(self, signal: Signal, on: Subject, limit: Limit) -> bool:
         """Return whether a needed reading reaches the limit."""
-        value = self.need(signal, on)
-        return self._note(limit, ">=", value >= limit.value)
+        reading, value = self._needed(signal, on)
+        return self._note(signal, reading, limit, ">=", value >= limit.value)
 
     def at_most(self, signal: Signal, on: Subject, limit: Limit) -> bool:
         """Return whether a needed reading stays at or under the limit."""
-        value = self.need(signal, on)
-        return self._note(limit, "<=", value <= limit.value)
+        reading, value = self._needed(signal, on)
+        return self._note(signal, reading, limit, "<=", value <= limit.value)
 
     def is_set(self, signal: Signal, on: Subject) -> bool:
         """Return whether a needed setting is on: above zero."""
-        value = self.need(signal, on)
-        return self._note(Limit(value=0.0, unit=signal.unit, because="zero is off"), ">", value > 0)
+        reading, value = self._needed(signal, on)
+        return self._note(signal, reading, Limit(value=0.0, unit=signal.unit, because="zero is off"), ">", value > 0)
 
     def ruled_out(self, signal: Signal, on: Subject, limit: Limit, *, above: bool) -> bool:
         """Return whether a rival explanation holds; an absent reading does not rule out and costs confidence.
@@ -198,9 +197,16 @@ class Ledger:
             self.absent = {**self.absent, signal.name: (signal, reading.missing)}
         return reading
 
-    def _note(self, limit: Limit, sign: str, met: bool) -> bool:
-        last = self.lines.pop()
-        self.lines.append(Line(signal=last.signal, reading=last.reading, limit=limit.value, sign=sign, met=met))
+    def _needed(self, signal: Signal, on: Subject) -> tuple[Reading, float]:
+        """Return a reading and its value; noted as it is, and the end of the check as unknown, when it is absent."""
+        reading = self._look(signal, on)
+        if reading.value is None:
+            self.lines.append(Line(signal=signal.name, reading=reading))
+            raise Undecided(signal.name, reading.missing or Missing.NOT_EXPORTED)
+        return reading, reading.value
+
+    def _note(self, signal: Signal, reading: Reading, limit: Limit, sign: str, met: bool) -> bool:
+        self.lines.append(Line(signal=signal.name, reading=reading, limit=limit.value, sign=sign, met=met))
         return met
 
 

@@ -8,7 +8,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.lifecycle import READY, UNAVAILABLE, UNLOADED_REASON, Happened, changes_of
+from diagnostics.window.lifecycle import READY, UNAVAILABLE, UNLOADED_REASON, Happened
 from diagnostics.window.view import View
 
 INDEX = "index"
@@ -34,7 +34,7 @@ def _failed(view: View) -> float:
     """Versions whose last load failed by the newest index, or one if the log says so of the last attempt."""
     entries = [entry for entry in view.server.index[-1][1] if entry.name == view.model]
     failed = sum(1 for e in entries if e.state == UNAVAILABLE and e.reason not in ("", UNLOADED_REASON))
-    attempts = [c for c in changes_of(view.server, view.model or "") if c.kind in _ATTEMPTS and c.at <= view.end]
+    attempts = [c for c in view.changes() if c.kind in _ATTEMPTS and c.at <= view.end]
     return float(failed or (bool(attempts) and attempts[-1].kind is Happened.LOAD_FAILED))
 
 

@@ -48,9 +48,12 @@ def worked(step: Step) -> bool:
 
 def _start(view: View) -> _Start | Missing:
     for source in (STATISTICS, METRICS):
-        steps = [step for step in view.steps(source) if worked(step)]
-        if not steps:
+        steps = view.steps(source)
+        if not any(worked(step) for step in steps):
             continue
+        if not [step for step in steps if step.from_zero]:  # nearly always
+            return Missing.IDLE
+        steps = [step for step in steps if worked(step)]
         first = next((i for i, step in enumerate(steps) if step.from_zero and step.opened is not Opened.RESET), None)
         if first is None:
             first = next((i for i, step in enumerate(steps) if step.from_zero), None)

@@ -54,29 +54,31 @@ def direct_steps(view: View, model: str, source: str) -> Mapping[tuple[float, fl
 
 
 def _direct_to(view: View, source: str) -> dict[tuple[float, float], float]:
+    counts = dict(view.once(_COMPLETED[source]))
+    for caller in view.server.graph.callers(view.model or ""):
+        times = sum(1 for step in caller.steps if step.model == view.model)
+        for key, count in view.beside(caller.name).once(_COMPLETED[source]).items():
+            if key in counts:
+                counts[key] -= times * count
+    return counts
+
+
+def _completed(view: View, source: str) -> Mapping[tuple[float, float], float]:
     counts: dict[tuple[float, float], float] = {}
     for step in view.steps(source):
         key = (step.start, step.end)
         counts[key] = counts.get(key, 0.0) + step.values.get(Counter.SUCCESS, 0.0)
-    for caller in view.server.graph.callers(view.model or ""):
-        times = sum(1 for step in caller.steps if step.model == view.model)
-        for step in view.beside(caller.name).steps(source):
-            key = (step.start, step.end)
-            if key in counts:
-                counts[key] -= times * step.values.get(Counter.SUCCESS, 0.0)
     return counts
 
 
+_COMPLETED = {source: partial(_completed, source=source) for source in (STATISTICS, METRICS)}
 _DIRECT = {source: partial(_direct_to, source=source) for source in (STATISTICS, METRICS)}
 
 
 def counts_of(view: View) -> tuple[str, Mapping[tuple[float, float], float]] | None:
     """Return the source and the requests that the model completed per step, whoever sent them; None without a read."""
-    source, counts = _source(view), dict[tuple[float, float], float]()
-    for step in view.steps(source) if source else ():
-        key = (step.start, step.end)
-        counts[key] = counts.get(key, 0.0) + step.values.get(Counter.SUCCESS, 0.0)
-    return (source, counts) if source else None
+    source = _source(view)
+    return (source, view.once(_COMPLETED[source])) if source else None
 
 
 def _direct(view: View) -> tuple[str, Mapping[str, Mapping[tuple[float, float], float]]] | None:

@@ -11,7 +11,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.counters import Opened
-from diagnostics.window.lifecycle import Change, Happened, changes, changes_of, touch
+from diagnostics.window.lifecycle import Change, Happened, changes, touch
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
 _PENDING_FIX = "use Triton 23.09 or later, which exports the pending gauge"
@@ -29,25 +29,25 @@ def _standstill(view: View) -> Reading:
         if value <= 0:
             break
         waiting_since = at
-    seen = {source: steps for source in (METRICS, STATISTICS) if (steps := _counting(view, source))}
+    seen = [source for source in (METRICS, STATISTICS) if any(map(_counts, view.steps(source)))]
     if any(table.unsteady for source in (METRICS, STATISTICS) for table in view.tables(source)):
         return Reading.unknown(Missing.RESET, Unit.SECONDS, METRICS)
     if not seen:
         return absent(view, METRICS, Unit.SECONDS)
-    newest = (next(filter(_moved, reversed(steps)), None) for steps in seen.values())
+    newest = (next(filter(_moved, reversed(view.steps(source))), None) for source in seen)
     done = [step.end for step in newest if step is not None]
     doubted = [at for source in seen for table in view.tables(source) for at in table.doubted_at]
     since = max([waiting_since, *done, *doubted])
     return Reading.of(pending[-1][0] - since, Unit.SECONDS, METRICS, events=pending[-1][1])
 
 
-def _counting(view: View, source: str) -> list[Step]:
-    """Return the steps of a source that count what ends; none where it does not, or its counters mean nothing."""
-    return [step for step in view.steps(source) if Counter.SUCCESS in step.values or Counter.EXECUTIONS in step.values]
+def _counts(step: Step) -> bool:
+    """Return whether a step counts what ends."""
+    return any(counter in step.values for counter in _ENDED)
 
 
 def _moved(step: Step) -> bool:
-    return any(step.values.get(counter, 0.0) > 0 for counter in (*_ENDED, Counter.FAILURE))
+    return _counts(step) and any(step.values.get(counter, 0.0) > 0 for counter in (*_ENDED, Counter.FAILURE))
 
 
 STANDSTILL_SECONDS = Signal(
@@ -80,7 +80,7 @@ WAITING_NOW = Signal(
 def _loads(view: View) -> list[Change]:
     return [
         change
-        for change in changes_of(view.server, view.model or "")
+        for change in view.changes()
         if change.kind in _LOADS and view.start < change.at and change.since < view.end
     ]
 
@@ -127,7 +127,7 @@ def _loads_while_it_served(view: View) -> list[Change]:
     version's begin; where a version's own begin anew, it was away.
     """
     restarts = [change for change in changes(view.server) if change.kind is Happened.RESTARTED]
-    away = [s for table in view.tables(METRICS) for s in table.steps if s.opens and s.opened is Opened.RESET]
+    away = [step for table in view.tables(METRICS) for step in table.openings if step.opened is Opened.RESET]
     return [
         load
         for load in _loads(view)

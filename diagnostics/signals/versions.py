@@ -42,7 +42,7 @@ def compared(view: View) -> Compared | Missing:
 
 def _sides(view: View, source: str) -> tuple[Sequence[Step], Sequence[Step], str] | None:
     earlier = _version_before(view)
-    if earlier is None and not any(step.opens for step in view.steps(source)):
+    if earlier is None and not any(table.openings for table in view.tables(source)):
         return None
     epochs = _epochs(view, source)
     if len(epochs) >= 2:

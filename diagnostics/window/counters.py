@@ -60,6 +60,7 @@ class CounterTable:
         self._above: Point | None = None  # the read before the last one, where the counters fell between them
         self._opened = self._opened_above = Opened.BEFORE_WINDOW
         self._fresh = True
+        self._began_anew = False
         self._tried: float | None = None
         self._mixed = False
 
@@ -77,6 +78,11 @@ class CounterTable:
         return [] if self.unsteady or self._seen_once else self._trusted
 
     @property
+    def openings(self) -> Sequence[Step]:
+        """The plausible steps that begin an epoch inside the window, in time order."""
+        return [step for step in self.steps if step.opens] if self._began_anew else ()
+
+    @property
     def _seen_once(self) -> bool:
         """Whether one read alone listed it, and not the first: a damaged name looks like that, a load lasts."""
         return self.reads == 1 and self._opened is Opened.APPEARED
@@ -89,6 +95,8 @@ class CounterTable:
     @property
     def doubted_at(self) -> Sequence[float]:
         """Unix seconds of all reads whose steps are left out: up to each, something unknown was counted."""
+        if self.steps is self._steps:
+            return self._dropped_at
         trusted = {step.end for step in self.steps}
         return [*self._dropped_at, *(step.end for step in self._steps if step.end not in trusted)]
 
@@ -98,7 +106,7 @@ class CounterTable:
 
         All rows together may show it where one alone has too few reads: see `diagnostics.window.mixed`.
         """
-        return self._mixed or len(self.fell_at) > most_jumps(self.reads)
+        return self._mixed or (bool(self.fell_at) and len(self.fell_at) > most_jumps(self.reads))
 
     @property
     def counts(self) -> bool:
@@ -139,9 +147,11 @@ class CounterTable:
         above, self._above = self._above, None
         if before is not None and point.mono <= before.mono:
             return
-        self._deltas.clear()
-        self._inside.clear()
-        self._trusted, self._tried = None, tried
+        if self._trusted is not None:  # somebody has asked meanwhile
+            self._trusted = None
+            self._deltas.clear()
+            self._inside.clear()
+        self._tried = tried
         self._last, self._earlier = point, before
         self._first, self.reads = self._first or point, self.reads + 1
         if before is None:
@@ -191,6 +201,8 @@ class CounterTable:
 
     def _left_out(self) -> list[Step]:
         """Return the first steps of epochs for which no zero was there to start from."""
+        if not self._began_anew:
+            return []
         resets = [step for step in self._steps if step.opens and step.opened is Opened.RESET]
         if resets and self._clock_set_back(resets):
             return resets
@@ -227,7 +239,7 @@ class CounterTable:
             self._fresh = self._steps.pop().first
 
     def _open(self, how: Opened) -> None:
-        self._opened, self._fresh = how, True
+        self._opened, self._fresh, self._began_anew = how, True, True
 
     def _step_from_zero(self, at: float, mono: float, after: Point) -> None:
         # A zero that was made up stands at the time of a real read, and must not be taken for it.
@@ -241,12 +253,13 @@ class CounterTable:
         if not increase.possible:
             self._dropped_at.append(after.at)
             return
+        tried = before.mono if self._tried is None or self._tried < before.mono else self._tried
         self._steps.append(
             Step(
                 start=before.at,
                 end=after.at,
                 seconds=after.mono - before.mono,
-                unwatched=after.mono - max(self._tried or before.mono, before.mono),
+                unwatched=after.mono - tried,
                 values=increase.values,
                 batches=increase.batches,
                 opened=self._opened,

@@ -158,7 +158,7 @@ def _went_on(server: ServerWindow, change: Change) -> bool:
         return False
     before = any(step.start <= change.since for step in table.steps)
     after = any(step.end > change.at and step.start <= change.at and not step.opens for step in table.steps)
-    return before and after and not any(step.opens for step in table.steps)
+    return before and after and not table.openings
 
 
 def _failed(since: float, at: float, entry: IndexEntry) -> Change:
@@ -183,8 +183,9 @@ def _became(before: str, after: str, reason: str) -> Happened | None:
 
 
 def _from_counters(server: ServerWindow, model: str) -> Iterator[Change]:
-    in_metrics = {key: _openings(server, METRICS, key) for key in server.tables[METRICS] if key[0] == model}
-    for key in (key for key in server.tables[STATISTICS] if key[0] == model):
+    keys = server.keys_of(model)
+    in_metrics = {key: _openings(server, METRICS, key) for key in keys if key in server.tables[METRICS]}
+    for key in (key for key in keys if key in server.tables[STATISTICS]):
         for since, at, how in _openings(server, STATISTICS, key):
             elsewhere = in_metrics.get(key)
             goes_on = elsewhere is not None and not any(a <= at and since <= b for a, b, _ in elsewhere)
@@ -203,7 +204,7 @@ def _counted(since: float, at: float, kind: Happened, key: tuple[str, str], sour
 def _from_load_duration(server: ServerWindow, model: str) -> Iterator[Change]:
     if not server.exports(names.LOAD_DURATION):
         return
-    for version in (key[1] for key in server.keys_seen() if key[0] == model):
+    for _, version in server.keys_of(model):
         labels = {names.MODEL: model, names.VERSION: version}
         for (since, before), (at, after) in pairwise(server.gauge(names.LOAD_DURATION, labels)):
             if after not in (before, 0.0):
@@ -212,8 +213,7 @@ def _from_load_duration(server: ServerWindow, model: str) -> Iterator[Change]:
 
 def _openings(server: ServerWindow, source: str, key: tuple[str, str]) -> list[tuple[float, float, Opened]]:
     """Return (start, end, how) of the first step of every epoch that began inside the window."""
-    steps = server.tables[source][key].steps
-    return [(s.start, s.end, s.opened) for s in steps if s.first and s.opened is not Opened.BEFORE_WINDOW]
+    return [(step.start, step.end, step.opened) for step in server.tables[source][key].openings]
 
 
 def _restarts(server: ServerWindow) -> list[Change]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+
+import msgspec
 
 from diagnostics.window.numbers import sum_of
 from diagnostics.window.points import Batches, Counter
@@ -19,7 +20,8 @@ class Opened(StrEnum):
     APPEARED = "appeared"
 
 
-class Step(NamedTuple):
+# A structure is made in half of a named tuple's time: a window has as many as it has reads of models.
+class Step(msgspec.Struct, frozen=True, gc=False):
     """What happened between two neighbouring reads of one epoch.
 
     `seconds` is the steady-clock time between them, `unwatched` the longest in which nobody tried to read (less, where
@@ -71,16 +73,19 @@ class Delta:
 def sum_steps(steps: Iterable[Step], dropped: int = 0) -> Delta:
     """Return the total of some steps; a counter counts only if every step carries it."""
     steps = list(steps)
-    batches: dict[int, Batches] = {}
+    by_size: dict[int, list[Batches]] = {}
     for step in steps:
-        for size, more in step.batches.items():
-            have = batches.get(size, Batches(0.0, 0.0))
-            batches[size] = Batches(have.executions + more.executions, have.seconds + more.seconds)
+        for size, batch in step.batches.items() if step.batches else ():
+            by_size.setdefault(size, []).append(batch)
     return Delta(
         values=sum_of([step.values for step in steps]),
-        batches=batches,
-        seconds=sum(step.seconds for step in steps),
+        batches={size: _sum(batches) for size, batches in by_size.items()},
+        seconds=sum([step.seconds for step in steps]),
         steps=len(steps),
-        resets=sum(1 for step in steps if step.opens),
+        resets=sum([step.first and step.opened is not Opened.BEFORE_WINDOW for step in steps]),
         dropped=dropped,
     )
+
+
+def _sum(batches: Sequence[Batches]) -> Batches:
+    return Batches(sum([batch.executions for batch in batches]), sum([batch.seconds for batch in batches]))

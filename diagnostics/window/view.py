@@ -13,10 +13,12 @@ from typing import Any, TypeVar, cast
 from diagnostics import names
 from diagnostics.window.boots import longest_boot
 from diagnostics.window.counters import Counter, CounterTable, Delta, Step, sum_steps
+from diagnostics.window.gauges import Gauge
+from diagnostics.window.lifecycle import Change, changes_of
 from diagnostics.window.openings import MOST_MISSED_ROUNDS
 from diagnostics.window.partitions import as_seen_from
 from diagnostics.window.traces import Traces
-from diagnostics.window.window import METRICS, STATISTICS, Gauge, ServerWindow, Window
+from diagnostics.window.window import METRICS, STATISTICS, ServerWindow, Window
 from diagnostics.wire.gpu import Gpu
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig
@@ -24,6 +26,8 @@ from diagnostics.wire.model_config import InstanceGroup, ModelConfig
 T = TypeVar("T")
 NO_TRACES = Traces()
 
+# Times that are the same are not always so to the last digit.
+_SLACK = 1e-6
 # Pages of one round are read within less.
 SAME_ROUND_SECONDS = 0.05
 # Clocks of recorders tell milliseconds: times that are all whole seconds were cut to them. A tenth of the time
@@ -46,6 +50,7 @@ class View:
     gpu: str | None = None
     # Dozens of signals look through the same view.
     _tables: dict[str, list[CounterTable]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _deltas: dict[str, Delta | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _found: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     _beside: dict[tuple[str | None, str | None], View] = field(default_factory=dict, repr=False, compare=False)
 
@@ -125,6 +130,11 @@ class View:
 
         With several versions the events add up and `seconds` is the longest version's, since they overlap in time.
         """
+        if source not in self._deltas:
+            self._deltas[source] = self._delta(source)
+        return self._deltas[source]
+
+    def _delta(self, source: str) -> Delta | None:
         deltas = [table.delta(self.start, self.end) for table in self.tables(source)]
         present = [delta for delta in deltas if delta is not None]
         if len(present) <= 1:
@@ -156,9 +166,14 @@ class View:
         """Return (time, requests waiting) of the pending gauge, empty before Triton 23.09."""
         return self.once(_pending)
 
+    def changes(self) -> tuple[Change, ...]:
+        """Return what happened to the model, all its versions, in time order; inside the span or not."""
+        return self.beside(self.model).once(_changes)
+
     def gauge(self, name: str, labels: dict[str, str]) -> Gauge:
         """Return the gauge's points inside the span."""
-        return [(at, value) for at, value in self.server.gauge(name, labels) if self._holds(at)]
+        first, last = self.start - _SLACK, self.end + _SLACK
+        return [point for point in self.server.gauge(name, labels) if first <= point[0] <= last]
 
     def hosts(self) -> list[HostSample]:
         """Return host samples inside the span, a scrape interval of slack at both ends: most of those of one boot."""
@@ -191,7 +206,7 @@ class View:
             return len(self.window.gpus[-1].gpus)
         return len(self.server.gpus) or None
 
-    def _holds(self, at: float | None, slack: float = 1e-6) -> bool:
+    def _holds(self, at: float | None, slack: float = _SLACK) -> bool:
         return at is not None and self.start - slack <= at <= self.end + slack
 
 
@@ -200,6 +215,10 @@ def _pending(view: View) -> Gauge:
     if view.version is not None:
         labels[names.VERSION] = view.version
     return view.gauge(names.PENDING_REQUESTS, labels)
+
+
+def _changes(view: View) -> tuple[Change, ...]:
+    return changes_of(view.server, view.model or "")
 
 
 def _side_by_side(deltas: Sequence[Delta], total: Delta) -> Delta:

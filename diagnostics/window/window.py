@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from math import isfinite
 
 from diagnostics.window.cards import by_card
 from diagnostics.window.client import ClientRequest
 from diagnostics.window.counters import CounterTable, Point
 from diagnostics.window.from_files import FILE, config_of_file
+from diagnostics.window.gauges import Gauge, Gauges
 from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent
 from diagnostics.window.mixed import several_servers_answer
-from diagnostics.window.normalize import ModelKey, positions_of
+from diagnostics.window.normalize import ModelKey
 from diagnostics.window.openings import longest_gap
 from diagnostics.window.parsed import (
     ClientRecord,
@@ -42,7 +42,6 @@ STATISTICS = "statistics"
 METRICS = "metrics"
 _SOURCES = {Kind.STATISTICS: STATISTICS, Kind.METRICS: METRICS}
 _OF_MACHINES = frozenset({Kind.NVML, Kind.DCGM, Kind.CLIENT})
-Gauge = Sequence[tuple[float, float]]
 
 
 @dataclass(slots=True)
@@ -74,6 +73,7 @@ class ServerWindow:
         self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
         self.tries: dict[str, list[float]] = {STATISTICS: [], METRICS: []}
         self._pages: list[MetricsPage] = []
+        self._gauges = Gauges()
         self._keys: dict[str, list[ModelKey]] = {}
         self._keys_of: tuple[int, int] = (0, 0)
         self._graph: DeploymentGraph | None = None
@@ -104,17 +104,7 @@ class ServerWindow:
 
     def gauge(self, name: str, labels: Mapping[str, str]) -> Gauge:
         """Return (Unix seconds, value) of the series of `name` that carry `labels`, summed per read, in time order."""
-        points: list[tuple[float, float]] = []
-        layout, positions = None, tuple[int, ...]()
-        for at, _, snapshot in self.snapshots:
-            if snapshot.layout is not layout:  # pages of the same series share it: labels are compared once
-                layout, positions = snapshot.layout, positions_of(snapshot.layout, name, labels)
-            if not positions:
-                continue
-            matching = [value for position in positions if isfinite(value := snapshot.values[position])]
-            if matching:
-                points.append((at, sum(matching)))
-        return points
+        return self._gauges.read(name, labels)
 
     def exports(self, family: str) -> bool:
         """Return whether the newest metrics page has any series of this family."""
@@ -137,6 +127,7 @@ class ServerWindow:
             case MetricsPage() as page:
                 self._pages.append(page)
                 self.snapshots.append((page.at, page.mono, page.snapshot))
+                self._gauges.take(page.at, page.snapshot)
             case Iterations(samples):
                 self.iterations += samples
             case StatisticsRows(rows):
@@ -197,7 +188,10 @@ class ServerWindow:
         tables, tries = self.tables[source], self.tries[source]
         tried = mono - longest_gap(tries, previous[1], mono) if previous else None
         for key, point in under_their_own_names(rows, tables).items():
-            tables.setdefault(key, CounterTable(source)).add(point, previous, tried)
+            table = tables.get(key)
+            if table is None:
+                table = tables[key] = CounterTable(source)
+            table.add(point, previous, tried)
         self.reads[source].append((at, mono))
 
     def _fail(self, kind: Kind, reason: str) -> None:

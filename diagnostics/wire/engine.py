@@ -10,7 +10,7 @@ vllm_backend, `src/utils/metrics.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from diagnostics import names
@@ -137,6 +137,10 @@ _ITERATION: Mapping[str, Mapping[str, str]] = {
         "numCtxTokens": "context_tokens",
     },
 }
+# Families whose labels name the model that an engine serves.
+_SHOWING = frozenset({names.ENGINE_REQUESTS, *names.VLLM_FAMILIES})
+_SERVED = frozenset(f"{prefix}{names.SERVE_LATENCY}_count" for prefix in names.SERVE_PREFIXES)
+_FAMILIES = frozenset({*_TRITON, *_VLLM, *(name for name, _ in _SERVE_NAMES)})
 _MILLISECOND = 1e-3
 # Zero of these is what a backend writes that does not fill them in (TensorRT-LLM's PyTorch backend).
 _LIMITS = ("slots", "most_active", "token_budget", "kv_blocks", "tokens_per_block")
@@ -144,19 +148,27 @@ _LIMITS = ("slots", "most_active", "token_budget", "kv_blocks", "tokens_per_bloc
 _MOST_ITERATIONS = 500
 
 
+def _held(layout: Layout, families: Set[str]) -> Set[str]:
+    """Return which of these families a page has; most pages are no engine's, and every model asks."""
+    return layout.by_name.keys() & families
+
+
 def shows_engine(layout: Layout, model: str) -> bool:
     """Return whether a page holds the gauges of an engine that serves this model."""
-    families = (names.ENGINE_REQUESTS, *names.VLLM_FAMILIES)
-    own = (layout.series[slot].labels.get(names.MODEL) for name in families for slot in layout.by_name.get(name, ()))
-    return model in own or is_served(layout, model)
+    named = any(
+        layout.series[slot].labels.get(names.MODEL) == model
+        for name in _held(layout, _SHOWING)
+        for slot in layout.by_name[name]
+    )
+    return named or is_served(layout, model)
 
 
 def is_serve_page(layout: Layout) -> bool:
     """Return whether the page is one of `trtllm-serve`, with or without the gauges of its iterations."""
     return any(
         names.SERVE_MODEL in layout.series[slot].labels
-        for prefix in names.SERVE_PREFIXES
-        for slot in layout.by_name.get(f"{prefix}{names.SERVE_LATENCY}_count", ())
+        for name in _held(layout, _SERVED)
+        for slot in layout.by_name[name]
     )
 
 
@@ -164,14 +176,16 @@ def is_served(layout: Layout, model: str) -> bool:
     """Return whether the page is `trtllm-serve`'s and speaks of this model."""
     return any(
         layout.series[slot].labels.get(names.SERVE_MODEL) == model
-        for prefix in names.SERVE_PREFIXES
-        for slot in layout.by_name.get(f"{prefix}{names.SERVE_LATENCY}_count", ())
+        for name in _held(layout, _SERVED)
+        for slot in layout.by_name[name]
     )
 
 
 def engine_slots(layout: Layout, model: str, version: str | None) -> Mapping[str, int]:
     """Return which slot of a page holds which value of a model's engine; `version` None takes any version."""
     found: dict[str, int] = {}
+    if not _held(layout, _FAMILIES):
+        return found
     for family, (label, meanings) in _TRITON.items():
         for slot in layout.by_name.get(family, ()):
             labels = layout.series[slot].labels

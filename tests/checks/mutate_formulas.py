@@ -122,7 +122,7 @@ FORMULAS = (
     Broken(
         "window/steps.py",
         "seconds of the last step instead of all",
-        "seconds=sum(step.seconds for step in steps)",
+        "seconds=sum([step.seconds for step in steps])",
         "seconds=steps[-1].seconds",
     ),
     Broken(_COUNTING, "events instead of events per second", "value / delta.seconds,", "value,"),
