@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -46,8 +45,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         return self.first and self.opened is not Opened.BEFORE_WINDOW
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
+class Delta(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The sum of some steps: events and seconds of work over `seconds` of observation.
 
     `resets` counts epochs that began inside; `dropped` counts steps left out as implausible.

@@ -8,6 +8,7 @@ from diagnostics.wire.json_body import LARGEST_INTEGER, Fields, decode_object
 
 NANOSECONDS = 1e-9
 MILLISECONDS = 1e-3
+_MOST = 10**300
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +134,4 @@ def _timed(parent: Fields, key: str) -> Timed:
 
 def _scaled(value: int, factor: float) -> float:
     """Return `value * factor`; an integer past a float's range, which no server sends, is cut to it."""
-    return min(max(value, -(10**300)), 10**300) * factor
+    return value * factor if -_MOST <= value <= _MOST else (_MOST if value > 0 else -_MOST) * factor
