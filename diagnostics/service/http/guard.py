@@ -98,12 +98,15 @@ class Guard:
             return None
         if not self._from_here(scope, headers, host):
             return _Refusal("origin", 403, "the request comes from another site's page")
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind not in CONTENT_TYPES:
+        if self._takes_body(scope) and _kind(headers) not in CONTENT_TYPES:
             return _Refusal("content-type", 415, f"the body is none of {', '.join(sorted(CONTENT_TYPES))}")
         if _length(headers) > self._max_body:
             return _Refusal("size", 413, f"the body is larger than {self._max_body} bytes")
         return None
+
+    def _takes_body(self, scope: Scope) -> bool:
+        """Return whether there is a use for a body; elsewhere the routes say that the method, or the path, is wrong."""
+        return bool(scope["method"] == "POST" and scope["path"] == self._receiver)
 
     def _from_here(self, scope: Scope, headers: Headers, host: str) -> bool:
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
@@ -185,6 +188,10 @@ async def _discard(receive: Receive, most: int) -> None:
                 most -= len(message.get("body", b""))
                 if not message.get("more_body", False):
                     return
+
+
+def _kind(headers: Headers) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _length(headers: Headers) -> int:

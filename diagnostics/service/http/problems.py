@@ -38,10 +38,22 @@ def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> 
 
 
 def _detail(request: Request, error: HTTPException) -> str:
-    """Return what is said of an error: a framework's own word for a path without a route tells nobody what to do."""
+    """Return what is said of an error: a framework's own words for what has no route tell nobody what to do."""
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        taken = _headers(error).get("Allow", "another method")
+        return f"{request.url.path[:200]} does not take {request.method}; it takes {taken}"
     if str(error.detail) != HTTPStatus.NOT_FOUND.phrase:
         return str(error.detail)
     return f"there is nothing at {request.url.path[:200]}; /api/v1/openapi.json lists what there is"
+
+
+def _headers(error: HTTPException) -> dict[str, str]:
+    """Return the headers that go with an error; what takes GET takes HEAD, which routes never see."""
+    found = dict(error.headers or {})
+    if "Allow" in found:
+        methods = {one.strip() for one in found["Allow"].split(",")}
+        found["Allow"] = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+    return found
 
 
 def answer_with_problems(app: FastAPI, metrics: OwnMetrics) -> None:
@@ -49,7 +61,7 @@ def answer_with_problems(app: FastAPI, metrics: OwnMetrics) -> None:
 
     async def told(request: Request, error: Exception) -> JsonAnswer:
         assert isinstance(error, HTTPException)
-        return problem(error.status_code, _detail(request, error), dict(error.headers or {}))
+        return problem(error.status_code, _detail(request, error), _headers(error))
 
     async def invalid(request: Request, error: Exception) -> JsonAnswer:
         assert isinstance(error, RequestValidationError)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import urllib3
+from starlette.routing import Route
 
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.service.http import connection, guard
@@ -70,7 +71,20 @@ def test_the_doors_own_page_may(plain: Door) -> None:
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_what_a_form_can_send_is_no_content_type(plain: Door, kind: str) -> None:
-    assert plain.ask(STATE, "POST", body=b"{}", Content_Type=kind).status == 415
+    assert plain.ask("/v1/traces", "POST", body=b"{}", Content_Type=kind).status == 415
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_a_method_that_a_path_does_not_take_is_answered_with_those_it_takes(plain: Door, method: str) -> None:
+    answer = plain.ask(STATE, method)
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
+    assert answer.json()["detail"].endswith(f"{STATE} does not take {method}; it takes GET, HEAD")
+    assert plain.ask("/api/v1/nowhere", method).status == 404
+
+
+def test_no_path_but_the_receiver_of_spans_takes_a_body(plain: Door) -> None:
+    routes = (route for route in plain.server._app.routes if isinstance(route, Route) and route.path != "/v1/traces")
+    assert {method for route in routes for method in route.methods or ()} <= guard.READING
 
 
 def test_a_body_that_is_too_large_is_refused_by_its_length(plain: Door) -> None:
