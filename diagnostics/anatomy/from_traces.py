@@ -94,9 +94,12 @@ def _of(item: Anatomy, walked: Sequence[tuple[TracedRequest, Path]], hidden: fro
 def from_direct_calls(counters: Anatomy, requests: Sequence[TracedRequest], hidden: bool) -> Anatomy:
     """Return the anatomy of a model that is called directly, from traces, or the counters' with the reason.
 
-    An engine that answers from its own thread is done when the frontend sends the answer, long after its span.
+    An engine that answers from its own thread is done when the frontend sends the answer, long after its span: where
+    frontends were traced, a request whose own was not, as at a window's end, does not tell how long it took.
     """
     whole = [request for request in requests if request.root.executed]
+    if hidden:
+        whole = [request for request in whole if request.front is not None] or whole
     if len(whole) < ENOUGH_EVENTS:
         return replace(counters, traced=len(whole))
     doubt = _doubt(counters, [request.root.seconds for request in whole])

@@ -159,6 +159,9 @@ def test_an_engine_that_is_called_directly_takes_until_its_answer_is_sent() -> N
     assert llm.source == "traces"
     assert llm.stages[0].cells[Phase.ENGINE] == pytest.approx(0.0995)
     assert llm.mean_seconds == pytest.approx(0.1)
+    # The frontend's span of the window's last request comes later.
+    (cut,) = anatomies(WindowEvidence(window(triton, export(spans[:-1]))))
+    assert (cut.traced, cut.mean_seconds) == (59, pytest.approx(0.1))
 
 
 def by_hand(clients: float | None, *, chat: float = 0.0) -> Explanation:
