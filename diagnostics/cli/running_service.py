@@ -27,7 +27,6 @@ _HINTS = {
     Obstacle.CLOSED: _START,
     Obstacle.NO_HOST: _START,
     Obstacle.PROTOCOL: "if it serves TLS, say so: --url https://…, with --ca-file where its authority is your own",
-    Obstacle.DENIED: "set DIAG_BASIC_AUTH or DIAG_BEARER_TOKEN, or name a file: --basic-auth-file, --bearer-token-file",
 }
 # Whoever gives no reason is a proxy, or another program.
 ELSEWHERE = "give the address of diag serve, with the path of its web.route_prefix"
@@ -62,7 +61,8 @@ class RunningService:
         address = parse_address(url or _beside(os.environ))
         self.url = str(address)
         patient = replace(options, timeout=options.read_timeout + PATIENCE)
-        self._reader = HttpReader(patient.for_user(address.user))
+        self._options = patient.for_user(address.user)
+        self._reader = HttpReader(self._options)
 
     def read(self, path: str, **query: str | float | Sequence[str] | None) -> bytes:
         """Return the body of what the service answers to a GET of `/api/v1` and `path`; raises as `answer` does."""
@@ -82,8 +82,12 @@ class RunningService:
         except ReadFailure as failure:
             away = failure.obstacle in (Obstacle.CLOSED, Obstacle.NO_HOST)
             what = f"no service answers: {failure.reason}" if away else failure.reason
-            hint = ELSEWHERE if failure.reason == "HTTP 404" else _HINTS.get(failure.obstacle, "")
-            raise CollectError(what, where=self.url, hint=hint) from None
+            raise CollectError(what, where=self.url, hint=self._next_step(failure)) from None
+
+    def _next_step(self, failure: ReadFailure) -> str:
+        if failure.obstacle is Obstacle.DENIED:
+            return self._options.when_denied
+        return ELSEWHERE if failure.reason == "HTTP 404" else _HINTS.get(failure.obstacle, "")
 
     def json(self, path: str, keys: Sequence[str], **query: str | float | Sequence[str] | None) -> dict[str, Any]:
         """Return a JSON answer, an object with these keys at least.

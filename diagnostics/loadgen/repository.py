@@ -11,7 +11,7 @@ from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.loadgen.transport import Endpoint
 from diagnostics.wire.records import Kind
 from diagnostics.wire.server import IndexEntry, parse_index
-from exporters.sources.access import SourceOptions
+from exporters.sources.access import ON_THE_COMMAND_LINE, SourceOptions
 from exporters.sources.address import parse_address
 from exporters.sources.failure import Obstacle, ReadFailure, plain
 from exporters.sources.http import HttpReader
@@ -115,7 +115,7 @@ def _hint(failure: ReadFailure, endpoint: Endpoint) -> str:
         secure = f"{endpoint.url.partition('://')[0].rstrip('s')}{'' if endpoint.secure else 's'}://"
         return "" if "see --" in failure.reason else f"is {endpoint.protocol} spoken there, or {secure}?"
     if failure.obstacle is Obstacle.DENIED:
-        return ""
+        return f"credentials are given by {ON_THE_COMMAND_LINE}"
     return f"is {endpoint.protocol} spoken there, and may the repository index be read? --model does without it"
 
 

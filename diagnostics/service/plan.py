@@ -169,6 +169,7 @@ def options_of(server: ServerSettings, collect: CollectSettings) -> SourceOption
         metrics_url=server.metrics_url,
         grpc_url=server.grpc_url,
         dcgm_url=server.dcgm_url,
+        credentials_by="bearer_token_file or basic_auth_file of the server in the settings",
     )
     options.tls()  # a certificate that cannot be used is told at once, not at each read
     return options

@@ -18,6 +18,10 @@ STORE_TIMEOUT = 30.0
 MAX_BODY_BYTES = 64 * 2**20
 
 
+# What gives credentials on a command line.
+ON_THE_COMMAND_LINE = "$DIAG_BEARER_TOKEN, $DIAG_BASIC_AUTH, --bearer-token-file, --basic-auth-file or --header"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
     """How to read a server. Credentials are left out of its repr.
@@ -36,6 +40,7 @@ class SourceOptions:
         grpc_url: the gRPC endpoint, likewise.
         dcgm_url: the page of a dcgm-exporter for the servers' GPUs, if there is one.
         iterations: whether to read `trtllm-serve`'s list of iterations, of which each goes to one reader only.
+        credentials_by: what gives credentials where these options come from, for messages.
 
     """
 
@@ -52,6 +57,7 @@ class SourceOptions:
     grpc_url: str | None = field(default=None, repr=False)
     dcgm_url: str | None = field(default=None, repr=False)
     iterations: bool = False
+    credentials_by: str = ON_THE_COMMAND_LINE
 
     def __post_init__(self) -> None:
         if self.bearer_token and self.basic:
@@ -65,6 +71,13 @@ class SourceOptions:
     @property
     def has_credentials(self) -> bool:
         return bool(self.bearer_token or self.basic or self.cert_file)
+
+    @property
+    def when_denied(self) -> str:
+        """What to do where a server answers that it wants other credentials (HTTP 401 or 403)."""
+        if self.has_credentials:
+            return "look at these credentials, and at what they may read"
+        return f"give credentials: {self.credentials_by}"
 
     def for_user(self, user: str | None) -> SourceOptions:
         """Return these options with `user` (`name:password`) as the credentials; self for None."""

@@ -5,19 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from diagnostics.diagnosis.explanation import BlindSpot
-from exporters.sources.failure import ReadFailure
+from exporters.sources.failure import Obstacle, ReadFailure
 from exporters.sources.triton_grpc import NOT_INSTALLED
 
+_METRICS_OFF = "start the server with --allow-metrics=true, or say where its metrics are with --metrics-url"
+_CLOSED = "open the HTTP or gRPC port to this machine"
 _Failures = Mapping[str, Mapping[str, ReadFailure]]
 
 
-def blind_spots_of(found: Set[str], failures: _Failures) -> tuple[BlindSpot, ...]:
-    """Return what cannot be read, given the endpoints found (of `http`, `grpc`, `metrics`) and the failures."""
+def blind_spots_of(found: Set[str], failures: _Failures, when_denied: str) -> tuple[BlindSpot, ...]:
+    """Return what cannot be read.
+
+    Args:
+        found: the endpoints found, of `http`, `grpc` and `metrics`.
+        failures: why others were not, by endpoint and `host:port`.
+        when_denied: what to do where one wants other credentials.
+
+    """
     spots = []
     if "metrics" not in found:
-        spots.append(_no_metrics(failures))
+        denied = _denied(failures["metrics"])
+        spots.append(_no_metrics(failures, when_denied if denied else _METRICS_OFF))
     if not {"http", "grpc"} & found:
-        spots.append(_no_api(failures))
+        denied = _denied(failures["http"]) or _denied(failures["grpc"])
+        spots.append(_no_api(failures, when_denied if denied else _CLOSED))
     return tuple(spots)
 
 
@@ -40,21 +51,24 @@ def notes_of(found: Set[str], failures: _Failures, given: str | None) -> tuple[s
     return tuple(notes)
 
 
-def _no_metrics(failures: _Failures) -> BlindSpot:
+def _denied(failures: Mapping[str, ReadFailure]) -> bool:
+    return any(failure.obstacle is Obstacle.DENIED for failure in failures.values())
+
+
+def _no_metrics(failures: _Failures, fix: str) -> BlindSpot:
     return BlindSpot(
         what="GPU gauges, pending requests, engine gauges, failures by reason and latency summaries",
         why=f"no metrics page: {_told(failures['metrics'])}",
-        fix="start the server with --allow-metrics=true, or say where its metrics are with --metrics-url",
+        fix=fix,
     )
 
 
-def _no_api(failures: _Failures) -> BlindSpot:
+def _no_api(failures: _Failures, fix: str) -> BlindSpot:
     missing = any(failure.reason == NOT_INSTALLED for failure in failures["grpc"].values())
-    fix = "pip install 'triton-diagnostics[grpc]'" if missing else "open the HTTP or gRPC port to this machine"
     return BlindSpot(
         what="statistics, configuration and instance counts (a busy share is only an upper bound)",
         why=f"neither HTTP ({_told(failures['http'])}) nor gRPC ({_told(failures['grpc'])}) can be read",
-        fix=fix,
+        fix="pip install 'triton-diagnostics[grpc]'" if missing and fix is _CLOSED else fix,
     )
 
 

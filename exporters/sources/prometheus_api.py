@@ -197,9 +197,7 @@ _MORE = f"look at the store's load, {_SMALLER}"
 
 def _next_step(failure: ReadFailure, options: SourceOptions) -> str:
     if failure.obstacle is Obstacle.DENIED:
-        given = "look at what these credentials may read"
-        asked = "give --bearer-token-file, --basic-auth-file or --header (X-Scope-OrgID:… names a tenant)"
-        return given if options.has_credentials else asked
+        return f"{options.when_denied} (X-Scope-OrgID:… names a tenant)"
     if failure.status is None:
         # What is wrong with TLS says by itself what to do.
         return "" if "TLS" in failure.reason else _BY_OBSTACLE.get(failure.obstacle, "")

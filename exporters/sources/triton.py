@@ -32,6 +32,7 @@ __all__ = ["TritonServer", "discover", "discover_all"]
 HTTP, GRPC, METRICS = "http", "grpc", "metrics"
 _OFFSETS = {HTTP: 0, GRPC: 1, METRICS: 2}
 _DEFAULT_HTTP_PORT = 8000
+_UP = "check the address, and that the server has finished loading its models"
 
 
 def discover(url: str, options: SourceOptions | None = None) -> TritonServer:
@@ -133,7 +134,7 @@ class _Search:
             ports=tuple(address.port for address in seen if address.port),
             api=api,
             metrics=metrics,
-            blind_spots=blind_spots_of(found, self.failures),
+            blind_spots=blind_spots_of(found, self.failures, self.options.when_denied),
             notes=notes_of(found, self.failures, given),
             timeout=self.options.read_timeout,
         )
@@ -228,7 +229,8 @@ class _Search:
             needed = role == METRICS or HTTP not in self.found
             if url and needed and role not in self.found:
                 failure = next(iter(self.failures[role].values()))
-                raise CollectError(failure.reason, where=str(parse_address(url)))
+                hint = self.options.when_denied if failure.obstacle is Obstacle.DENIED else ""
+                raise CollectError(failure.reason, where=str(parse_address(url)), hint=hint)
 
     def _nothing(self) -> CollectError:
         reasons: dict[str, dict[str, None]] = {}
@@ -236,7 +238,10 @@ class _Search:
             for place, failure in failures.items():
                 reasons.setdefault(failure.reason, {})[place] = None
         told = "; ".join(f"{reason} at {', '.join(places)}" for reason, places in reasons.items())
-        hint = "check the address, and that the server has finished loading its models"
+        denied = any(
+            one.obstacle is Obstacle.DENIED for failures in self.failures.values() for one in failures.values()
+        )
+        hint = self.options.when_denied if denied else _UP
         return CollectError(f"no Triton found: {told}", where=str(self.given), hint=hint)
 
 

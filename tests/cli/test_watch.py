@@ -11,8 +11,9 @@ from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.markdown import markdown
 from diagnostics.render.explanation.text import text
 from diagnostics.render.live import frame, gist
+from exporters.sources.access import ON_THE_COMMAND_LINE
 from exporters.sources.http import HttpAnswer
-from tests.collect.fake_triton import fake_triton
+from tests.collect.fake_triton import FakeServer, fake_triton, status
 from tests.service.http.door import Door, door, judged, show
 from tests.store.lived import NAME
 
@@ -72,6 +73,15 @@ def test_without_a_service_one_line_says_what_to_do(verb: str, capsys: pytest.Ca
         "diag: http://127.0.0.1:1: no service answers: connection refused; "
         "start one with diag serve, name it with --url, or name a SOURCE\n"
     )
+
+
+@pytest.mark.parametrize("verb", ["watch", "explain", "slo"])
+def test_a_service_that_wants_credentials_is_told_how_they_are_given(verb: str, capsys: pytest.CaptureFixture[str]):
+    paths = ("/api/v1/state", "/api/v1/targets", "/api/v1/slos")
+    with FakeServer({f"GET {path}": status(403) for path in paths}).running() as server:
+        assert main([verb, "--url", server.url]) == 3
+    told = f"HTTP 403, credentials are missing; give credentials: {ON_THE_COMMAND_LINE}\n"
+    assert capsys.readouterr().err == f"diag: {server.url}: {told}"
 
 
 def test_a_server_is_watched_without_a_service(capsys: pytest.CaptureFixture[str]):

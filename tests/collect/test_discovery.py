@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from fake_triton import (
@@ -18,7 +19,7 @@ from fake_triton import (
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.wire.records import Kind
 from exporters.sources import triton_grpc
-from exporters.sources.access import SourceOptions
+from exporters.sources.access import ON_THE_COMMAND_LINE, SourceOptions
 from exporters.sources.triton import discover, discover_all
 
 QUICK = SourceOptions(timeout=1.0)
@@ -172,6 +173,29 @@ def test_credentials_of_the_url_are_used_and_not_shown():
         assert "s3cret" not in f"{server.urls} {server.name} {server.blind_spots}"
         with pytest.raises(CollectError, match="HTTP 401, credentials are missing"):
             discover(f"http://127.0.0.1:{fake.port}", QUICK)
+
+
+@pytest.mark.parametrize("code", [401, 403])
+@pytest.mark.parametrize(
+    ("options", "step"),
+    [
+        (QUICK, f"give credentials: {ON_THE_COMMAND_LINE}"),
+        (replace(QUICK, basic="ann:pw"), "look at these credentials"),
+    ],
+)
+def test_a_server_that_wants_credentials_is_told_how_they_are_given(code: int, options: SourceOptions, step: str):
+    with FakeServer({"GET /v2": status(code)}).running() as server, pytest.raises(CollectError) as caught:
+        discover(server.url, options)
+    assert f"no Triton found: HTTP {code}, " in str(caught.value)
+    assert caught.value.hint.startswith(step)
+
+
+def test_a_page_behind_credentials_is_a_blind_spot_that_credentials_open():
+    with fake_triton() as fake:
+        fake.metrics.routes = {path: status(403) for path in fake.metrics.routes}
+        (spot,) = discover(f"127.0.0.1:{fake.port}", QUICK).blind_spots
+    assert "HTTP 403" in spot.why
+    assert spot.fix == f"give credentials: {ON_THE_COMMAND_LINE}"
 
 
 def test_a_path_prefix_of_a_gateway_leads_to_api_and_metrics():

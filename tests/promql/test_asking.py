@@ -76,7 +76,12 @@ FAILED = json.dumps({"status": "error", "errorType": "execution", "error": "the 
 @pytest.mark.parametrize(
     ("status", "body", "code", "words"),
     [
-        (401, b"", 3, "HTTP 401, credentials are missing; give --bearer-token-file, --basic-auth-file or --header"),
+        (
+            401,
+            b"",
+            3,
+            "credentials are missing; give credentials: $DIAG_BEARER_TOKEN, $DIAG_BASIC_AUTH, --bearer-token-file",
+        ),
         (403, b"", 3, "HTTP 403"),
         (500, b"oops", 3, "HTTP 500; look at the store's log, or ask again later"),
         (504, b"", 3, "HTTP 504 to {__name__"),

@@ -101,7 +101,8 @@ def _within(host: str, allowed: Iterable[Network]) -> bool:
 def probe(url: str, seconds: float, stopped: threading.Event) -> Probed:
     """Read a server for `seconds`, and return what that shows; sent without any credential."""
     begun = time.monotonic()
-    options = SourceOptions(timeout=min(_ONE_READ, seconds / 2))
+    elsewhere = "a probe has none, so name the server in the settings, with bearer_token_file or basic_auth_file"
+    options = SourceOptions(timeout=min(_ONE_READ, seconds / 2), credentials_by=elsewhere)
     try:
         server = discover(url, options)
     except DiagError as error:
