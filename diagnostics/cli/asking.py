@@ -12,6 +12,7 @@ import click
 
 from diagnostics.cli.fail_on import fails
 from diagnostics.cli.running_service import RunningService, path_of
+from diagnostics.cli.service_answers import Account
 from diagnostics.cli.sources import moment
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.window.rolling import WINDOW_SECONDS
@@ -51,7 +52,7 @@ def ask(service: RunningService, asked: Asked) -> int:
     if asked.check is not None:
         if asked.at is not None or asked.since is not None:
             raise UsageError("of the past needs a recording", where="--why-not", hint="give --history or a capture")
-        click.echo(service.json(f"{path_of(name)}/checks/{asked.check}", ("account",))["account"], nl=False)
+        click.echo(service.json(f"{path_of(name)}/checks/{asked.check}", Account)["account"], nl=False)
         return EXIT_OK
     path, query = _explanation(name, asked)
     output = "coloured" if asked.output == "text" else asked.output
@@ -60,7 +61,7 @@ def ask(service: RunningService, asked: Asked) -> int:
         code = _exit_code(answer.headers, asked.fail_on)
         text = answer.body.decode("utf-8", "replace")
         shown = _indented(text) if output == "json" else text
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         raise service.other_program() from None
     click.echo(shown, nl=False)
     return code

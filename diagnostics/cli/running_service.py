@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +9,10 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import click
+import msgspec
 
+from diagnostics import __version__
+from diagnostics.cli.service_answers import Watched
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.settings.prefix import prefix_of
 from exporters.sources.access import SourceOptions
@@ -29,7 +31,7 @@ _HINTS = {
     Obstacle.PROTOCOL: "if it serves TLS, say so: --url https://…, with --ca-file where its authority is your own",
 }
 # Whoever gives no reason is a proxy, or another program.
-ELSEWHERE = "give the address of diag serve, with the path of its web.route_prefix"
+ELSEWHERE = f"give the address of diag serve {__version__}, with the path of its web.route_prefix"
 Command = Callable[..., object]
 
 
@@ -89,27 +91,24 @@ class RunningService:
             return self._options.when_denied
         return ELSEWHERE if failure.reason == "HTTP 404" else _HINTS.get(failure.obstacle, "")
 
-    def json(self, path: str, keys: Sequence[str], **query: str | float | Sequence[str] | None) -> dict[str, Any]:
-        """Return a JSON answer, an object with these keys at least.
+    def json(self, path: str, shape: Any, **query: str | float | Sequence[str] | None) -> Any:
+        """Return a JSON answer, whole; `shape` is the type of what is read of it.
 
         Raises:
-            CollectError: it does not answer, refuses, or is another program.
+            CollectError: it does not answer, refuses, or is another program or version.
 
         """
-        answer = self._json(path, **query)
-        if not isinstance(answer, dict) or not answer.keys() >= set(keys):
-            raise self.other_program()
+        body = self.read(path, **query)
+        try:
+            answer = msgspec.json.decode(body)
+            msgspec.convert(answer, shape)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise self.other_program() from None
         return answer
 
     def other_program(self) -> CollectError:
-        """Return the error to raise where an answer is none of `diag serve`, but perhaps of a Prometheus."""
+        """Return the error to raise where an answer is none of this `diag serve`, but perhaps of a Prometheus."""
         return CollectError("answers, but not as diag serve does", where=self.url, hint=ELSEWHERE)
-
-    def _json(self, path: str, **query: str | float | Sequence[str] | None) -> Any:
-        try:
-            return json.loads(self.read(path, **query))
-        except (ValueError, RecursionError):
-            raise self.other_program() from None
 
     def deployment(self, name: str | None) -> str:
         """Return the name of the deployment that is meant; None means the only one.
@@ -121,10 +120,8 @@ class RunningService:
         """
         if name is not None:
             return name
-        targets = self._json("/targets")
-        if not isinstance(targets, list) or not all(isinstance(one, dict) and "deployment" in one for one in targets):
-            raise self.other_program()
-        names = list(dict.fromkeys(str(one["deployment"]) for one in targets))
+        targets: list[Watched] = self.json("/targets", list[Watched])
+        names = list(dict.fromkeys(one["deployment"] for one in targets))
         if len(names) == 1:
             return names[0]
         if not names:

@@ -12,6 +12,7 @@ import click
 
 from diagnostics.cli.options import DURATION, connection_options
 from diagnostics.cli.running_service import RunningService, url_option
+from diagnostics.cli.service_answers import Slos
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError, not_installed
 from diagnostics.slo.slo import LONGEST_PERIOD, SHORTEST_PERIOD, Slo
 from exporters.sources.access import SourceOptions
@@ -144,9 +145,11 @@ def _asked(service: RunningService, slos: Sequence[Slo], period: float | None, o
     """Print a running service's answer and return the exit code."""
     names = [slo.name for slo in slos]
     query = {"period": period, **({"name": names} if names else {})}
-    told = service.json("/slos", ("slos",), **query)
+    told: Told = service.json("/slos", Slos, **query)
     if not told["slos"]:
         raise UsageError("the service has no objectives", where=service.url, hint="write [[slo]] or slo_files")
+    if not {slo.name for slo in slos} <= {one["name"] for one in told["slos"]}:
+        raise service.other_program()
     _refuse_others(told["slos"], slos, period)
     if output == "json":
         click.echo(json.dumps(told, indent=1, allow_nan=False))

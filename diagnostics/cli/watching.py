@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from diagnostics.cli.running_service import PATIENCE, RunningService
+from diagnostics.cli.service_answers import State
 from diagnostics.cli.sources import looks_like_a_path
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.finding import Finding
@@ -23,7 +24,6 @@ from exporters.sources.access import SourceOptions
 States = Generator[Json, None, None]
 # A service that went away is asked again after so long.
 PAUSE = 2.0
-_STATE = ("version", "now", "targets", "deployments", "incidents")
 
 
 def states_of_service(url: str | None, options: SourceOptions, *, once: bool) -> States:
@@ -34,11 +34,11 @@ def states_of_service(url: str | None, options: SourceOptions, *, once: bool) ->
 
     """
     service = RunningService(url, options)
-    state: Json = service.json("/state", _STATE)
+    state: Json = service.json("/state", State)
     yield state
     while not once:
         try:
-            state = service.json("/state", _STATE, after=state["version"], wait=PATIENCE - 5.0)
+            state = service.json("/state", State, after=state["version"], wait=PATIENCE - 5.0)
             yield state
         except CollectError as error:
             yield {**state, "now": time.time(), "error": str(error)}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -115,6 +116,8 @@ def test_the_service_explains_as_the_tool_itself_does(output: str, capsys, monke
         said = shown(opened_door)
         assert main(["explain", "--url", opened_door.url, "--deployment", NAME, "--output", output]) == 0
         assert capsys.readouterr().out.rstrip("\n") == said[output].rstrip("\n")
+        assert main(["watch", "--url", opened_door.url, "--once"]) == 0
+        assert f"\n{NAME}  degraded\n" in capsys.readouterr().out
 
 
 def test_one_answer_holds_the_text_and_what_it_means_to_scripts(capsys, monkeypatch):
@@ -139,6 +142,46 @@ def test_an_answer_of_something_else_is_none(capsys, monkeypatch):
     monkeypatch.setattr(RunningService, "answer", lambda *_, **__: HttpAnswer(b"{}", {}))
     assert main(["explain", "--url", "http://127.0.0.1:1", "--deployment", NAME]) == 3
     assert "http://127.0.0.1:1: answers, but not as diag serve does; give the address" in capsys.readouterr().err
+
+
+SLO = {"name": "a", "objective": 0.99, "sli": None, "alerts": [], "period": {"seconds": 3600.0}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["slo"], {"slos": [1, 2]}),
+        (["slo"], {"slos": "none"}),
+        (["slo"], {"slos": [{"name": "a"}]}),
+        (["slo"], {"slos": [{**SLO, "events": {"total": "many"}, "budget": {"left": None}}]}),
+        (["slo", "--output", "json"], {"slos": [{**SLO, "events": {"total": float("nan")}, "budget": {"left": 1.0}}]}),
+        (["watch", "--once"], {**state(), "version": 1, "deployments": [1]}),
+        (["watch", "--once"], {**state(), "version": 1, "incidents": "none"}),
+        (["watch", "--once"], {**state(), "version": 1, "now": 1e300}),
+        (["watch", "--once"], {**state(), "version": 1, "targets": [{"deployment": "chat"}]}),
+        (["explain"], [{"deployment": ["chat"]}]),
+        (["explain", "--deployment", "chat", "--why-not", "cold-start"], {"account": 1}),
+    ],
+)
+def test_an_answer_of_another_shape_is_told_as_anothers(
+    arguments: list[str], answer: object, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    body = json.dumps(answer).encode()
+    monkeypatch.setattr(RunningService, "answer", lambda *_, **__: HttpAnswer(body, {}))
+    assert main([*arguments, "--url", CLOSED[1]]) == 3
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert told.err.startswith(f"diag: {CLOSED[1]}: answers, but not as diag serve does; give the address")
+
+
+def test_an_objective_that_the_service_leaves_out_is_not_shown_as_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    body = json.dumps({"slos": [{**SLO, "events": {"total": 1}, "budget": {"left": None}}]}).encode()
+    monkeypatch.setattr(RunningService, "answer", lambda *_, **__: HttpAnswer(body, {}))
+    (tmp_path / "slos.yaml").write_text("slo:\n- {name: b, model: chat, objective: 0.99, latency: 500ms}\n")
+    assert main(["slo", "--slo", str(tmp_path / "slos.yaml"), "--url", CLOSED[1]]) == 3
+    assert "answers, but not as diag serve does" in capsys.readouterr().err
 
 
 def shown(opened_door: Door) -> dict[str, str]:
