@@ -15,6 +15,9 @@ _DURATIONS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _PLAIN = re.compile(r"\d+(?:\.\d+)?")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|[KMGT]i?B)")
+_LONG = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+# More of a unit than these are told in a larger one.
+_MOST = 1000
 _POWERS = {"B": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -85,6 +88,20 @@ _FORMATS: Mapping[Unit, Callable[[float], str]] = {
     Unit.HERTZ: lambda value: f"{_number(value / 1e6)} MHz",
     Unit.CELSIUS: lambda value: f"{value:.0f} °C",
 }
+
+
+def span(seconds: float) -> str:
+    """Return a length of time that may be weeks, as `30 d`, `41.4 h`, `5 min` or `36.1 s`.
+
+    It is told in the largest unit in which it is whole, else in the largest of which it is two or more.
+    """
+    for size, word in _LONG:
+        if size <= seconds < _MOST * size and abs(seconds / size - round(seconds / size)) < 1e-6:
+            return f"{seconds / size:.0f} {word}"
+    for size, word in _LONG:
+        if seconds >= 2 * size:
+            return f"{_number(seconds / size)} {word}"
+    return Unit.SECONDS.show(seconds)
 
 
 def parse_duration(text: str) -> float | None:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from diagnostics.render.slo.words import span
 from diagnostics.slo.attribution import Cause
 from diagnostics.slo.report import SloReport
 from diagnostics.slo.tally import Tally
@@ -19,6 +18,9 @@ BAD_LOW, BAD_HIGH = "diag_slo_bad_events_low", "diag_slo_bad_events_high"
 ATTRIBUTED = "diag_slo_bad_events_attributed"
 OBJECTIVE, BURN, LEFT = "diag_slo_objective_ratio", "diag_slo_burn_rate", "diag_slo_budget_remaining_ratio"
 LABELS = ("slo", "deployment", "server", "model")
+_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
+# More of a unit than these are told in a larger one.
+_MOST = 1000
 EventKey = tuple[str, str, str, str]
 """Objective, deployment, server, model."""
 
@@ -53,7 +55,18 @@ def report_metrics(reports: Sequence[SloReport]) -> Iterator[Metric]:
         objective.add_metric((one.slo.name,), one.slo.objective)
         for window in one.burns:
             if window.rate is not None:
-                burn.add_metric((one.slo.name, span(window.seconds)), window.rate)
+                burn.add_metric((one.slo.name, _duration(window.seconds)), window.rate)
         if one.left is not None:
             left.add_metric((one.slo.name,), one.left)
     yield from (objective, burn, left)
+
+
+def _duration(seconds: float) -> str:
+    """Return a length of time as Prometheus writes it: `30d`, `6h`, `90s`."""
+    for size, unit in _UNITS:
+        if size <= seconds < _MOST * size and abs(seconds / size - round(seconds / size)) < 1e-6:
+            return f"{seconds / size:.0f}{unit}"
+    for size, unit in _UNITS:
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f}{unit}"
+    return f"{seconds:.3g}s"

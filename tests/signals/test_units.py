@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.units import Unit
+from diagnostics.units import Unit, span
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,22 @@ def test_every_number_is_shown_on_one_short_line(unit: Unit, value: float) -> No
     assert re.search(r"\d", shown)
     assert shown.isprintable()
     assert len(shown) <= 40
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (30 * 86_400, "30 d"),
+        (6 * 3_600, "6 h"),
+        (300, "5 min"),
+        (60, "1 min"),
+        (90, "90 s"),
+        (36.1, "36.1 s"),
+        (0.25, "250 ms"),
+        (41.4 * 3_600, "41.4 h"),
+        (2.94 * 86_400, "2.9 d"),
+        (2_000 * 60, "33.3 h"),
+    ],
+)
+def test_lengths_of_weeks_are_told_in_units_that_people_count_in(seconds: float, shown: str) -> None:
+    assert span(seconds) == shown

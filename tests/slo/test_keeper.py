@@ -149,7 +149,7 @@ def test_the_command_reads_the_same_from_the_service_and_from_its_history(
     assert main(["slo", str(kept[0]), "--slo", str(file)]) == 0
     read = capsys.readouterr().out
     for text in (asked, read):
-        assert "slow-answers: 99 % of requests to slow answered, over 30d" in text
+        assert "slow-answers: 99 % of requests to slow answered, over 30 d" in text
         assert "went to request-failures of slow on triton-0" in text
         assert "incident " in text
         assert "Z, last seen 20" in text

@@ -11,23 +11,9 @@ from diagnostics.slo.burn import Forecast
 from diagnostics.slo.report import Burn, SloReport, Spent
 from diagnostics.slo.samples import AVERAGES
 from diagnostics.slo.slo import LONGEST_PERIOD, Promise, Promql, Slo
-from diagnostics.units import Unit
+from diagnostics.units import Unit, span
 
-_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
 _SMALLEST = 0.01
-# More of a unit than these are told in a larger one.
-_MOST = 1000
-
-
-def span(seconds: float) -> str:
-    """Return a length of time as people write it: `30d`, `6h`, `90s`."""
-    for size, unit in _UNITS:
-        if size <= seconds < _MOST * size and abs(seconds / size - round(seconds / size)) < 1e-6:
-            return f"{seconds / size:.0f}{unit}"
-    for size, unit in _UNITS:
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f}{unit}"
-    return f"{seconds:.3g}s"
 
 
 def promise(slo: Slo) -> str:
@@ -72,8 +58,8 @@ def budget(report: SloReport) -> str:
         return "nothing can be said of the budget"
     spent = Unit.RATIO.show(1.0 - report.left) + _bounds(report)
     allowed = f"{report.allowed:,.0f}" if report.allowed >= 10 else f"{report.allowed:.2g}"
-    text = f"{spent} of {span(report.period)}'s budget of {allowed} bad events is spent"
-    return text if report.seen >= 0.99 * report.period else f"{text}; {span(report.seen)} of it was seen"
+    text = f"{spent} of the budget of {allowed} bad events in {span(report.period)} is spent"
+    return text if report.seen >= 0.99 * report.period else f"{text}; {span(report.seen)} of that was seen"
 
 
 def _bounds(report: SloReport) -> str:
@@ -92,8 +78,8 @@ def burns(report: SloReport) -> str:
 def burn(one: Burn) -> str:
     """Return how fast one window burns."""
     if one.rate is None:
-        return f"{span(one.seconds)} no events"
-    return f"{span(one.seconds)} {one.rate:.3g} ({_rate(one.low or 0)} to {_rate(one.high or 0)})"
+        return f"no events in {span(one.seconds)}"
+    return f"{one.rate:.3g} ({_rate(one.low or 0)} to {_rate(one.high or 0)}) over {span(one.seconds)}"
 
 
 def _rate(value: float) -> str:
