@@ -11,12 +11,12 @@ from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.intervening import intervened, modelled, outside
 from diagnostics.diagnosis.run import Result
+from diagnostics.diagnosis.steadiness import grew, overloaded, unaccounted, unsteady
 from diagnostics.errors import DiagError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted, MeasuredStage
 from diagnostics.forecast.fitting import fit
-from diagnostics.forecast.load import is_full, reaching, whole
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.predict import performance, unlike
 from diagnostics.signals.subject import Subject
@@ -34,10 +34,15 @@ _WIDER = 3.735 / 2.847
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """An entry as it is, and with a suggestion followed."""
+    """An entry as it is, and with a suggestion followed; and the window that it was fitted to."""
 
     fitted: Fitted
     after: Fitted
+    evidence: Evidence
+
+    def grew(self, model: str) -> bool | None:
+        """Return whether a model's queue grew through the window; None where that is not known."""
+        return grew(self.evidence, Subject(server=self.fitted.server, model=model))
 
     @property
     def affordable(self) -> bool:
@@ -72,7 +77,7 @@ class Predictor:
         if isinstance(fitted, Unpredicted):
             return fitted
         after = intervened(fitted, fires, suggestion, result.entry)
-        return after if isinstance(after, Unpredicted) else Asked(fitted=fitted, after=after)
+        return after if isinstance(after, Unpredicted) else Asked(fitted=fitted, after=after, evidence=self.evidence)
 
     def _entry(self, result: Result) -> Subject | None:
         on, entry = result.subject, result.entry
@@ -132,15 +137,14 @@ def effect(asked: Asked, finding: Finding, simulations: Simulations | None) -> E
         Unpredictable: the simulation takes more events than a run may have.
 
     """
-    now, found = asked.fitted.measured, estimate(asked.after)
-    if full := _full(asked.after):
-        return _unsteady(f"with it {', '.join(full)} is offered more than it can do", overrules=True)
-    simulate = simulations is not None and asked.affordable
-    found = simulations.of(asked.after) if simulations is not None and simulate else found
+    if full := overloaded(asked.fitted, asked.after, asked.grew):
+        return full
+    forecast = simulations.of if simulations is not None and asked.affordable else estimate
+    simulate, now, found = forecast is not estimate, asked.fitted.measured, forecast(asked.after)
     known = finding.impact.mean_seconds if now.mean is None else now.mean
     if found.mean is None or not found.stable:
         by = "the simulation finds" if simulate else "the closed forms, coarser than diag whatif, find"
-        return _unsteady(f"{by} no steady state with it", overrules=estimate(asked.fitted).stable)
+        return _endless(asked, forecast(asked.fitted), found, by)
     if found.mean.low < known <= found.mean.value:
         return _either(known, found.mean)
     doubt = unlike(asked.fitted, estimate(asked.fitted))
@@ -157,15 +161,22 @@ def effect(asked: Asked, finding: Finding, simulations: Simulations | None) -> E
     )
 
 
-def _full(fitted: Fitted) -> list[str]:
-    """Return the models that are offered more than they do with full batches and nothing beside them."""
-    wanted = reaching(fitted.scenario)
-    return [model.name for model in whole(fitted.scenario).models if is_full(model, wanted.get(model.name, 0.0))]
+def _endless(asked: Asked, before: Performance, found: Performance, by: str) -> Unpredicted:
+    """Return that a forecast has no steady state; it speaks against a check only where the window as it is has one.
 
+    Args:
+        asked: what was forecast.
+        before: the forecast of the window as it is.
+        found: the forecast of the suggestion, in the same way.
+        by: who finds it.
 
-def _unsteady(why: str, *, overrules: bool) -> Unpredicted:
-    """Return that a queue grows; it speaks against a check only where the window as it is has a steady state."""
-    return Unpredicted(because=f"{why}: a queue would grow without end", overrules=overrules)
+    """
+    names, same = ([one.model for one in each.stages if not one.stable] for each in (found, before))
+    seen = [asked.grew(name) for name in names if name in same]
+    if seen and len(seen) == len(names) and True not in seen:
+        return unaccounted(by, names, steady=None not in seen)
+    whose = f" of {', '.join(names)}" if names else ""
+    return unsteady(f"{by} no steady state{whose} with it", overrules=before.stable)
 
 
 def _either(now: float, mean: Estimate) -> Unpredicted:

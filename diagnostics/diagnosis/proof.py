@@ -26,7 +26,7 @@ from diagnostics.forecast.predict import unlike
 from diagnostics.signals.reading import Reading
 from diagnostics.units import Unit
 
-# What holds of a window holds of the next ones: a running service asks anew after so many seconds.
+# What holds of a window holds of the next ones like it: a running service asks anew after so many seconds.
 KEPT_SECONDS = 300.0
 # Processor time that all forecasts of one explanation may take together: five times what those of five stages do. One
 # that has begun is finished, within the events that a run may have.
@@ -39,14 +39,19 @@ class Memory:
     """What was answered for earlier windows, for as long as it is thought to hold."""
 
     seconds: float = KEPT_SECONDS
-    _kept: dict[Hashable, tuple[float, object]] = field(default_factory=dict)
+    _kept: dict[Hashable, tuple[float, float, object]] = field(default_factory=dict)
 
-    def of(self, key: Hashable, now: float, make: Callable[[], T]) -> T:
-        """Return the answer for a key at Unix second `now`, made anew where there is none or it is too old."""
+    def of(self, key: Hashable, now: float, make: Callable[[], T], mean_seconds: float = 0.0) -> T:
+        """Return the answer for a key at Unix second `now`, made anew where there is none that still holds.
+
+        It holds for some time, while requests take about as long (`mean_seconds`) as when it was made: not by as much
+        more or less as is worth a change.
+        """
         self._kept = {one: kept for one, kept in self._kept.items() if 0 <= now - kept[0] <= self.seconds}
-        if key not in self._kept:
-            self._kept[key] = now, make()
-        return cast("T", self._kept[key][1])
+        kept = self._kept.get(key)
+        if kept is None or abs(mean_seconds - kept[1]) > max(WORTHWHILE_SHARE * kept[1], WORTHWHILE_SECONDS):
+            kept = self._kept[key] = now, mean_seconds, make()
+        return cast("T", kept[2])
 
 
 class _SpentError(Exception):
@@ -157,7 +162,8 @@ class _Court:
 
     def _kept(self, what: str, finding: Finding, make: Callable[[], T]) -> T:
         key = (what, finding.id, repr(finding.suggestion and finding.suggestion.change))
-        return self._memory.of(key, self._before.window.end, partial(self._within, make))
+        make = partial(self._within, make)
+        return self._memory.of(key, self._before.window.end, make, finding.impact.mean_seconds)
 
     def _within(self, make: Callable[[], T]) -> T:
         """Return an answer made now; what is known already costs nothing, whatever the budget."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import jsonschema
 import msgspec
@@ -23,6 +23,7 @@ from diagnostics.render.explanation.text import text
 from diagnostics.render.explanation.why_not import account
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop
+from tests.builders import SyntheticTriton
 from tests.forecast.deployments import by_hand, change, service
 from tests.render.situations import pipeline
 
@@ -148,6 +149,39 @@ def test_a_running_service_asks_once_for_what_stays() -> None:
         memory.of("key", now, lambda: asked.append(1))
 
     assert len(asked) == 2
+
+
+def test_a_running_service_asks_anew_once_requests_take_another_time() -> None:
+    asked, memory = list[float](), Memory()
+
+    for now, mean in ((0.0, 0.2), (15.0, 0.22), (30.0, 0.24), (45.0, 0.26), (60.0, 0.1)):
+        memory.of("key", now, partial(asked.append, mean), mean)
+
+    assert asked == [0.2, 0.24, 0.1]
+
+
+def beside_full(**side: float) -> Unpredicted:
+    """Return what more instances of one stage do beside another that is offered what it can do, by formulas."""
+    changed: Mapping[str, Mapping[str, float]] = {
+        "side": {"execution": 0.0263, "queue": 0.3, "pending": 11.0, **side},
+        "chat": {"execution": 0.36},
+    }
+    models = tuple(replace(one, **changed.get(one.name, {})) for one in pipeline("safety").models)  # type: ignore[arg-type]
+    told = proved(SyntheticTriton(models=models).explain(), simulate=False)
+    (effect,) = (one.effect for one in told.findings if (one.check, one.subject.model) == (SINGLE, "safety"))
+    assert isinstance(effect, Unpredicted)
+    return effect
+
+
+def test_a_queue_that_did_not_grow_is_not_called_endless() -> None:
+    """Clients who wait for their answers keep a stage as busy as it gets, too."""
+    steady, growing = beside_full(), beside_full(pending_growth=1.0)
+
+    assert "it is not known whether side keeps up" in steady.because
+    assert "trace every request" in steady.because
+    assert not steady.overrules
+    assert "side is offered more than it can do: a queue would grow without end" in growing.because
+    assert growing.overrules
 
 
 def fires(*claims: Claim, **more: float) -> Fires:
