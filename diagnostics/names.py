@@ -104,6 +104,7 @@ ENGINE_BACKENDS = frozenset({"tensorrtllm", "vllm", "fastertransformer"})
 # The one among them whose compute_infer holds the engine's whole time (reference: TensorRT-LLM C++ backend).
 ENGINE_BACKENDS_WITH_TIME = frozenset({"tensorrtllm", "fastertransformer"})
 PYTHON_BACKEND = "python"
+TENSORRT_BACKEND = "tensorrt"
 # Inputs by which a Python model is known as an engine: TensorRT-LLM's LLM API (a prefix), vLLM's, the Python runtime.
 TEXT_INPUT = "text_input"
 LLM_API_SAMPLING = "sampling_param_"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from diagnostics import names
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.reading import Missing
 from diagnostics.window.view import View
 from diagnostics.wire.engine import is_served, shows_engine
 from diagnostics.wire.model_config import ModelConfig
@@ -59,5 +60,6 @@ def generates(config: ModelConfig) -> bool:
 
 def _only_hands_over(view: View) -> bool:
     """Return whether nothing shows the model at work in its own row; what was not read shows nothing."""
-    execution, busy = EXECUTION_SECONDS.read(view).value, INSTANCE_BUSY_SHARE.read(view).value
-    return (execution or 0.0) < _LONGEST_HANDOVER and (busy or 0.0) < _MOST_BUSY
+    execution, busy = EXECUTION_SECONDS.read(view).value, INSTANCE_BUSY_SHARE.read(view)
+    works = busy.missing is Missing.CONFLICTING or (busy.value or 0.0) >= _MOST_BUSY
+    return (execution or 0.0) < _LONGEST_HANDOVER and not works

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from diagnostics.signals.counting import absent, mean_of
+from diagnostics.signals.occupied import compute_seconds, one_request_per_execution
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import CONFIGURATION, INSTANCES
 from diagnostics.signals.signal import Read, Signal
@@ -33,12 +34,12 @@ def _execution_seconds_from_requests(view: View) -> Reading:
     if delta is None or not _has_compute(delta):
         return absent(view, METRICS, Unit.SECONDS)
     return mean_of(
-        _compute(delta),
+        compute_seconds(delta),
         delta.values[Counter.SUCCESS],
         Unit.SECONDS,
         METRICS,
         delta,
-        estimated=not _one_request_per_execution(delta),
+        estimated=not one_request_per_execution(delta),
     )
 
 
@@ -55,7 +56,7 @@ def _busy_share(view: View) -> Reading:
     """Σ batch_stats seconds plus the dispatch gap, ÷ (span × instances); counters move on completion (±1 each)."""
     instances, delta = INSTANCES.read(view), view.delta(STATISTICS)
     if instances.value is None:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, CONFIGURATION)
+        return Reading.unknown(instances.missing or Missing.NOT_EXPORTED, Unit.RATIO, instances.source)
     if delta is None or not delta.batches:
         return absent(view, STATISTICS, Unit.RATIO)
     executions = sum(batch.executions for batch in delta.batches.values())
@@ -81,18 +82,18 @@ def _busy_share_bound(view: View) -> Reading:
     """(Δcompute ÷ Δrequests) × Δexecutions: exact if no batch held two requests, else an upper bound."""
     instances, delta = INSTANCES.read(view), view.delta(METRICS)
     if instances.value is None:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, CONFIGURATION)
+        return Reading.unknown(instances.missing or Missing.NOT_EXPORTED, Unit.RATIO, instances.source)
     if delta is None or not _has_compute(delta) or Counter.EXECUTIONS not in delta.values:
         return absent(view, METRICS, Unit.RATIO)
     requests, executions = delta.values[Counter.SUCCESS], delta.values[Counter.EXECUTIONS]
     if requests <= 0 or executions <= 0:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, METRICS)
-    lanes = delta.seconds * instances.value
-    per_request = _compute(delta) / requests
+    compute, lanes = compute_seconds(delta), delta.seconds * instances.value
+    per_request = compute / requests
     bound = (per_request * executions + executions * DISPATCH_GAP) / lanes
-    exact = _one_request_per_execution(delta)
+    exact = one_request_per_execution(delta)
     # Every request of a batch books the whole batch, so the true time is at least the sum ÷ the largest batch.
-    least = bound if exact else _compute(delta) / max(view.config.max_batch_size if view.config else 1, 1) / lanes
+    least = bound if exact else compute / max(view.config.max_batch_size if view.config else 1, 1) / lanes
     edge = per_request / delta.seconds
     return Reading.of(
         min(bound, 1.0) if not exact else bound,
@@ -162,14 +163,3 @@ BATCH_MARGINAL_COST = _model_signal(
 
 def _has_compute(delta: Delta) -> bool:
     return Counter.SUCCESS in delta.values and Counter.INFER_SECONDS in delta.values
-
-
-def _compute(delta: Delta) -> float:
-    parts = (Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS)
-    return sum(delta.values.get(part, 0.0) for part in parts)
-
-
-def _one_request_per_execution(delta: Delta) -> bool:
-    # Two per cent of slack: reads fall between a batch's executions and its requests' completions.
-    executions = delta.values.get(Counter.EXECUTIONS, 0.0)
-    return executions > 0 and delta.values[Counter.SUCCESS] <= executions * 1.02

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diagnostics import names
+from diagnostics.signals.occupied import took_more
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
@@ -19,6 +20,16 @@ _FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
 
 
 def _instances(view: View) -> Reading:
+    """A configuration is another's, or of another time, where executions took longer than its instances have had."""
+    found = _configured_instances(view)
+    if found.value is not None and view.config is not None:
+        source = took_more(view, view.config, found.value)
+        if source is not None:
+            return Reading.unknown(Missing.CONFLICTING, Unit.COUNT, f"{CONFIGURATION} and {source}")
+    return found
+
+
+def _configured_instances(view: View) -> Reading:
     if view.config is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, CONFIGURATION)
     count = 0
@@ -43,7 +54,8 @@ INSTANCES = Signal(
     name="instances",
     unit=Unit.COUNT,
     scope=Scope.MODEL,
-    doc="Model instances per version: the sum over active instance groups of count × GPUs.",
+    doc="Model instances per version: the sum over active instance groups of count × GPUs; unknown where executions "
+    "took more time than these have.",
     readers=(_instances,),
     fix=_FIX,
 )

@@ -66,7 +66,7 @@ FORMULAS = (
         _BUSY,
         "busy share from the summed durations",
         "share = (busy + executions * DISPATCH_GAP) / lanes",
-        "share = (_compute(delta) + executions * DISPATCH_GAP) / lanes",
+        "share = (compute_seconds(delta) + executions * DISPATCH_GAP) / lanes",
         few=True,
     ),
     Broken(
@@ -93,14 +93,14 @@ FORMULAS = (
     Broken(
         _BUSY,
         "bound of all instances as if of one",
-        "lanes = delta.seconds * instances.value\n    per_request",
-        "lanes = delta.seconds\n    per_request",
+        "compute, lanes = compute_seconds(delta), delta.seconds * instances.value",
+        "compute, lanes = compute_seconds(delta), delta.seconds",
     ),
     Broken(_BUSY, "bound above one", "min(bound, 1.0) if not exact else bound", "bound"),
     Broken(
         _BUSY,
         "bound without its lower end",
-        "_compute(delta) / max(view.config.max_batch_size if view.config else 1, 1) / lanes",
+        "compute / max(view.config.max_batch_size if view.config else 1, 1) / lanes",
         "bound",
     ),
     Broken(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -94,6 +95,51 @@ def test_without_configuration_nothing_is_known_of_it() -> None:
     window = SyntheticTriton(models=(Stage("m", rate=40, execution=0.02),)).window()
 
     assert INSTANCE_BUSY_SHARE.read(view_of(window, "m")).missing is Missing.NOT_EXPORTED
+
+
+@pytest.mark.parametrize("without", [(), (Kind.STATISTICS,)], ids=["statistics", "metrics"])
+@pytest.mark.parametrize(
+    ("occupied", "more", "known"),
+    [
+        (2.0, {}, True),
+        (2.3, {}, False),
+        (6.0, {"backend": "tensorrt"}, True),
+        (7.0, {"backend": "tensorrt"}, False),
+        (7.0, {"backend": "vllm"}, True),
+        (7.0, {"model_transaction_policy": {"decoupled": True}}, True),
+    ],
+)
+def test_two_instances_that_did_the_work_of_more_are_not_those_of_the_server(
+    occupied: float, more: Mapping[str, object], known: bool, without: tuple[Kind, ...]
+) -> None:
+    config = {**TWO, **more}
+    stage = Stage("m", rate=50 * occupied, execution=0.02, config=config)
+    view = view_of(SyntheticTriton(models=(stage,)).without(*without).window(), "m")
+
+    assert INSTANCES.read(view).missing is (None if known else Missing.CONFLICTING)
+    assert INSTANCE_BUSY_SHARE.read(view).missing is (None if known else Missing.CONFLICTING)
+
+
+def test_executions_that_began_before_the_span_are_no_work_of_more_instances() -> None:
+    """Two that took 60 s end in a span of 61 s that one instance has: 1.97 of it."""
+    window = SyntheticTriton(
+        models=(Stage("m", config=ONE),),
+        times=(0, 61),
+        alter=lambda number, rows: dict.fromkeys(
+            rows, Counts(requests=2, items=2, executions=2, infer=120, batches={1: (2, 120)}) if number else Counts()
+        ),
+    ).window()
+
+    assert INSTANCES.read(view_of(window, "m")).value == 1
+
+
+@pytest.mark.parametrize(("working", "loud"), [(1, ["batch-size-collapse"]), (5, [])])
+def test_no_cause_is_found_by_a_count_of_instances_that_is_not_the_servers(working: int, loud: list[str]) -> None:
+    """One is configured; where five do the work, each of them is as busy as the one is."""
+    config = model_config("m", max_batch=64, groups=[{"kind": "KIND_CPU", "count": 1}])
+    stage = Stage("m", rate=45 * working, queue=0.12, execution=0.02, config=config)
+
+    assert [one.check for one in SyntheticTriton(models=(stage,)).explain().loud] == loud
 
 
 def test_an_idle_model_is_idle_not_free() -> None:
