@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from statistics import quantiles
+from statistics import median, quantiles
 
 from diagnostics.signals.counting import absent
 from diagnostics.signals.reading import Missing, Reading
@@ -11,7 +11,8 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.counters import Opened
-from diagnostics.window.lifecycle import Change, Happened, changes, touch
+from diagnostics.window.lifecycle import LOG, SAME_EVENT_SECONDS, Change, Happened, changes, touch
+from diagnostics.window.openings import MOST_MISSED_ROUNDS
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
 _PENDING_FIX = "use Triton 23.09 or later, which exports the pending gauge"
@@ -136,10 +137,29 @@ def _loads_while_it_served(view: View) -> list[Change]:
     ]
 
 
+def _denied(view: View, load: Change) -> bool:
+    """Return whether the statistics went on through a load that the log tells of: each makes them start from zero.
+
+    The log is another server's then, or its clock or the recorder's was set; when it was loaded is not known.
+    """
+    if load.source != LOG:
+        return False
+    tables = [table for table in view.beside(view.model, load.version or None).tables(STATISTICS) if table.steps]
+    since, until = load.since - SAME_EVENT_SECONDS, load.at + SAME_EVENT_SECONDS
+    anew = any(step.start <= until and since <= step.end for table in tables for step in table.openings)
+    return not anew and any(step.start < load.at <= step.end for table in tables for step in table.steps)
+
+
 def _in_load(steps: Sequence[Step], loads: Sequence[Change]) -> list[bool]:
     """Return which steps overlap a load; what waited during one ends in the step after it at the latest."""
     marked = [any(_overlap(step, load) for load in loads) for step in steps]
     return [now or before for before, now in zip([False, *marked], marked, strict=False)]
+
+
+def _unwatched(steps: Sequence[Step], inside: Sequence[bool]) -> bool:
+    """Return whether nobody tried to read for rounds around a load: what waited then may have waited at any time."""
+    most = MOST_MISSED_ROUNDS * median(step.unwatched for step in steps)
+    return any(marked and step.unwatched > most for step, marked in zip(steps, inside, strict=True))
 
 
 def _overlap(step: Step, load: Change) -> bool:
@@ -165,9 +185,14 @@ def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> 
         loads, (steps, source) = _loads_while_it_served(view), _served(view)
         if not loads:
             return Reading.of(0.0, unit, source)
+        loads = [load for load in loads if not _denied(view, load)]
+        if not loads:
+            return Reading.unknown(Missing.CONFLICTING, unit, f"{LOG} and {STATISTICS}")
         if len(steps) < 4:
             return Reading.unknown(Missing.TOO_FEW_EVENTS, unit, source)
         excess, inside = _excess(steps), _in_load(steps, loads)
+        if _unwatched(steps, inside):
+            return Reading.unknown(Missing.STALE, unit, source)
         during = sum(_beyond_before(steps, excess, inside))
         requests = sum(step.values[Counter.SUCCESS] for step in steps)
         return Reading.of(compute(during, sum(excess), requests), unit, source, events=requests)

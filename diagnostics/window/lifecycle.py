@@ -19,6 +19,7 @@ from diagnostics.window.logs import LogEvent, LogKind
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow
 from diagnostics.wire.server import IndexEntry
 
+LOG = "log"
 READY = "READY"
 UNAVAILABLE = "UNAVAILABLE"
 # What the index gives as the reason of a version that was unloaded as asked, which is no failure.
@@ -108,7 +109,7 @@ def _from_log(events: Sequence[LogEvent]) -> Iterator[Change]:
             kind=_LOGGED[event.kind],
             model=event.model,
             version=version,
-            source="log",
+            source=LOG,
             reason=event.reason,
             zoned=event.zoned,
         )
@@ -238,7 +239,7 @@ def _from_configurations(server: ServerWindow, model: str) -> Iterator[Change]:
 
 
 _LOADS = (Happened.LOADED, Happened.RELOADED)
-_EXACTNESS = ("log", METRICS, STATISTICS, "index", "configuration")
+_EXACTNESS = (LOG, METRICS, STATISTICS, "index", "configuration")
 # Reads of one event through several sources lie a few scrape intervals apart: two rounds of the usual 15 s.
 SAME_EVENT_SECONDS = 30.0
 

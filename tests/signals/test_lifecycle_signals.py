@@ -21,8 +21,8 @@ from diagnostics.signals.sequence import PRIORITY_LEVELS, QUEUE_SPREAD, SEQUENCE
 from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOADS, STANDSTILL_SECONDS, WAITING_NOW
 from diagnostics.signals.versions import VERSION_BEFORE, VERSION_EXTRA_SECONDS, VERSION_SINCE, VERSION_SLOWDOWN
 from diagnostics.window.window import window_of
-from tests.builders import Stage, SyntheticTriton, chain, view_of
-from tests.builders_traffic import Did, indexed, scrapes_told, told
+from tests.builders import START, Stage, SyntheticTriton, chain, view_of
+from tests.builders_traffic import Did, indexed, logged, scrapes_told, told
 
 KEY = ("m", "1")
 BUSY = Did(requests=40, infer=0.02)
@@ -58,6 +58,29 @@ class TestLoads:
         story = [BUSY, Did(requests=40, queue=0.5, infer=0.02), *[BUSY] * 5, Did(requests=40, anew=True), *[BUSY] * 4]
 
         assert LOAD_QUEUE_SHARE.read(view_of(told({KEY: story}), "m")).value == 0.0
+
+    @pytest.mark.parametrize("anew", [True, False])
+    def test_a_load_in_the_log_that_the_statistics_deny_is_at_no_known_time(self, anew: bool) -> None:
+        """A clock that was set puts the load of the server's start among requests that wait for something else."""
+        log = logged(
+            'I0112 13:46:50.500000 1 model_lifecycle.cc:472] "loading: m:1"',
+            "I0112 13:46:51.500000 1 model_lifecycle.cc:839] \"successfully loaded 'm'\"",
+        )
+        story = [replace(did, anew=did.anew and anew) for did in self.WAITED]
+        view = view_of(window_of([*scrapes_told({KEY: story}), log]), "m")
+
+        assert LOADS.read(view).value == 1
+        assert LOAD_QUEUE_SECONDS.read(view).missing is (None if anew else Missing.CONFLICTING)
+
+    @pytest.mark.parametrize(("unread", "known"), [(2, True), (3, False)])
+    def test_what_waited_around_a_load_while_nobody_read_is_not_known_to_have_waited_for_it(
+        self, unread: int, known: bool
+    ) -> None:
+        story = [BUSY] * 5 + list(self.WAITED)
+        behind = {START + 2.0 * (11 + number) for number in range(1, unread + 1)}
+        read = [scrape for scrape in scrapes_told({KEY: story}) if scrape.at not in behind]
+
+        assert LOAD_QUEUE_SHARE.read(view_of(window_of(read), "m")).missing is (None if known else Missing.STALE)
 
     def test_without_a_load_none_is_waited_for(self) -> None:
         view = view_of(told({KEY: [BUSY] * 8}), "m")
