@@ -13,10 +13,11 @@ from math import inf, sqrt
 from diagnostics.diagnosis.effect import Unpredicted
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.fitted import Fitted, ModelDoubt
-from diagnostics.forecast.load import drain_seconds, is_full, reaching, whole
+from diagnostics.forecast.load import drain_seconds, is_full, open_rate, reaching, whole
 from diagnostics.signals.engine import ENGINE_WAIT_SECONDS
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import PENDING, QUEUE_SECONDS
+from diagnostics.tuning.simulation.scenario import OpenLoop
 
 # Three waits exceed three others by chance alone once in twenty windows (rank sums; Mann & Whitney 1947).
 _PART = 3
@@ -77,10 +78,15 @@ def _undecided(full: Sequence[str], kept_up: Sequence[str]) -> Unpredicted:
 
 
 def _error(fitted: Fitted, name: str) -> float:
-    """Return the standard error of what is offered ÷ what can be done, as a share: arrivals are counted, and few."""
-    arrivals = fitted.measured.throughput * fitted.measured.span_seconds
+    """Return the standard error of what is offered ÷ what can be done, as a share.
+
+    Arrivals in a window vary by their index of dispersion ÷ their number (Cox & Lewis 1966); executions drift.
+    """
+    loops = [one for one in fitted.scenario.traffic if isinstance(one, OpenLoop)]
+    arrivals = sum(map(open_rate, loops)) * fitted.measured.span_seconds
+    index = max((max(one.scv, one.burst) for one in loops), default=1.0)
     drift = fitted.doubt.models.get(name, ModelDoubt(service_scv=(0.0, 0.0))).service_error
-    return sqrt(drift**2 + 1 / arrivals) if arrivals > 0 else inf
+    return sqrt(drift**2 + index / arrivals) if arrivals > 0 else inf
 
 
 def unsteady(why: str, *, overrules: bool) -> Unpredicted:

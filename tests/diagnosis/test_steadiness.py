@@ -11,7 +11,7 @@ from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.signals.subject import Subject
-from diagnostics.tuning.simulation.scenario import Model, Resource
+from diagnostics.tuning.simulation.scenario import Model, OpenLoop, Resource
 from tests.builders import SERVER, Stage, SyntheticTriton, model_config
 from tests.forecast.deployments import by_hand, service
 
@@ -53,6 +53,17 @@ def test_a_stage_is_called_overloaded_only_where_neither_chance_nor_its_queue_sp
         assert told is not None
         assert said in told.because
         assert told.overrules == ("without end" in told.because)
+
+
+@pytest.mark.parametrize(("burst", "told"), [(1.0, "a queue would grow"), (9.0, "within what one window tells")])
+def test_a_window_of_a_few_bursts_more_is_no_overload(burst: float, told: str) -> None:
+    """Of 600 arrivals in bursts of nine, twice the standard error is a quarter."""
+    traffic = OpenLoop(entry="chat", rate=20.0, burst=burst)
+    fitted = by_hand(Model(name="safety", service=service(0.058)), traffic=traffic)
+    found = overloaded(fitted, fitted, lambda _: None)
+
+    assert found is not None
+    assert told in found.because
 
 
 def served(reads: int = 13, **stage: float) -> WindowEvidence:
