@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
+from diagnostics.signals.client_pieces import FEWEST_PIECES, calls_of, is_another_times, pieces_of
 from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.engine_rows import hides_its_time
 from diagnostics.signals.orchestration import client_seconds, ensemble_of
@@ -20,12 +21,6 @@ from diagnostics.wire.records import Kind
 from diagnostics.wire.spans import CLIENT_KIND
 
 _CLIENT = "client records"
-# Clients and server count the same requests when their numbers are this close; else others call too.
-_SAME_REQUESTS = 0.1
-# A mean of twenty is within half of what it stands for; the middle one of three such means survives one that is off.
-_PIECE_REQUESTS = 20
-_FEWEST_PIECES = 3
-_PIECES_WANTED = 5
 
 
 def requests_of(view: View) -> list[TracedRequest]:
@@ -57,11 +52,13 @@ def _outside_from_clients(view: View) -> Reading:
     if source is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, f"{_CLIENT} and {METRICS}")
     named = f"{_CLIENT} and {source}"
-    pieces = list(_pieces(view, source))
-    outside = sorted(client - server for server, client, alike in pieces if alike)
-    if len(outside) < _FEWEST_PIECES or len(outside) < len(pieces) / 2:
-        reason = Missing.TOO_FEW_EVENTS if len(pieces) < _FEWEST_PIECES else Missing.CONFLICTING
+    pieces, calls = pieces_of(view, source), calls_of(view)
+    outside = sorted(calls.beyond(pieces))
+    if len(outside) < FEWEST_PIECES or len(outside) < len(pieces) / 2:
+        reason = Missing.TOO_FEW_EVENTS if len(pieces) < FEWEST_PIECES else Missing.CONFLICTING
         return Reading.unknown(reason, Unit.SECONDS, named)
+    if is_another_times(pieces, calls):
+        return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, named)
     quarter = len(outside) // 4
     return Reading.of(
         max(outside[len(outside) // 2], 0.0),
@@ -72,28 +69,6 @@ def _outside_from_clients(view: View) -> Reading:
         events=whole.events,
         span=whole.span,
     )
-
-
-def _pieces(view: View, source: str) -> Iterator[tuple[float, float, bool]]:
-    """Yield (mean at the server, mean at the clients, whether both count the same requests) of pieces of the span."""
-    calls = sorted(
-        (request.at + request.seconds, request.seconds)
-        for request in view.window.clients
-        if request.ok and request.model == view.model
-    )
-    ends = [end for end, _ in calls]
-    start, requests, seconds, steps = None, 0.0, 0.0, view.steps(source)
-    everything = sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
-    enough = max(min(_PIECE_REQUESTS, everything / _PIECES_WANTED), 1.0)
-    for step in steps:
-        start = step.start if start is None else start
-        requests += step.values.get(Counter.SUCCESS, 0.0)
-        seconds += step.values.get(Counter.REQUEST_SECONDS, 0.0)
-        if requests >= enough:
-            inside = [took for _, took in calls[bisect_left(ends, start) : bisect_left(ends, step.end)]]
-            alike = abs(len(inside) - requests) <= max(_SAME_REQUESTS * requests, 2.0)
-            yield seconds / requests, sum(inside) / len(inside) if inside else 0.0, alike and bool(inside)
-            start, requests, seconds = None, 0.0, 0.0
 
 
 def _source_of_time(view: View) -> str | None:

@@ -173,6 +173,24 @@ def test_three_comparisons_tell_the_time_outside(steps: int, known: bool) -> Non
     assert (outside(steps=steps).missing is None) is known
 
 
+@pytest.mark.parametrize(
+    ("behind", "longer", "missing"), [(0, 0.0, None), (8, 0.0, Missing.CONFLICTING), (8, 2.0, None)]
+)
+def test_a_clock_that_is_behind_makes_no_time_outside_of_a_line_that_grows(
+    behind: float, longer: float, missing: Missing | None
+) -> None:
+    """Each second requests take 0.1 s longer, and a record that is 8 s late holds those that took 0.8 s longer."""
+    took = {2.0 * step + 0.1 * n: 0.5 + 0.2 * step for step in range(24) for n in range(1, 20)}
+    steps = [Did(requests=19, seconds=0.5 + 0.2 * step) for step in range(12)]
+    record = sent(
+        [end - seconds - longer - behind for end, seconds in took.items()], [s + longer for s in took.values()]
+    )
+    reading = OUTSIDE_SECONDS.read(view_of(window_of([*scrapes_told({KEY: steps}), record]), "m"))
+
+    assert reading.missing is missing
+    assert reading.value == (None if missing else pytest.approx(0.1 * behind + longer))
+
+
 def test_independent_arrivals_score_nearly_as_a_standard_normal_does() -> None:
     """A little less far apart, since the largest difference of each series is left out."""
     draw = random.Random(7)
