@@ -93,7 +93,8 @@ def test_where_every_request_was_traced_its_arrivals_are_replayed_and_executions
 
 
 def test_a_constant_number_under_way_is_a_closed_loop_with_the_thinking_that_is_left() -> None:
-    triton = SyntheticTriton(models=(Stage("m", rate=20, execution=0.09, config=model_config("m")),))
+    two = model_config("m", groups=({"kind": "KIND_CPU", "count": 2},))
+    triton = SyntheticTriton(models=(Stage("m", rate=20, execution=0.09, config=two),))
     starts = [i * 0.1 for i in range(600)]
     scrapes = [*triton.scrapes(), sent(sorted(starts * 2), seconds=0.0995, model="m")]
     (traffic,) = fit(WindowEvidence(window_of(scrapes)), Subject(server=SERVER, model="m")).scenario.traffic
