@@ -25,6 +25,7 @@ class Daemon:
 
     def __init__(self, service: Service, parts: Sequence[Part], read_settings: Callable[[], Loaded]) -> None:
         self._service, self._parts, self._read_settings = service, parts, read_settings
+        self._started_with = service.settings
         # Of all queues this is the one that a signal handler may put into while its own thread reads from it.
         self._signals: SimpleQueue[int] = SimpleQueue()
 
@@ -64,10 +65,11 @@ class Daemon:
     def _reload(self) -> None:
         tell_systemd("RELOADING=1")
         try:
-            loaded = self._read_settings()
-            for name in needing_restart(self._service.settings.model_dump(), loaded.settings.model_dump()):
+            settings = self._read_settings().settings
+            for name in needing_restart(self._started_with.model_dump(), settings.model_dump()):
                 log.warning("%s has changed, which takes a restart", name)
-            self._service.reload(loaded.settings)
+            taken_up = {name: getattr(settings, name) for name in RELOADED}
+            self._service.reload(self._started_with.model_copy(update=taken_up))
             self._service.metrics.faults.works(_RELOADING)
             log.info("settings read anew")
         except UsageError as error:

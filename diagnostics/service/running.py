@@ -73,10 +73,8 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
         CollectError: the history cannot be opened, or the address is in use.
 
     """
-    loaded = _loaded(file, environment, flags, sources)
+    loaded = _watching(file, environment, flags, sources)
     settings = loaded.settings
-    if not settings.server:
-        raise UsageError("there is no server to watch", where="diag serve", hint="name one, or write [[server]]")
     gc.set_threshold(*_COLLECTION)
     share_arenas()
     log_to_stderr(settings.log.level, settings.log.format)
@@ -101,7 +99,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     grpc_door = _grpc_door(settings, intake, web.authentication, metrics)
     parts: list[Part] = [*telemetry, history, objectives, telling, web, *grpc_door]
     with claimed(settings.history.directory):
-        Daemon(service, parts, lambda: _loaded(file, environment, flags, sources)).run()
+        Daemon(service, parts, lambda: _watching(file, environment, flags, sources)).run()
 
 
 def _grpc_door(
@@ -118,6 +116,16 @@ def _grpc() -> ModuleType:
     except ImportError:
         hint = "pip install 'triton-diagnostics[serve]'"
         raise UsageError("grpcio is not installed", where="otlp.grpc_listen_address", hint=hint) from None
+
+
+def _watching(
+    file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], sources: Sequence[str]
+) -> Loaded:
+    """Return settings that name a server: a file that was cut short must not end what a service watches."""
+    loaded = _loaded(file, environment, flags, sources)
+    if not loaded.settings.server:
+        raise UsageError("there is no server to watch", where="diag serve", hint="name one, or write [[server]]")
+    return loaded
 
 
 def _loaded(

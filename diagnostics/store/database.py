@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import sqlite3
 import time
@@ -57,6 +58,8 @@ class Database:
 
         """
         self.url, self._damaged = url, damaged
+        self._path = Path(url.database or "")
+        self._opened: tuple[int, int] | None = None
         self.engine = _engine(url)
         try:
             self._prepare()
@@ -75,8 +78,14 @@ class Database:
         """Return where it is, without the password."""
         return self.url.render_as_string(hide_password=True)
 
+    def gone(self) -> OSError | None:
+        """Return why what is written would be lost, as the SQLite file was removed or replaced; None else."""
+        if self.dialect != SQLITE or _identity(self._path) == self._opened:
+            return None
+        return FileNotFoundError(errno.ENOENT, "the file was removed or replaced while it was in use")
+
     def begin_anew(self, error: BaseException) -> None:
-        """Set a damaged SQLite file aside, under a name that tells when, and begin an empty one.
+        """Begin an empty SQLite file; a damaged one is set aside, under a name that tells when.
 
         Raises:
             CollectError: that is not possible.
@@ -85,8 +94,8 @@ class Database:
         self._damaged(error)
         self.engine.dispose()
         try:
-            kept = _set_aside(Path(self.url.database or ""))
-            log.warning("the history's database was damaged and is kept as %s", kept)
+            if is_damage(error):
+                log.warning("the history's database was damaged and is kept as %s", _set_aside(self._path))
             self.engine = _engine(self.url)
             self._prepare()
         except (OSError, DatabaseError) as again:
@@ -104,10 +113,10 @@ class Database:
                 # Workers of a fleet start together: the first makes the schema, the others wait and find it.
                 connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
             migrate(connection, self.shown)
+        self._opened = _identity(self._path)
 
     def _check(self) -> None:
-        path = Path(self.url.database or "")
-        if not path.exists() or path.stat().st_size > _CHECKED_BYTES:
+        if not self._path.exists() or self._path.stat().st_size > _CHECKED_BYTES:
             return
         with self.engine.connect() as connection:
             found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
@@ -166,12 +175,16 @@ def open_patiently(url: URL, damaged: Callable[[BaseException], None], patience:
 
     """
     deadline = time.monotonic() + patience
+    told = False
     while True:
         try:
             return Database(url, damaged)
-        except CollectError:
+        except CollectError as error:
             if url.get_backend_name() == SQLITE or time.monotonic() >= deadline:
                 raise
+            if not told:
+                log.warning("waiting for the database, at most %.0f s: %s", patience, error)
+                told = True
             time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
 
 
@@ -218,6 +231,14 @@ def _as_sqlite(connection: Any, _: object) -> None:
     connection.execute("PRAGMA synchronous=NORMAL")
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _set_aside(path: Path) -> Path:

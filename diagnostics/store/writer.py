@@ -138,6 +138,8 @@ class Writer:
     def flush(self) -> None:
         """Write all that waits; when the database does not take it, wait longer and longer before the next attempt."""
         try:
+            if (gone := self._database.gone()) is not None:
+                self._begin_anew(gone)
             while batch := self._next():
                 self._try(batch)
             if time.monotonic() - self._called >= SECONDS_BETWEEN_CALLS:

@@ -58,8 +58,11 @@ def test_signals_reload_and_end_it(tmp_path: Path, triton: FakeTriton):
         file.write_text("[collect]\ninterval = 'soon'\n")
         service.process.send_signal(signal.SIGHUP)
         until(lambda: "the settings stay as they were" in service.log.read_text(), 10, "the refusal")
+        file.write_text("")
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: "there is no server to watch" in service.log.read_text(), 10, "the refusal of an empty file")
         assert set(targets(service)) == {url_of(triton), url_of(other)}
-        assert service.samples("diag_errors_total")['part="reload"'] == 1
+        assert service.samples("diag_errors_total")['part="reload"'] == 2
 
         settings(tmp_path, port, url_of(other))
         service.process.send_signal(signal.SIGHUP)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -175,6 +176,24 @@ def test_a_database_that_is_damaged_while_it_is_used_is_begun_anew_with_the_open
     assert list(tmp_path.glob("history.db.damaged-*"))
     assert value(metrics, "diag_errors_total", part="history") >= 1
     assert [one.id for one in opened(tmp_path).open_incidents(NAME)] == [one.id for one in watched.book.open]
+
+
+def test_a_directory_that_is_removed_while_it_is_used_is_made_again_with_the_open_incidents(tmp_path: Path) -> None:
+    metrics, directory = OwnMetrics(), tmp_path / "history"
+    history = opened(directory, metrics)
+    history.start()
+    watched = deployment(metrics)
+    verdicts = live(history, watched, rounds(8, begin=time.time() - 120))
+    for _ in range(6):
+        next(verdicts)
+    until(lambda: len(history.reader.incidents()) == 1)
+    shutil.rmtree(directory)
+    list(verdicts)
+    history.stop()
+    assert [fault.reason for fault in metrics.faults.lasting() if fault.what == "opening the database"] == [
+        "the file was removed or replaced while it was in use"
+    ]
+    assert [one.id for one in opened(directory).open_incidents(NAME)] == [one.id for one in watched.book.open]
 
 
 def test_a_full_disk_holds_the_database_up_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
