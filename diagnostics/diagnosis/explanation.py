@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies
 from diagnostics.checks.check import Layer, Unknown
+from diagnostics.diagnosis.clock_notes import DISORDERS, clock_notes
 from diagnostics.diagnosis.finding import Finding, findings, unclaimed
 from diagnostics.diagnosis.gpu_notes import gpu_notes
 from diagnostics.diagnosis.objective import Objective
@@ -112,7 +113,7 @@ def explain(
         anatomy=anatomy,
         blind_spots=(
             *blind_spots,
-            *_blind_spots(results),
+            *_of_signals(evidence, results),
             *_of_logs(evidence),
             *_of_gpus(evidence),
             *_of_traces(evidence, anatomy),
@@ -203,7 +204,7 @@ def _core_missing(evidence: Evidence) -> str:
         return "no model's counters could be read"
     readings = [evidence.read(REQUESTS, model) for model in models]
     if all(reading.value is None for reading in readings):
-        return "no counter was read twice" if _few(evidence, models) else "request counters are not exported"
+        return _uncounted({reading.missing for reading in readings})
     for model, reading in zip(models, readings, strict=True):
         if reading.value == 0 and (evidence.read(SUMMARIZED_REQUESTS, model).value or 0.0) > 0:
             return f"counters of {model.model} stand still while its summaries count: counter_latencies is off"
@@ -229,8 +230,17 @@ def _engine_unseen(evidence: Evidence, anatomy: Sequence[Anatomy]) -> str:
     return ""
 
 
-def _few(evidence: Evidence, models: Sequence[Subject]) -> bool:
-    return all(evidence.read(REQUESTS, model).missing is Missing.TOO_FEW_EVENTS for model in models)
+def _uncounted(reasons: Set[Missing | None]) -> str:
+    if reasons == {Missing.TOO_FEW_EVENTS}:
+        return "no counter was read twice"
+    return next((told for reason, told in DISORDERS.items() if reason in reasons), "request counters are not exported")
+
+
+def _of_signals(evidence: Evidence, results: Sequence[Result]) -> Iterator[BlindSpot]:
+    """Yield why nothing is counted where a clock is to blame, and what can be switched on at the other servers."""
+    notes = clock_notes(evidence)
+    yield from (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in notes.values())
+    yield from _blind_spots([result for result in results if result.subject.server not in notes])
 
 
 def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from diagnostics.signals.bunching import FEWEST_BINS, Bin, Crowding, crowding, dispersion, evened
+from diagnostics.signals.engine_rows import is_engine
+from diagnostics.signals.engine_samples import held_by_engine
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
@@ -85,6 +87,8 @@ def _counter_bins(view: View) -> list[Bin] | Missing:
         return Missing.NOT_EXPORTED
     latency = _latencies(view)
     spans = sorted(set.intersection(*(set(each) for each in taken)))
+    if any(end <= start for start, end in spans):  # the clock was set back, or stands still
+        return Missing.CONFLICTING
     # Every first stage of an ensemble gets each request once.
     return [
         Bin(end - start, max(each[start, end] for each in taken), latency.get((start, end))) for start, end in spans
@@ -92,8 +96,14 @@ def _counter_bins(view: View) -> list[Bin] | Missing:
 
 
 def _taken_in(view: View) -> Mapping[tuple[float, float], float]:
-    """Return requests that arrived per step: completions + growth of the backlog; empty without the pending gauge."""
+    """Return requests that arrived per step: completions + growth of the backlog; empty without the pending gauge.
+
+    An engine takes every request at once: its backlog is what it holds, and not said where it exports no gauges.
+    """
     pending = dict(view.pending())
+    if pending and is_engine(view):
+        held = held_by_engine(view)
+        pending = {at: count + held[at] for at, count in pending.items() if at in held}
     if not pending:
         return {}
     taken: dict[tuple[float, float], float] = {}

@@ -7,12 +7,14 @@ import math
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Read
 from diagnostics.units import Unit
+from diagnostics.window.recorder_clock import ClockFault, clock_faults
 from diagnostics.window.view import Counter, Delta, View
 
 # Thirty events give a mean whose 95 % interval is within about a third of it for exponential times (1.96/sqrt(30)).
 ENOUGH_EVENTS = 30
 # Below this nothing is said at all: one event more or less changes the value by a fifth.
 FEWEST_EVENTS = 5
+_CLOCKS = {ClockFault.BACKWARDS: Missing.CONFLICTING, ClockFault.STILL: Missing.STALE}
 
 
 def total(source: str, counter: Counter, unit: Unit = Unit.COUNT) -> Read:
@@ -83,16 +85,28 @@ def mean_of(top: float, events: float, unit: Unit, source: str, delta: Delta, *,
     )
 
 
+def disorder(view: View, source: str) -> Missing | None:
+    """Return why no two reads of a source can be compared though there are enough; None where they can.
+
+    Its recorder's clock ran backwards (`conflicting`) or stood still (`stale`), or counters jump back again and again
+    (`reset`).
+    """
+    fault = view.beside(None).once(clock_faults).get(source)
+    if fault is not None:
+        return _CLOCKS[fault]
+    return Missing.RESET if any(table.unsteady for table in view.tables(source)) else None
+
+
 def absent(view: View, source: str, unit: Unit) -> Reading:
-    """Return why a counter of this source cannot be read: never read, or read only once."""
+    """Return why a counter of this source cannot be read: never read, read only once, or in no order."""
     if not view.server.reads[source]:
         return Reading.unknown(Missing.NOT_EXPORTED, unit, source)
     if not view.keys():
         return Reading.unknown(Missing.NOT_EXPORTED, unit, source)
     if not view.was_read(source):
         return Reading.unknown(Missing.TOO_FEW_EVENTS, unit, source)
-    if any(table.unsteady for table in view.tables(source)):
-        return Reading.unknown(Missing.RESET, unit, source)
+    if (wrong := disorder(view, source)) is not None:
+        return Reading.unknown(wrong, unit, source)
     if view.delta(source) is None:
         return Reading.unknown(Missing.IDLE, unit, source)
     return Reading.unknown(Missing.DISABLED, unit, source)

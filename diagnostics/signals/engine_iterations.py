@@ -46,15 +46,21 @@ def _at_work(engine: Engine, _: View) -> Reading:
 
 
 def _stretches(engine: Engine, view: View) -> Iterator[tuple[float, float]]:
-    """Yield iterations and requests per second of each stretch between two reads that found requests scheduled."""
-    steps = {(step.start, step.end): step.values.get(Counter.SUCCESS, 0.0) for step in view.steps(METRICS)}
+    """Yield iterations and joining requests per second of each stretch between two reads that found requests scheduled.
+
+    Those join that end in the stretch and did not run before it, and those that run after it: a generation can be
+    longer than the time between two reads.
+    """
+    steps = {(step.start, step.end): step for step in view.steps(METRICS)}
     for before, after in pairwise(engine.samples):
-        requests = steps.get((before.at, after.at))
-        if requests is None or before.iterations is None or after.iterations is None:
+        step = steps.get((before.at, after.at))
+        if step is None or before.iterations is None or after.iterations is None:
             continue
         if before.scheduled and after.scheduled and after.iterations > before.iterations:
-            seconds = after.at - before.at
-            yield (after.iterations - before.iterations) / seconds, requests / seconds
+            # Steady time: a clock that was set may give both reads one time.
+            ended = step.values.get(Counter.SUCCESS, 0.0)
+            requests = max(ended + after.scheduled - before.scheduled, 0.0)
+            yield (after.iterations - before.iterations) / step.seconds, requests / step.seconds
 
 
 def _joining_seconds(engine: Engine, view: View) -> Reading:

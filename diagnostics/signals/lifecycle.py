@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
+from diagnostics.signals.counting import disorder
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
@@ -60,7 +61,7 @@ def _start(view: View) -> _Start | Missing:
         if first is None:
             return Missing.IDLE
         return _measured(steps[first:], source)
-    return Missing.NOT_EXPORTED
+    return disorder(view, STATISTICS) or disorder(view, METRICS) or Missing.NOT_EXPORTED
 
 
 def _measured(steps: Sequence[Step], source: str) -> _Start | Missing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median, quantiles
 
-from diagnostics.signals.counting import absent
+from diagnostics.signals.counting import absent, disorder
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
@@ -31,8 +31,9 @@ def _standstill(view: View) -> Reading:
             break
         waiting_since = at
     seen = [source for source in (METRICS, STATISTICS) if any(map(_counts, view.steps(source)))]
-    if any(table.unsteady for source in (METRICS, STATISTICS) for table in view.tables(source)):
-        return Reading.unknown(Missing.RESET, Unit.SECONDS, METRICS)
+    for wrong in (disorder(view, METRICS), disorder(view, STATISTICS)):
+        if wrong not in (None, Missing.STALE):  # where one source stands still, the other may do
+            return Reading.unknown(wrong, Unit.SECONDS, METRICS)
     if not seen:
         return absent(view, METRICS, Unit.SECONDS)
     newest = (next(filter(_moved, reversed(view.steps(source))), None) for source in seen)

@@ -109,6 +109,14 @@ class CounterTable:
         return self._mixed or (bool(self.fell_at) and len(self.fell_at) > most_jumps(self.reads))
 
     @property
+    def rose(self) -> bool:
+        """Whether any read counted requests or executions more than the read before it."""
+        counted = (
+            step.values.get(counter, 0.0) for step in self._steps if not step.opens for counter in EPOCH_COUNTERS
+        )
+        return any(value > 0 for value in counted)
+
+    @property
     def counts(self) -> bool:
         """Whether it counts anything: what stands at zero cannot jump back."""
         return self._last is not None and self._last.values.get(Counter.SUCCESS, 0.0) > 0
