@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isclose
 
 from diagnostics.forecast.closed_form import Offer, StageNumbers, engine_numbers, stage_numbers
 from diagnostics.forecast.load import drain_seconds, offered, open_rate, whole
@@ -13,6 +14,8 @@ from diagnostics.tuning.simulation.scenario import Model, OpenLoop, Resource, Sc
 from diagnostics.tuning.simulation.stability import sheds
 
 _ROUNDS = 8
+# Rounds halfway between two, and the difference that ends them: less than anything is known to.
+_HALFWAY, _SAME = 16, 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +40,25 @@ def closed_stages(scenario: Scenario, span: float) -> Stages:
     """Return the stages of open traffic; ranges are those of a window of `span` seconds.
 
     What a stage turns away, or has no time for, does not reach those behind it: rounds are made until nothing changes.
+    Where what is turned away frees a shared device, so that less is, they go to and fro: then halfway, until that is
+    little.
     """
     scenario = whole(scenario)
     full, passing = dict[str, float](), dict[str, float]()
-    for _ in range(len(scenario.models) + 1):
+    for number in range(len(scenario.models) + 1 + _HALFWAY):
         rates = offered(scenario, passing)
-        found = _numbers(scenario, rates, span)
+        found = _numbers(scenario, rates, passing, span)
         full = _full(scenario, found, rates)
         now = {**{name: 1 - one.lost for name, one in found.items() if one.lost}, **full}
-        if now == passing:
+        if all(isclose(now.get(name, 1.0), passing.get(name, 1.0), rel_tol=_SAME) for name in {**now, **passing}):
             break
-        passing = now
+        passing = now if number <= len(scenario.models) else _halfway(passing, now)
     items = max((one.items for one in scenario.traffic), default=1)
     return Stages(numbers=_after_bursts(scenario, found, rates), rates=rates, full=full, items=items)
+
+
+def _halfway(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+    return {name: (one.get(name, 1.0) + other.get(name, 1.0)) / 2 for name in {**one, **other}}
 
 
 def _full(scenario: Scenario, found: Mapping[str, StageNumbers], rates: Mapping[str, float]) -> dict[str, float]:
@@ -57,8 +66,12 @@ def _full(scenario: Scenario, found: Mapping[str, StageNumbers], rates: Mapping[
     return {model.name: min(1 / drain_seconds(model) / rates[model.name], 1.0) for model in full}
 
 
-def _numbers(scenario: Scenario, rates: Mapping[str, float], span: float) -> Mapping[str, StageNumbers]:
-    slowed, asked = _slowed(scenario, rates), _asked(scenario, span)
+def _numbers(
+    scenario: Scenario, rates: Mapping[str, float], passing: Mapping[str, float], span: float
+) -> Mapping[str, StageNumbers]:
+    kept = {model.name: passing.get(model.name, 1.0) for model in scenario.models if sheds(model)}
+    executed = {name: rate * kept.get(name, 1.0) for name, rate in rates.items()}
+    slowed, asked = _slowed(scenario, executed), _asked(scenario, span)
     return {
         model.name: engine_numbers(model.engine, rates.get(model.name, 0.0), slowed.get(model.name, 1.0))
         if model.engine
@@ -121,8 +134,9 @@ def _slowed(scenario: Scenario, rates: Mapping[str, float]) -> Mapping[str, floa
 
 def _slowed_on(resource: Resource, users: Sequence[Model], rates: Mapping[str, float]) -> Mapping[str, float]:
     found = {model.name: 1.0 for model in users}
-    if sum(_wanted(model, resource.name, rates.get(model.name, 0.0)) for model in users) >= resource.capacity:
-        # More than it can do: in the end all lanes are at work at once.
+    firm = [model for model in users if not sheds(model)]
+    if sum(_wanted(model, resource.name, rates.get(model.name, 0.0)) for model in firm) >= resource.capacity:
+        # More than it can do, and nothing is turned away: in the end all lanes are at work at once.
         most = sum(model.demand[resource.name] * (1 if model.engine else model.instances) for model in users)
         return dict.fromkeys(found, max(most / resource.capacity, 1.0))
     for _ in range(_ROUNDS):

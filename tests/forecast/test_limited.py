@@ -18,6 +18,7 @@ from diagnostics.tuning.simulation.scenario import (
     Model,
     OpenLoop,
     QueuePolicy,
+    Resource,
     TimeoutAction,
 )
 from tests.forecast.contradictions import contradictions
@@ -147,5 +148,20 @@ def test_more_load_is_never_answered_less_of_it() -> None:
     full = Model(name="first", service=service(0.02))
     limited_one = replace(SAFETY, instances=2, batcher=DynamicBatcher(policy=QueuePolicy(max_size=3)))
     fitted = by_hand(full, limited_one, traffic=OpenLoop(entry="chat", rate=30.0))
+
+    assert list(contradictions(fitted)) == []
+
+
+def test_what_is_turned_away_leaves_room_on_what_stages_share() -> None:
+    """A load that would take all of a card, if it were executed, is turned away in part: the rest does not get slow."""
+    policy = QueuePolicy(timeout_seconds=0.001)
+    models = (
+        Model(name="safety", service=service(0.08), instances=6, batcher=DynamicBatcher(policy=policy)),
+        Model(name="side", service=service(0.002), instances=4),
+    )
+    shared = tuple(replace(one, demand={"gpu": 0.5}) for one in models)
+    fitted = by_hand(
+        *shared, traffic=OpenLoop(entry="chat", rate=50.0), resources=(Resource(name="gpu", capacity=1.5),)
+    )
 
     assert list(contradictions(fitted)) == []
