@@ -11,19 +11,29 @@ from diagnostics.render.clean import clean
 from diagnostics.signals.reading import Missing
 from diagnostics.units import Unit
 
+Noted = tuple[Result, Sequence[Line]]
+
+
+def noted(results: Sequence[Result]) -> list[Noted]:
+    """Return each result with its lines; one at rest notes them anew whenever it is asked, so it is asked once."""
+    return [(result, result.ledger.lines) for result in results]
+
 
 def account(results: Sequence[Result]) -> str:
     """Return the account of one check over all its subjects; those with traffic first as they come."""
-    return "\n".join(line for result in results for line in _one(result)) + "\n"
+    return account_of(noted(results))
 
 
-def _one(result: Result) -> Iterator[str]:
+def account_of(told: Sequence[Noted]) -> str:
+    """Return the account of results whose lines are at hand; the rest is as in `account`."""
+    return "\n".join(line for result, lines in told for line in _one(result, lines)) + "\n"
+
+
+def _one(result: Result, lines: Sequence[Line]) -> Iterator[str]:
     yield clean(f"{result.check.id} on {result.subject}{_version(result)}: {_verdict(result)}")
     fired = isinstance(result.outcome, Fires)
-    yield from dict.fromkeys(
-        clean(_shown(line.supporting() if fired else line)) for line in _telling(result.ledger.lines)
-    )
-    decided = _deciding(result)
+    yield from dict.fromkeys(clean(_shown(line.supporting() if fired else line)) for line in _telling(lines))
+    decided = _deciding(lines) if isinstance(result.outcome, Quiet) else None
     if decided is not None:
         yield clean(f"  decided by {decided.signal}: {_margin(decided)}")
     yield ""
@@ -67,11 +77,9 @@ def _shown(line: Line) -> str:
     return f"{text}, limit {line.sign} {unit.show(line.limit)}: {word}"
 
 
-def _deciding(result: Result) -> Line | None:
+def _deciding(lines: Sequence[Line]) -> Line | None:
     """The comparison after which nothing more was read; of the pair that judges a saving, the one that failed."""
-    if not isinstance(result.outcome, Quiet):
-        return None
-    compared = [line for line in result.ledger.lines if line.limit is not None and line.reading.value is not None]
+    compared = [line for line in lines if line.limit is not None and line.reading.value is not None]
     failed = [line for line in compared[-2:] if line.met is False]
     return failed[-1] if failed else (compared[-1] if compared else None)
 

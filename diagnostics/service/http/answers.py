@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -13,7 +14,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import Line
-from diagnostics.render.explanation.why_not import account
+from diagnostics.render.explanation.why_not import account_of, noted
 from diagnostics.service.faults import Fault
 from diagnostics.service.state import Evaluation, LiveState, TargetState
 from diagnostics.signals.subject import Scope, Subject
@@ -175,18 +176,18 @@ def check_answer(check: Registered) -> CheckAnswer:
 
 def why_answer(evaluation: Evaluation, check: Registered) -> WhyAnswer:
     """Return what a check said in a verdict."""
-    results = [result for result in evaluation.explanation.results if result.check.id == check.id]
+    told = noted([result for result in evaluation.explanation.results if result.check.id == check.id])
     return WhyAnswer(
         check=check.id,
         title=check.title,
         deployment=evaluation.deployment,
         at=evaluation.at,
-        subjects=[_subject(result) for result in results],
-        account=account(results),
+        subjects=[_subject(result, lines) for result, lines in told],
+        account=account_of(told),
     )
 
 
-def _subject(result: Result) -> SubjectAnswer:
+def _subject(result: Result, lines: Sequence[Line]) -> SubjectAnswer:
     match result.outcome:
         case Fires(summary=summary):
             outcome, because = ("fires", summary)
@@ -199,7 +200,7 @@ def _subject(result: Result) -> SubjectAnswer:
             "subject": result.subject,
             "outcome": outcome,
             "because": because,
-            "lines": [_line(line) for line in result.ledger.lines],
+            "lines": [_line(line) for line in lines],
         }
     )
 
