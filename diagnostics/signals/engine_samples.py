@@ -55,6 +55,28 @@ def _engine(view: View) -> Engine | Missing:
     return Engine(samples=samples, live=live, working=_working(samples, view.seconds) if listed else 1.0)
 
 
+def held_by_engine(view: View) -> Mapping[float, float]:
+    """Return how many requests the model's engine held at each read (Unix seconds); none where it does not say.
+
+    An engine that iterates no more holds none, whatever its gauges still show.
+    """
+    engine = engine_of(view)
+    if isinstance(engine, Missing):
+        return {}
+    live = {sample.at for sample in engine.live}
+    return {
+        sample.at: held if sample.at in live else 0.0
+        for sample in engine.samples
+        if (held := _held(sample)) is not None
+    }
+
+
+def _held(sample: EngineSample) -> float | None:
+    if sample.active is not None or sample.waiting is None or sample.scheduled is None:
+        return sample.active
+    return sample.waiting + sample.scheduled
+
+
 def _working(iterations: Sequence[EngineSample], seconds: float) -> float:
     """Return the share of the span in which the engine iterated: iterations × their mean time; 1 when not said.
 
