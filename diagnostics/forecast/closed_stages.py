@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose
 
@@ -10,7 +10,7 @@ from diagnostics.forecast.closed_form import Offer, StageNumbers, engine_numbers
 from diagnostics.forecast.load import drain_seconds, offered, open_rate, whole
 from diagnostics.forecast.performance import Estimate
 from diagnostics.forecast.sharing import Lane, shares
-from diagnostics.tuning.simulation.scenario import Model, OpenLoop, Resource, Scenario
+from diagnostics.tuning.simulation.scenario import Entry, Model, OpenLoop, Resource, Scenario
 from diagnostics.tuning.simulation.stability import sheds
 
 _ROUNDS = 8
@@ -55,6 +55,52 @@ def closed_stages(scenario: Scenario, span: float) -> Stages:
         passing = now if number <= len(scenario.models) else _halfway(passing, now)
     items = max((one.items for one in scenario.traffic), default=1)
     return Stages(numbers=_after_bursts(scenario, found, rates), rates=rates, full=full, items=items)
+
+
+def with_rest(found: Stages, scenario: Scenario, entry: Entry, clients: int, rest: float) -> Stages:
+    """Return the stages of a closed loop's entry with the seconds per request that its response time law leaves.
+
+    All but a few clients are at the bottleneck (asymptotic bounds; Denning & Buzen, "The operational analysis of
+    queueing network models", 1978): in its executions, as far as as many as there are clients slow each other down on
+    what they share, and in its queue.
+    """
+    uses = dict(_uses(found, scenario, entry))
+    (name, resource), _ = max(uses.items(), key=lambda one: one[1])
+    model, one = next(model for model in scenario.models if model.name == name), found.numbers[name]
+    if one.queue is None:
+        return found
+    each = rest / max(sum(step.model == name for step in entry.steps), 1)
+    slower = 0.0
+    if resource is not None and model.engine is None:
+        beside = min(model.instances, clients) * model.demand[resource.name] / resource.capacity
+        slower = min(max(model.service.time(one.batch or 1) * beside - one.compute.value, 0.0), each)
+    queue, compute = _longer(one.queue, each - slower), _longer(one.compute, slower)
+    busy = min(one.busy * compute.value / one.compute.value, 1.0) if one.compute.value > 0 else one.busy
+    numbers = replace(one, queue=queue, compute=compute, busy=busy)
+    return replace(found, numbers={**found.numbers, name: numbers})
+
+
+def _uses(found: Stages, scenario: Scenario, entry: Entry) -> Iterator[tuple[tuple[str, Resource | None], float]]:
+    """Yield the share of time in which an entry's models, and what they share, are at work."""
+    for model in scenario.models:
+        if model.name not in {step.model for step in entry.steps}:
+            continue
+        yield (model.name, None), found.numbers[model.name].busy
+        for resource in scenario.resources:
+            if model.demand.get(resource.name):
+                every = (
+                    _wanted(one, resource.name, found.rates.get(one.name, 0.0)) for one in _users(scenario, resource)
+                )
+                yield (model.name, resource), sum(every) / resource.capacity
+
+
+def _users(scenario: Scenario, resource: Resource) -> Sequence[Model]:
+    return [model for model in scenario.models if model.demand.get(resource.name)]
+
+
+def _longer(one: Estimate, seconds: float) -> Estimate:
+    value = one.value + seconds
+    return Estimate(value=value, low=one.low, high=None if one.high is None else max(one.high, value))
 
 
 def _halfway(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
@@ -126,8 +172,7 @@ def _slowed(scenario: Scenario, rates: Mapping[str, float]) -> Mapping[str, floa
     """Return how many times as long each model's executions take beside the others on what they share most."""
     found = {model.name: 1.0 for model in scenario.models}
     for resource in scenario.resources:
-        users = [model for model in scenario.models if model.demand.get(resource.name)]
-        for name, factor in _slowed_on(resource, users, rates).items():
+        for name, factor in _slowed_on(resource, _users(scenario, resource), rates).items():
             found[name] = max(found[name], factor)
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from diagnostics.forecast.closed_form import StageNumbers
-from diagnostics.forecast.closed_stages import Stages, closed_stages
+from diagnostics.forecast.closed_stages import Stages, closed_stages, with_rest
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.load import open_rate
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
@@ -165,7 +165,8 @@ def _performance(fitted: Fitted, scenario: Scenario, found: Stages) -> Performan
         (one for one in fitted.scenario.traffic if one.entry == entry.name and isinstance(one, ClosedLoop)), None
     )
     if path is not None and loop is not None:
-        path = _bounded(path, loop, rate, stages)
+        whole = _bounded(path, loop, rate, stages)
+        found, path = with_rest(found, scenario, entry, loop.clients, max(whole.mean - path.mean, 0.0)), whole
     quantiles: list[Estimate | None] = [None, None, None]
     mean = None
     if path is not None:

@@ -215,3 +215,19 @@ def test_the_windows_account_that_differs_from_the_measured_mean_is_said() -> No
     what_if = WhatIf(changes=(change("safety", {"instance_group.count": 2}),))
 
     assert any("not what was measured" in said for said in forecast(unlike, what_if, draws=1).assumptions)
+
+
+@pytest.mark.parametrize(("instances", "shared"), [(12, True), (64, True), (1, False)])
+def test_clients_in_a_closed_loop_are_at_the_bottleneck(instances: int, shared: bool) -> None:
+    """Of 24 clients, as many as there are instances slow each other down on what they share; the others wait."""
+    demand = {"gpu": 0.3} if shared else {}
+    model = Model(name="safety", service=service(0.04), instances=instances, demand=demand)
+    resources = (Resource(name="gpu", capacity=1.0),) if shared else ()
+    fitted = by_hand(model, traffic=ClosedLoop(entry="chat", clients=24), resources=resources)
+    (told,), (run,) = estimate(fitted).stages, performance(fitted, draws=0, visits=3_000).stages
+
+    assert told.queue_mean is not None
+    assert run.queue_mean is not None
+    assert told.queue_mean.value == pytest.approx(run.queue_mean.value, rel=0.05, abs=0.005)
+    assert told.compute_mean.value == pytest.approx(run.compute_mean.value, rel=0.05)
+    assert told.busy_share.value == pytest.approx(run.busy_share.value, rel=0.1)
