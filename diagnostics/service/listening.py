@@ -34,6 +34,11 @@ class Listen:
         address = ip_of(self.host)
         return address is not None and address.is_loopback
 
+    def overlaps(self, other: Listen) -> bool:
+        """Whether both cannot be listened at; a port that the system chooses is always another."""
+        alike = self.host == other.host or self.everywhere or other.everywhere
+        return alike and self.port == other.port != 0
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 

@@ -12,13 +12,13 @@ from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status as RpcStatus
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from diagnostics.errors import CollectError
+from diagnostics.errors import CollectError, UsageError
 from diagnostics.render.clean import clean
 from diagnostics.service.grpc_tls import refuse_versions, server_credentials
 from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Authentication
 from diagnostics.service.http.authentication import Answer as Credential
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.listening import Listen, parse_listen, refuse_strangers
+from diagnostics.service.listening import LISTEN_SETTING, Listen, parse_listen, refuse_strangers
 from diagnostics.service.otlp_intake import Form, OtlpIntake, Status, exported
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.settings.tree import Settings
@@ -41,10 +41,13 @@ def grpc_address(settings: Settings, credentials: Credentials) -> Listen:
     """Return where spans are received over gRPC.
 
     Raises:
-        UsageError: the setting is no address, or lets strangers in, or the web configuration wants what gRPC cannot do.
+        UsageError: the setting is no address, is the page's, or lets strangers in, or the web configuration wants what
+            gRPC cannot do.
 
     """
     listen = parse_listen(settings.otlp.grpc_listen_address, SETTING)
+    if listen.overlaps(parse_listen(settings.web.listen_address, LISTEN_SETTING)):
+        raise UsageError(f"{listen} is taken by {LISTEN_SETTING}", where=SETTING, hint="choose another port")
     refuse_strangers(listen, SETTING, asked=credentials.asked, allowed=settings.web.allow_unauthenticated)
     refuse_versions(credentials.config.tls, SETTING)
     return listen

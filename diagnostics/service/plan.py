@@ -10,7 +10,7 @@ from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.service.jobs import Job, MachineReader, TritonReader
 from diagnostics.service.sharding import owns
-from diagnostics.settings.tree import CollectSettings, ServerSettings, Settings
+from diagnostics.settings.tree import CollectSettings, DeploymentSettings, ServerSettings, Settings
 from exporters.sources.access import SourceOptions, secret_of
 from exporters.sources.address import parse_address
 from exporters.sources.dcgm import DcgmPage
@@ -50,7 +50,7 @@ def deployments(settings: Settings) -> Mapping[str, Planned]:
                 raise UsageError(f"{url} is in {owner[url]} too", where=f"deployment {written.name}")
         if written.name in found:
             raise UsageError("two deployments have this name", where=f"deployment {written.name}")
-        objective = Objective.parse(written.objective) if written.objective else None
+        objective = _objective(written)
         found[written.name] = _planned(written.name, written.servers, objective, servers, settings.collect)
     for url in servers:
         if url not in owner:
@@ -59,6 +59,13 @@ def deployments(settings: Settings) -> Mapping[str, Planned]:
                 raise UsageError(f"two deployments would be called {name}", where=url, hint="name them: [[deployment]]")
             found[name] = _planned(name, (url,), None, servers, settings.collect)
     return found
+
+
+def _objective(written: DeploymentSettings) -> Objective | None:
+    try:
+        return Objective.parse(written.objective) if written.objective else None
+    except UsageError as error:
+        raise UsageError(error.what, where=f"deployment {written.name}", hint=error.hint) from None
 
 
 def _check_once(settings: Settings) -> None:

@@ -31,7 +31,7 @@ from diagnostics.settings.tree import Settings
 from diagnostics.slo.configured import configured
 from diagnostics.store.claim import claimed
 from diagnostics.store.database import database_of
-from diagnostics.store.history import History
+from diagnostics.store.history import History, make_directory
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from exporters.sources.access import read_secret
 
@@ -78,7 +78,15 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     gc.set_threshold(*_COLLECTION)
     share_arenas()
     log_to_stderr(settings.log.level, settings.log.format)
-    metrics = OwnMetrics()
+    make_directory(settings.history.directory)
+    # Before anything is opened: whoever came second would change the files, and their form, below the first.
+    with claimed(settings.history.directory):
+        service, parts = _assembled(loaded, environment)
+        Daemon(service, parts, lambda: _watching(file, environment, flags, sources)).run()
+
+
+def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service, list[Part]]:
+    settings, metrics = loaded.settings, OwnMetrics()
     telemetry = own_telemetry(settings, environment, metrics)
     history = History(settings.history, metrics, read_secret=read_secret, owns=partial(owns, settings.fleet))
     telling = Telling(settings, metrics, FileOutbox(settings.history.directory), settle=history.settle)
@@ -97,9 +105,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     )
     web = WebServer(context)
     grpc_door = _grpc_door(settings, intake, web.authentication, metrics)
-    parts: list[Part] = [*telemetry, history, objectives, telling, web, *grpc_door]
-    with claimed(settings.history.directory):
-        Daemon(service, parts, lambda: _watching(file, environment, flags, sources)).run()
+    return service, [*telemetry, history, objectives, telling, web, *grpc_door]
 
 
 def _grpc_door(

@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from diagnostics.errors import UsageError, reason_of
+from diagnostics.errors import UsageError
 from diagnostics.settings.places import line_of
+from diagnostics.settings.text_file import text_of
 from diagnostics.settings.tree import Settings
 from diagnostics.settings.values import without_password
 
@@ -20,6 +21,15 @@ PREFIX = "DIAG_"
 SEPARATOR = "__"
 DEFAULT = "default"
 _UNKNOWN = "extra_forbidden"
+# What is wrong by pydantic's name for it, where its own words are those of Python.
+_MEANT = {
+    _UNKNOWN: "there is no such setting; `diag serve --check-config` without a file lists them",
+    "model_type": "is a section with keys, not a value",
+    "tuple_type": "is a list: write values as ['…'], and sections as [[…]]",
+    "dict_type": "is a table, as in { name = 'value' }",
+    "too_short": "is empty: name at least one",
+    "path_type": "is no path",
+}
 Tree = dict[str, Any]
 
 
@@ -58,7 +68,7 @@ def load(
     tree: Tree = {}
     origins: dict[str, str] = {}
     if file is not None:
-        text = _read(file)
+        text = text_of(file, "utf-8-sig")  # editors of Windows begin a file with a byte order mark
         tree = _parsed(file, text)
         origins |= {name: _place(file, text, name) for name, _ in _flat(tree)}
     _refuse_near_names(environment)
@@ -100,16 +110,6 @@ def _add_servers(tree: Tree, origins: dict[str, str], urls: Sequence[str]) -> No
         if url not in known and isinstance(written, list):
             origins[f"server.{len(written)}.url"] = "command line"
             written.append({"url": url})
-
-
-def _read(file: Path) -> str:
-    try:
-        # Editors of Windows begin a file with a byte order mark.
-        return file.read_text("utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(file)) from None
-    except UnicodeDecodeError:
-        raise UsageError("is not UTF-8 text", where=str(file)) from None
 
 
 def _parsed(file: Path, text: str) -> Tree:
@@ -170,10 +170,8 @@ def _origin_of(name: str, origins: Mapping[str, str]) -> str:
 
 
 def _told(message: str, kind: str) -> str:
-    if kind == _UNKNOWN:
-        return "there is no such setting"
-    if kind == "model_type":
-        return "is a section with keys, not a value"
+    if kind in _MEANT:
+        return _MEANT[kind]
     plain = message.removeprefix("Value error, ")
     return plain[:1].lower() + plain[1:]
 

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationInfo, field_validator, model_validator
 
-from diagnostics.settings.values import Address, Bytes, Seconds, Share
+from diagnostics.settings.values import Address, Bytes, Name, Posted, Seconds, Share, Shown
 
 
 class Section(BaseModel):
@@ -18,6 +18,8 @@ class Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_number(cls, value: object, about: ValidationInfo) -> object:
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("holds a null character")
         if isinstance(value, bool) and cls.model_fields[about.field_name or ""].annotation is not bool:
             raise ValueError("cannot be true or false")
         return value
@@ -32,7 +34,7 @@ class WebSettings(Section):
         default=None, description="A token that clients may present instead of a password."
     )
     allow_unauthenticated: bool = Field(default=False, description="Listen beyond this machine without authentication.")
-    external_url: str = Field(default="", description="How people reach the page; links in alerts begin with it.")
+    external_url: Shown = Field(default="", description="How people reach the page; links in alerts begin with it.")
     route_prefix: str | None = Field(
         default=None, description="The path all else is below; that of external_url unless a proxy strips it."
     )
@@ -46,7 +48,7 @@ class CollectSettings(Section):
     interval: Seconds = Field(
         default=15.0, ge=1, le=3600, description="Between the beginnings of two rounds of a server."
     )
-    timeout: Seconds = Field(default=5.0, gt=0, description="After which one read counts as failed.")
+    timeout: Seconds = Field(default=5.0, gt=0, le=3600, description="After which one read counts as failed.")
     max_body: Bytes = Field(default=16 * 2**20, gt=0, description="The largest answer, unpacked; more is given up.")
     window: Seconds = Field(default=300.0, ge=10, le=3600, description="How much of the past a verdict is about.")
     threads: int = Field(default=32, ge=1, le=512, description="Rounds that are under way at once.")
@@ -58,7 +60,7 @@ class ServerSettings(Section):
 
     url: Address = Field(description="Any endpoint of it: the others are found.")
     interval: Seconds | None = Field(default=None, ge=1, le=3600, description="Instead of collect.interval.")
-    timeout: Seconds | None = Field(default=None, gt=0, description="Instead of collect.timeout.")
+    timeout: Seconds | None = Field(default=None, gt=0, le=3600, description="Instead of collect.timeout.")
     metrics_url: Address | None = Field(
         default=None, description="The metrics page, where it is not two ports above HTTP."
     )
@@ -80,7 +82,7 @@ class ServerSettings(Section):
 class DeploymentSettings(Section):
     """Servers that hold the same models and are judged together."""
 
-    name: str = Field(pattern=r"^[^\s/?#%]+$", description="As incidents and alerts call it: no spaces and slashes.")
+    name: Name = Field(max_length=200, description="As incidents and alerts call it: no spaces and slashes.")
     servers: tuple[str, ...] = Field(min_length=1, description="URLs, as in [[server]].")
     objective: str = Field(default="", description="What latency must be, as in 'p95 < 200ms'.")
 
@@ -158,7 +160,7 @@ class AlertmanagerSettings(Section):
     bearer_token_file: Path | None = Field(default=None, description="File with a bearer token.")
     ca_file: Path | None = Field(default=None, description="Authorities to trust instead of the system's, as PEM.")
     resend: Seconds = Field(default=60.0, ge=1, description="How often a firing alert is repeated.")
-    timeout: Seconds = Field(default=10.0, gt=0, description="After which one delivery counts as failed.")
+    timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="After which one delivery counts as failed.")
     min_severity: Literal["info", "warning", "critical"] = Field(
         default="warning", description="The least that is sent."
     )
@@ -168,12 +170,12 @@ class AlertmanagerSettings(Section):
 class WebhookSettings(Section):
     """One address that is told when incidents open and close."""
 
-    url: Address = Field(default="", description="Where JSON is posted to.")
+    url: Posted = Field(default="", description="Where JSON is posted to.")
     url_file: Path | None = Field(default=None, description="File with the URL instead, where the URL is a secret.")
     bearer_token_file: Path | None = Field(default=None, description="File with a bearer token.")
     secret_file: Path | None = Field(default=None, description="File with a secret that signs each message.")
     ca_file: Path | None = Field(default=None, description="Authorities to trust instead of the system's, as PEM.")
-    timeout: Seconds = Field(default=10.0, gt=0, description="After which one delivery counts as failed.")
+    timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="After which one delivery counts as failed.")
 
 
 class FleetSettings(Section):

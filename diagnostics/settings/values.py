@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 from diagnostics.units import parse_duration, parse_size
 
@@ -19,7 +19,7 @@ def _written(parse: Callable[[str], float | None], what: str) -> BeforeValidator
             return value
         number = parse(value)
         if number is None:
-            raise ValueError(f"{value!r} is not {what}")
+            raise ValueError(f"{value[:100]!r} is not {what}")
         return number
 
     return BeforeValidator(read)
@@ -33,6 +33,9 @@ def show_seconds(seconds: float) -> str:
     return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
 
 
+# Clocks of the operating system and of databases end not far beyond.
+LONGEST = 100 * 365.25 * 86400.0
+_NOT_IN_NAMES = re.compile(r"[\s/?#%]")
 _PASSWORD = re.compile(r"(?<=://)([^/?#\s@:]*):([^/?#\s]*)(?=@)")
 
 
@@ -41,11 +44,32 @@ def without_password(text: str) -> str:
     return _PASSWORD.sub(r"\1:***", text)
 
 
-def _no_credentials(value: object) -> object:
-    # An address is a label of metrics, a name on the page and a field of recordings.
-    if isinstance(value, str) and "@" in value.partition("://")[2].partition("/")[0].partition("?")[0]:
-        raise ValueError("holds credentials, which an address shows: put them into basic_auth_file")
+def _without_credentials(otherwise: str) -> BeforeValidator:
+    """Return what refuses a URL with user or password; `otherwise` says what to do instead."""
+
+    def check(value: object) -> object:
+        if isinstance(value, str) and holds_credentials(value):
+            raise ValueError(f"holds credentials, which an address shows: {otherwise}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def holds_credentials(url: str) -> bool:
+    """Return whether a URL names a user."""
+    return "@" in url.partition("://")[2].partition("/")[0].partition("?")[0]
+
+
+def _name(value: str) -> str:
+    if not value or not value.isprintable() or _NOT_IN_NAMES.search(value):
+        raise ValueError("cannot be a name: leave out blanks, control characters and / ? # %")
     return value
+
+
+def _within_a_lifetime(seconds: float) -> float:
+    if seconds > LONGEST:
+        raise ValueError("is longer than 100 years")
+    return seconds
 
 
 def _no_percents(value: object) -> object:
@@ -54,9 +78,16 @@ def _no_percents(value: object) -> object:
     return value
 
 
-Address = Annotated[str, BeforeValidator(_no_credentials)]
+# An address is a label of metrics, a name on the page and a field of recordings.
+Address = Annotated[str, _without_credentials("put them into basic_auth_file")]
+Posted = Annotated[str, _without_credentials("use bearer_token_file, or put a secret URL into url_file")]
+Shown = Annotated[str, _without_credentials("whoever follows a link is asked for them")]
+Name = Annotated[str, AfterValidator(_name)]
 Seconds = Annotated[
-    float, _written(parse_duration, "a duration such as 500ms, 15s, 5m or 7d"), PlainSerializer(show_seconds)
+    float,
+    _written(parse_duration, "a duration such as 500ms, 15s, 5m or 7d"),
+    AfterValidator(_within_a_lifetime),
+    PlainSerializer(show_seconds),
 ]
 Share = Annotated[float, BeforeValidator(_no_percents)]
 Bytes = Annotated[int, _written(parse_size, "a size such as 4MiB or 10GB"), PlainSerializer(lambda size: f"{size}B")]

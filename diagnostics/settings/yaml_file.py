@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from diagnostics.errors import UsageError, reason_of
+from diagnostics.errors import UsageError
+from diagnostics.settings.text_file import text_of
 
-LARGEST_FILE = 2**20
 _DEEPEST = 8
 
 
@@ -42,7 +42,7 @@ class Document:
 
         """
         self.file, self._deepest = file, deepest
-        text = self._text()
+        text = text_of(file)
         try:
             self._refuse_expansion(text)
             nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
@@ -83,18 +83,6 @@ class Document:
         if not isinstance(leaf.value, str):
             raise self.wrong(f"{what} is no text", leaf.line)
         return leaf.value
-
-    def _text(self) -> str:
-        try:
-            with self.file.open("rb") as opened:
-                data = opened.read(LARGEST_FILE + 1)
-            if len(data) > LARGEST_FILE:
-                raise UsageError(f"is larger than {LARGEST_FILE // 2**20} MiB", where=str(self.file))
-            return data.decode("utf-8")
-        except OSError as error:
-            raise UsageError(f"cannot be read: {reason_of(error)}", where=str(self.file)) from None
-        except UnicodeDecodeError:
-            raise UsageError("is not UTF-8 text", where=str(self.file)) from None
 
     def _refuse_expansion(self, text: str) -> None:
         # A few aliases of aliases are gigabytes once expanded, and deep nesting takes minutes.

@@ -67,7 +67,7 @@ class History:
 
         """
         self._settings, self._trouble, self._owns = settings, Trouble(meters), owns
-        _make(settings.directory)
+        make_directory(settings.directory)
         url = database_of(settings, read_secret)
         self._database = open_patiently(url, lambda error: self._trouble.tell("opening the database", error), patience)
         self._digest = Digest()
@@ -180,7 +180,13 @@ def _row(deployment: str, one: raw.SegmentFile) -> Row:
     }
 
 
-def _make(directory: Path) -> None:
+def make_directory(directory: Path) -> None:
+    """Make the directory of a history where there is none.
+
+    Raises:
+        CollectError: it cannot be made.
+
+    """
     try:
         (directory / raw.FOLDER).mkdir(parents=True, exist_ok=True, mode=0o750)
     except OSError as error:

@@ -49,8 +49,8 @@ class Poster:
 
     """
 
-    def __init__(self, url: str, options: SourceOptions) -> None:
-        """Prepare; nothing is sent.
+    def __init__(self, url: str, options: SourceOptions, setting: str = "") -> None:
+        """Prepare; nothing is sent. `setting` is where the URL was written, for messages.
 
         Raises:
             UsageError: the URL is none of HTTP, or a file of the options cannot be used.
@@ -59,7 +59,8 @@ class Poster:
         self._url, self._options = url, options
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError("is no address of HTTP", where=self.shown, hint="write http://host:port or https://host")
+            where = ": ".join(filter(None, (setting, self.shown if parts.hostname else "")))
+            raise UsageError("is no address of HTTP", where=where, hint="write http://host:port or https://host")
         if parts.scheme == "https":
             _ = self._tls  # a certificate that cannot be used is told at once, not at each message
 

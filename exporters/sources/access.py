@@ -16,8 +16,8 @@ DEFAULT_TIMEOUT = 5.0
 STORE_TIMEOUT = 30.0
 # A server with 1,000 models and summaries on answers with about 10 MB; beyond this it is not a Triton page.
 MAX_BODY_BYTES = 64 * 2**20
-
-
+# Servers take no header beyond some tens of kilobytes; what is larger is another file, or a device without an end.
+_LARGEST_SECRET = 64 * 2**10
 # What gives credentials on a command line.
 ON_THE_COMMAND_LINE = "$DIAG_BEARER_TOKEN, $DIAG_BASIC_AUTH, --bearer-token-file, --basic-auth-file or --header"
 
@@ -121,13 +121,17 @@ def read_secret(path: Path, what: str) -> str:
         what: what the line is, for messages; the line itself is never shown.
 
     Raises:
-        UsageError: the file cannot be read, is empty, or holds several lines.
+        UsageError: the file cannot be read, is empty, too large, or holds several lines.
 
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as opened:
+            data = opened.read(_LARGEST_SECRET + 1)
+        text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the {what}: {reason_of(error)}", where=str(path)) from None
+    if len(data) > _LARGEST_SECRET:
+        raise UsageError(f"the {what} is larger than {_LARGEST_SECRET // 2**10} KiB", where=str(path))
     return clean_secret(text, what, str(path))
 
 

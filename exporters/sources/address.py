@@ -75,7 +75,7 @@ def _split(text: str) -> SplitResult:
 
 def _address(parts: SplitResult, text: str, *, bare: bool) -> Address:
     if not parts.hostname:
-        raise UsageError("names no host", where=safe(text), hint=_FORMS)
+        raise UsageError("names no host", where=safe(text) or "''", hint=_FORMS)
     if parts.port == 0:
         raise UsageError("port 0 cannot be read", where=safe(text), hint=_FORMS)
     default = None if bare else DEFAULT_PORTS[parts.scheme]

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from diagnostics.errors import CollectError
+from diagnostics.service import running
 from diagnostics.service.daemon import Daemon
 from diagnostics.service.service import Service
 from diagnostics.settings.load import Loaded
 from diagnostics.settings.tree import CollectSettings, ServerSettings, Settings
+from diagnostics.store.claim import claimed
 
 
 def test_what_takes_a_restart_is_told_and_stays_until_then(caplog: pytest.LogCaptureFixture) -> None:
@@ -21,3 +26,15 @@ def test_what_takes_a_restart_is_told_and_stays_until_then(caplog: pytest.LogCap
     daemon._reload()
     assert daemon._service.settings == begun
     assert "restart" not in caplog.text
+
+
+def test_a_second_service_touches_nothing_in_the_directory_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("log_to_stderr", "share_arenas"):
+        monkeypatch.setattr(running, name, lambda *_: None)
+    monkeypatch.setattr(running.gc, "set_threshold", lambda *_: None)
+    environment = {"DIAG_HISTORY__DIRECTORY": str(tmp_path)}
+    with claimed(tmp_path), pytest.raises(CollectError, match="another diag serve keeps its history here"):
+        running.run(None, environment, {}, ["http://a:8000"])
+    assert [one.name for one in tmp_path.rglob("*") if one.is_file()] == ["lock"]

@@ -22,6 +22,7 @@ from diagnostics.service.telling.sender import FIRST_PAUSE, Sender, Work
 from diagnostics.service.telling.settled import Settle, SettledPoster
 from diagnostics.service.telling.traced import Posts, TracedPoster
 from diagnostics.settings.tree import AlertmanagerSettings, Settings, WebhookSettings
+from diagnostics.settings.values import holds_credentials
 from exporters.sinks.alertmanager import PATH
 from exporters.sinks.links import Links
 from exporters.sinks.posting import Poster
@@ -223,7 +224,13 @@ def _alertmanagers(settings: AlertmanagerSettings, links: Links, open_channel: O
     book = AlertBook(links, urls, least=Severity(settings.min_severity), labels=settings.labels)
     channel = open_channel("alertmanager", book)
     for url in urls:
-        feed = AlertFeed(url, book, channel.posts(Poster(f"{url}{PATH}", options)), settings.resend, channel.save)
+        feed = AlertFeed(
+            url,
+            book,
+            channel.posts(Poster(f"{url}{PATH}", options, "alertmanager.urls")),
+            settings.resend,
+            channel.save,
+        )
         channel.add(url, feed, settings.resend)
     return channel
 
@@ -232,12 +239,15 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
     url = secret_of(settings.url_file, "URL") or settings.url
     if not url or (settings.url and settings.url_file):
         raise UsageError("give url or url_file, and not both", where="webhook")
+    if holds_credentials(url):
+        hint = "use bearer_token_file"
+        raise UsageError("the URL holds a user, who would not be told", where=str(settings.url_file), hint=hint)
     options = SourceOptions(
         timeout=settings.timeout,
         bearer_token=secret_of(settings.bearer_token_file, "bearer token"),
         ca_file=settings.ca_file,
     )
-    poster = Poster(url, options)
+    poster = Poster(url, options, "webhook")
     if url in names:
         raise UsageError("two webhooks have the same address", where=poster.shown)
     names[url] = 1
