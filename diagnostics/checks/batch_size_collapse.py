@@ -115,7 +115,7 @@ def _in_overload(see: Ledger, on: Subject, load: StageLoad, forecast: StageForec
     saved = queue * Reading.of(1.0 - left, Unit.RATIO, MODEL)
     if not see.worthwhile("predicted_saving", on, saved):
         return Quiet(because="batches would hardly serve more")
-    rates = [Unit.PER_SECOND.show(rate) for rate in (now, then, offered)]
+    rates = [Unit.PER_SECOND.show(items / load.items) for items in (now, then, offered)]
     suggestion = _suggestion(see, on, load.batching, None)
     text = (
         f"{suggestion.text}: it serves at most {rates[0]} now, {rates[1]} or so with batches, and {rates[2]} arrive; "

@@ -1,16 +1,15 @@
 """Requests wait for a batching window to end while the instances idle.
 
 ## Looks for
-Dynamic batching with `max_queue_delay_microseconds`, a mean queue of about that window, instances that are mostly idle,
-and batches that do not fill.
+Dynamic batching with `max_queue_delay_microseconds`, a mean queue of about that window, or of the time in which a batch
+fills where that is shorter, and instances that are mostly idle.
 
 ## Means
-The window adds its length to nearly every request and gathers few others in it. With free instances that is pure
-added latency.
+The window adds its length to nearly every request to gather others. With free instances that is pure added latency.
 
 ## Rules out
 - Busy instances: the queue is then a line, not a window (`single-instance-serialization`, `batch-size-collapse`).
-- A queue much longer or shorter than the window: something else makes it.
+- A queue much longer or shorter than batches take to gather: something else makes it.
 - An LLM engine's row: its window only delays admission, and its queue is inside.
 
 ## Do
@@ -35,6 +34,7 @@ from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.evidence.load import stage_load
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
@@ -43,14 +43,16 @@ from diagnostics.tuning.queueing import StageForecast, predict
 from diagnostics.units import Unit
 
 LEAST_OF_WINDOW = Limit(
-    value=0.5,
+    value=0.4,
     unit=Unit.RATIO,
-    because="the first request of a batch waits the whole window and those that join it half of it on average",
+    because="the first request of a batch waits the whole time and those that join it half of it on average; a fifth "
+    "less where now the window and now a full batch ends it, whichever comes first",
 )
 MOST_OF_WINDOW = Limit(
     value=1.5,
     unit=Unit.RATIO,
-    because="a request can wait one window and the end of a running execution, not much more with idle instances",
+    because="a request can wait until its batch goes and for the end of a running execution, not much more with idle "
+    "instances",
 )
 CHECK = Check(
     layer=Layer.SERVING,
@@ -58,8 +60,8 @@ CHECK = Check(
     limits={
         "queue": QUEUE,
         "busy": BUSY,
-        "queue_in_windows_low": LEAST_OF_WINDOW,
-        "queue_in_windows_high": MOST_OF_WINDOW,
+        "queue_in_gathering_low": LEAST_OF_WINDOW,
+        "queue_in_gathering_high": MOST_OF_WINDOW,
     },
     symptom="model-queue-dominates",
 )
@@ -73,14 +75,34 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="requests hardly wait")
     if not (see.is_set(DYNAMIC_BATCHING, on) and see.is_set(BATCH_DELAY, on)):
         return Quiet(because="there is no batching window")
-    windows = see.read(QUEUE_SECONDS, on) / see.read(BATCH_DELAY, on)
-    if not see.compare("queue_in_windows", windows, LEAST_OF_WINDOW):
-        return Quiet(because="the queue is far shorter than the window")
-    if not see.compare("queue_in_windows", windows, MOST_OF_WINDOW, at_least=False):
-        return Quiet(because="the queue is longer than the window can make it")
+    queue, window = see.read(QUEUE_SECONDS, on), see.read(BATCH_DELAY, on)
+    gathering = _gathering(see, on, window)
+    if gathering.value == 0:
+        return Quiet(because="every request fills a batch by itself")
+    shares = queue / gathering
+    if not see.compare("queue_in_gathering", shares, LEAST_OF_WINDOW):
+        return Quiet(because="the queue is far shorter than batches take to gather")
+    if not see.compare("queue_in_gathering", shares, MOST_OF_WINDOW, at_least=False):
+        return Quiet(because="the queue is longer than the gathering of batches can make it")
     if not see.at_most(INSTANCE_BUSY_SHARE, on, BUSY):
         return Quiet(because="instances are busy: the queue is a line, not a window")
     return _without_window(see, on)
+
+
+def _gathering(see: Ledger, on: Subject, window: Reading) -> Reading:
+    """Return how long a batch is gathered at most: the window, or until one fills at the rate at which requests come.
+
+    A batch goes as soon as it is as large as the smallest preferred size, `max_batch_size` where none is set (core,
+    `DynamicBatchScheduler::GetDynamicBatch`); its first request waits for the others.
+    """
+    config, most = see.evidence.config(on), see.evidence.read(MAX_BATCH_SIZE, on).value
+    batching = config.dynamic_batching if config else None
+    fires = min(batching.preferred_batch_sizes if batching else (), default=most)
+    items, rate = see.evidence.read(CLIENT_BATCH_SIZE, on).value, see.evidence.read(ARRIVAL_RATE, on).value
+    if not fires or not items or not rate or window.value is None:
+        return window
+    fills = max(fires / items - 1.0, 0.0) / rate
+    return window if fills >= window.value else Reading.of(fills, Unit.SECONDS, window.source)
 
 
 def _without_window(see: Ledger, on: Subject) -> Fires | Quiet:

@@ -84,17 +84,17 @@ def _without_batching(see: Ledger, on: Subject) -> Fires | Quiet:
     forecast = predict(replace(load, batching=False))
     if forecast.queue_seconds is None:
         return Quiet(because="one at a time the stage could not keep up: it needs instances first")
-    alone = Reading.of(load.service.time(1), Unit.SECONDS, MODEL)
+    alone = Reading.of(load.service.time(load.items), Unit.SECONDS, MODEL)
     now = see.evidence.read(QUEUE_SECONDS, on) + see.read(COMPUTE_SECONDS, on)
     saved = now - (queue_of(forecast) + alone)
     if not see.worthwhile("predicted_saving", on, saved):
         return Quiet(because="one at a time requests would wait about as long for an instance")
     compute = see.need(COMPUTE_SECONDS, on)
-    excess = min(max(compute - load.service.time(1), 0.0), saved.value or 0.0)
+    excess = min(max(compute - load.service.time(load.items), 0.0), saved.value or 0.0)
     return Fires(
         summary=f"{on.model} batches {Unit.COUNT.show(see.need(BATCH_SIZE, on))} requests at a time, and each costs "
         f"{Unit.RATIO.show(see.need(BATCH_MARGINAL_COST, on))} of a request alone: requests execute "
-        f"{Unit.SECONDS.show(compute)} for {Unit.SECONDS.show(load.service.time(1))} of own work",
+        f"{Unit.SECONDS.show(compute)} for {Unit.SECONDS.show(load.service.time(load.items))} of own work",
         claims=(Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=excess),),
         saved_seconds=saved.value or 0.0,
         suggestion=Suggestion(

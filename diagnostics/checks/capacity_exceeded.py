@@ -64,9 +64,11 @@ def _at_any_count(see: Ledger, on: Subject) -> Fires | Quiet:
     if not see.worthwhile("queue_seconds", on, queue):
         return Quiet(because="the queue is a small part of the request")
     replicas = ceil(load.arrival_rate / most.capacity_per_second) + 1
+    offered, served = (
+        Unit.PER_SECOND.show(items / load.items) for items in (load.arrival_rate, most.capacity_per_second)
+    )
     return Fires(
-        summary=f"{on.model} is offered {Unit.PER_SECOND.show(load.arrival_rate)} and can serve at most "
-        f"{Unit.PER_SECOND.show(most.capacity_per_second)} on this device at any instance count",
+        summary=f"{on.model} is offered {offered} and can serve at most {served} on this device at any instance count",
         claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),),
         saved_seconds=queue.value or 0.0,
         suggestion=Suggestion(

@@ -94,7 +94,7 @@ def _enough_gpus(load: StageLoad) -> tuple[int, StageForecast]:
     forecast = predict(load)
     for gpus in range(2, _MOST_GPUS + 1):
         forecast = predict(replace(load, arrival_rate=load.arrival_rate / gpus))
-        if forecast.queue_seconds is not None and forecast.queue_seconds <= load.service.time(1):
+        if forecast.queue_seconds is not None and forecast.queue_seconds <= load.service.time(load.items):
             return gpus, forecast
     return _MOST_GPUS, forecast
 

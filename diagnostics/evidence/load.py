@@ -37,7 +37,7 @@ def stage_load(see: Ledger, on: Subject) -> StageLoad:
     if arrivals.value is None:
         raise Undecided(ARRIVAL_RATE.name, arrivals.missing or Missing.NOT_EXPORTED)
     offered = arrivals.value + _refused(see, on) / arrivals.span if arrivals.span else arrivals.value
-    items = see.read(CLIENT_BATCH_SIZE, on).value or 1.0
+    items = max(see.read(CLIENT_BATCH_SIZE, on).value or 1.0, 1.0)
     return StageLoad(
         arrival_rate=offered * items,
         service=service,
@@ -46,5 +46,6 @@ def stage_load(see: Ledger, on: Subject) -> StageLoad:
         max_batch=round(see.need(MAX_BATCH_SIZE, on)),
         batching=see.need(DYNAMIC_BATCHING, on) > 0,
         delay_seconds=see.need(BATCH_DELAY, on),
+        items=items,
         span_seconds=arrivals.span,
     )

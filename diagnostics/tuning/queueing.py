@@ -74,22 +74,22 @@ def predict(load: StageLoad) -> StageForecast:
 
 def _wait(load: StageLoad) -> _Wait:
     if load.arrival_rate >= capacity(load):
-        size = float(load.max_batch) if batches(load) else 1.0
+        size = float(load.max_batch) if batches(load) else load.items
         return _Wait(low=None, high=None, size=size, item_size=size)
     if load.arrival_rate <= 0:
-        return _Wait(low=0.0, high=0.0, size=1.0, item_size=1.0)
+        return _Wait(low=0.0, high=0.0, size=load.items, item_size=load.items)
     return _batched(load) if batches(load) else _single(load)
 
 
 def _single(load: StageLoad) -> _Wait:
     seconds = waiting_seconds(
-        rate=load.arrival_rate,
-        service=load.service.occupancy(1),
+        rate=load.arrival_rate / load.items,
+        service=load.service.occupancy(load.items),
         servers=load.instances,
         arrival_scv=load.arrival_scv,
         service_scv=load.service_scv,
     )
-    return _Wait(low=seconds, high=seconds, size=1.0, item_size=1.0)
+    return _Wait(low=seconds, high=seconds, size=load.items, item_size=load.items)
 
 
 def bulk_of(load: StageLoad) -> Bulk:

@@ -22,6 +22,7 @@ class StageLoad:
         batching: whether the dynamic batcher is on.
         delay_seconds: the batcher's window; 0 takes what waits when an instance is free.
         preferred: batch sizes that fire before the window ends; empty means the largest batch.
+        items: items of a request; an execution takes requests whole (Triton's statistics extension, `inference_count`).
         arrival_scv: squared coefficient of variation of the time between arrivals, 1 for Poisson.
         span_seconds: length of the window that a forecast is compared with; widens the range near saturation.
         device_seconds: least and most seconds of the shared device per item, set by `headroom_limited`.
@@ -41,6 +42,7 @@ class StageLoad:
     batching: bool
     delay_seconds: float
     preferred: tuple[int, ...] = ()
+    items: float = 1.0
     arrival_scv: float = 1.0
     span_seconds: float | None = None
     device_seconds: tuple[float, float] = (0.0, 0.0)
@@ -48,7 +50,7 @@ class StageLoad:
     measured_rate: float | None = None
 
     def __post_init__(self) -> None:
-        quantities = (self.arrival_rate, self.service_scv, self.delay_seconds, self.arrival_scv)
+        quantities = (self.arrival_rate, self.service_scv, self.delay_seconds, self.arrival_scv, self.items)
         if not all(isfinite(value) and value >= 0 for value in quantities):
             raise UsageError("a rate, delay or variability is negative or not finite", where="scheduler model")
         if self.instances < 1:
@@ -87,11 +89,11 @@ class StageForecast:
 
 
 def batches(load: StageLoad) -> bool:
-    """Say whether executions may take several items."""
-    return load.batching and load.max_batch > 1
+    """Say whether executions may take several requests."""
+    return load.batching and load.max_batch > 1 and load.max_batch >= 2 * load.items
 
 
 def stage_capacity(load: StageLoad) -> float:
     """Return items per second with full batches on all instances."""
-    most = load.max_batch if batches(load) else 1
+    most = load.max_batch if batches(load) else load.items
     return load.instances * most / load.service.occupancy(most)

@@ -286,7 +286,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: requests wait for a batching window to end while the instances idle",
-              "description": "The window adds its length to nearly every request and gathers few others in it. With free instances that is pure added latency. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The window adds its length to nearly every request to gather others. With free instances that is pure added latency. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/batch-window-mistuned.md"
             }
           },

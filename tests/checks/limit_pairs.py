@@ -69,8 +69,8 @@ batch-size-collapse max_batch_size max_batch_size 1.86 quiet 2.14 unknown withou
 batch-size-collapse queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
 batch-size-collapse batch_marginal_cost batch_marginal_cost 0.465 fires 0.535 quiet
 batch-window-mistuned busy instance_busy_share 0.651 fires 0.749 quiet
-batch-window-mistuned queue_in_windows_low queue_seconds 0.0279 quiet 0.0321 fires
-batch-window-mistuned queue_in_windows_high queue_seconds 0.0837 fires 0.0963 quiet
+batch-window-mistuned queue_in_gathering_low queue_seconds 0.0223 quiet 0.0257 fires request_seconds=0.1
+batch-window-mistuned queue_in_gathering_high queue_seconds 0.0837 fires 0.0963 quiet
 batch-window-mistuned queue queue_seconds 0.00465 quiet 0.00535 unknown without=dynamic_batching
 batching-without-gain batch_marginal_cost batch_marginal_cost 0.744 quiet 0.856 fires
 batching-without-gain batch_size batch_size 1.395 quiet 1.605 fires
