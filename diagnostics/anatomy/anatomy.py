@@ -14,6 +14,7 @@ from diagnostics.anatomy.cells import Anatomy, Phase, Stage
 from diagnostics.anatomy.from_calls import entries_alone, with_called
 from diagnostics.anatomy.from_outside import from_outside, is_orchestrated
 from diagnostics.anatomy.from_traces import from_direct_calls, from_traces, slowest
+from diagnostics.anatomy.unread import longest_call, perhaps_ensembles
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Entry
 from diagnostics.signals.engine_tokens import ENGINE_SECONDS
@@ -160,8 +161,18 @@ def _hides_time(evidence: Evidence, on: Subject) -> bool:
     return (evidence.is_engine(on) or decoupled) and not evidence.shows_engine_time(on)
 
 
-def entry_of(anatomy: Sequence[Anatomy], evidence: Evidence, on: Subject) -> Entry | None:
-    """Return the entry with the most time in it that a subject's requests belong to, None without traffic."""
+def entry_of(
+    anatomy: Sequence[Anatomy], evidence: Evidence, on: Subject, perhaps: Sequence[Anatomy] = ()
+) -> Entry | None:
+    """Return the entry with the most time in it that a subject's requests belong to, None without traffic.
+
+    Args:
+        anatomy: the entries.
+        evidence: what they were made from.
+        on: the subject.
+        perhaps: those entries that may call the others: ensembles whose configuration was not read.
+
+    """
     for candidate in anatomy:
         stage = candidate.stage(on.model or "") if candidate.server == on.server else None
         if stage is not None:
@@ -172,6 +183,7 @@ def entry_of(anatomy: Sequence[Anatomy], evidence: Evidence, on: Subject) -> Ent
                 requests=candidate.requests,
                 engine_seconds=_engine_seconds(evidence, on, stage),
                 behind_seconds=_behind_seconds(evidence, candidate, stage.model),
+                perhaps_seconds=0.0 if candidate.ensemble else longest_call(candidate, perhaps),
             )
         # A card slows whoever uses it: the entry with the most time in it stands for them.
         of_card = on.gpu is not None or candidate.ensemble == on.ensemble
@@ -203,4 +215,4 @@ def _weight(evidence: Evidence, on: Subject) -> float:
     return own / everything if own is not None and everything else 1.0
 
 
-__all__ = ["Anatomy", "Phase", "Stage", "anatomies", "entry_of"]
+__all__ = ["Anatomy", "Phase", "Stage", "anatomies", "entry_of", "perhaps_ensembles"]

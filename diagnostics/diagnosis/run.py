@@ -7,7 +7,7 @@ from functools import cache
 
 import msgspec
 
-from diagnostics.anatomy.anatomy import Anatomy, entry_of
+from diagnostics.anatomy.anatomy import Anatomy, entry_of, perhaps_ensembles
 from diagnostics.checks.catalogue import Registered, catalogue
 from diagnostics.checks.check import Fires, Outcome, Quiet, Unknown
 from diagnostics.evidence.evidence import Evidence
@@ -57,12 +57,14 @@ def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
         for model in dict.fromkeys(stage.model for stage in item.stages):
             of_model.setdefault((item.server, model), []).append(item)
 
+    perhaps = perhaps_ensembles(anatomy, evidence)
+
     def among(on: Subject) -> Sequence[Anatomy]:
         return anatomy if on.model is None else of_model.get((on.server, on.model), ())
 
     @cache  # of a subject, whichever check asks
     def entry(on: Subject) -> Entry | None:
-        return entry_of(among(on), evidence, on)
+        return entry_of(among(on), evidence, on, perhaps)
 
     return tuple(
         _one(registered, evidence, entry, subject)

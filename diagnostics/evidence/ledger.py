@@ -74,6 +74,8 @@ class Entry:
         requests: how many there were.
         engine_seconds: what they spend in the subject's engine; 0 when it is none, or its time cannot be seen.
         behind_seconds: what they spend in the stages that the subject's outputs lead to; 0 without an ensemble.
+        perhaps_seconds: the mean time of an ensemble that may call the subject's model, and whose configuration was not
+            read; 0 without one.
 
     """
 
@@ -83,6 +85,7 @@ class Entry:
     requests: float
     engine_seconds: float = 0.0
     behind_seconds: float = 0.0
+    perhaps_seconds: float = 0.0
 
 
 _NONE_ABSENT: Mapping[str, tuple[Signal, Missing]] = MappingProxyType({})  # most ledgers share it
@@ -158,7 +161,8 @@ class Ledger:
     def worthwhile(self, name: str, on: Subject, saved: Reading, since: Reading | None = None) -> bool:
         """Return whether `saved` seconds per request of the subject are worth a change to those who wait.
 
-        Both the share of the entry's mean and the absolute time must be reached; both are noted.
+        Both the share of the entry's mean and the absolute time must be reached; both are noted. Where another entry
+        may be the one that waits, and the share of its mean is not reached, that ends as unknown.
 
         Args:
             name: what the seconds are called in the evidence.
@@ -178,7 +182,10 @@ class Ledger:
         more = None if since is None else weighted * (since - Reading.of(1.0, since.unit, since.source))
         share = now / (mean if more is None else mean + more)
         enough = self.compare(name, now, WORTHWHILE_TIME)
-        return self.compare(f"{name}_share", share, WORTHWHILE_PART) and enough
+        worth = self.compare(f"{name}_share", share, WORTHWHILE_PART) and enough
+        if worth and (share.value or 0.0) * entry.mean_seconds < WORTHWHILE_SHARE * entry.perhaps_seconds:
+            raise Undecided("request_seconds", Missing.NOT_EXPORTED)
+        return worth
 
     def confidence(self) -> float:
         """Return how far the lines can be trusted, 0 to 1: it falls with each weak or missing one."""
