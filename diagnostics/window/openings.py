@@ -15,6 +15,8 @@ from statistics import median
 from diagnostics.window.points import Counter
 from diagnostics.window.steps import Opened, Step
 
+# Pages of one round are read within less.
+SAME_ROUND_SECONDS = 0.05
 # What happened while nobody tried to read for so many rounds is not seen to have happened at once.
 MOST_MISSED_ROUNDS = 3.0
 # Steady traffic varies by less than this factor from read to read (a hundred requests by a fifth); what waited for a

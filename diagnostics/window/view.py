@@ -15,7 +15,7 @@ from diagnostics.window.boots import longest_boot
 from diagnostics.window.counters import Counter, CounterTable, Delta, Step, sum_steps
 from diagnostics.window.gauges import Gauge
 from diagnostics.window.lifecycle import Change, changes_of
-from diagnostics.window.openings import MOST_MISSED_ROUNDS
+from diagnostics.window.openings import MOST_MISSED_ROUNDS, SAME_ROUND_SECONDS
 from diagnostics.window.partitions import as_seen_from
 from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow, Window
@@ -28,8 +28,6 @@ NO_TRACES = Traces()
 
 # Times that are the same are not always so to the last digit.
 _SLACK = 1e-6
-# Pages of one round are read within less.
-SAME_ROUND_SECONDS = 0.05
 # Clocks of recorders tell milliseconds: times that are all whole seconds were cut to them. A tenth of the time
 # between two reads is what a rate from one read to the next may be off.
 MILLISECOND = 1e-3

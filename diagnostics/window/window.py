@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 from diagnostics.window.cards import by_card
 from diagnostics.window.client import ClientRequest
@@ -15,6 +14,7 @@ from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent
 from diagnostics.window.mixed import several_servers_answer
 from diagnostics.window.normalize import ModelKey
+from diagnostics.window.older import listed_before
 from diagnostics.window.openings import longest_gap
 from diagnostics.window.parsed import (
     ClientRecord,
@@ -167,8 +167,9 @@ class ServerWindow:
             for gpu in page.gpus:
                 self.gpus.setdefault(gpu.uuid, []).append((page.at, gpu))
         mixed = several_servers_answer(self.tables.values())
-        for table in chain.from_iterable(tables.values() for tables in self.tables.values()):
-            table.doubt(mixed=mixed)
+        for one, other in ((STATISTICS, METRICS), (METRICS, STATISTICS)):
+            for key, table in self.tables[one].items():
+                table.doubt(mixed=mixed, listed_before=listed_before(table, self.tables[other].get(key)))
         self._configure_from_files()
 
     def _configure_from_files(self) -> None:
