@@ -77,7 +77,9 @@ def _wait(load: StageLoad) -> _Wait:
         size = float(load.max_batch) if batches(load) else load.items
         return _Wait(low=None, high=None, size=size, item_size=size)
     if load.arrival_rate <= 0:
-        return _Wait(low=0.0, high=0.0, size=load.items, item_size=load.items)
+        # Who comes alone waits for company in vain.
+        window = load.delay_seconds if batches(load) and bulk_of(load).fire > load.items else 0.0
+        return _Wait(low=window, high=window, size=load.items, item_size=load.items)
     return _batched(load) if batches(load) else _single(load)
 
 

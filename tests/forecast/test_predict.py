@@ -170,6 +170,16 @@ def test_a_lone_client_waits_for_nobody_and_keeps_its_stages_busy() -> None:
     assert quick.stages[0].busy_share.value == pytest.approx(1.0, abs=0.02)
 
 
+def test_a_lone_client_waits_for_company_in_vain_unless_it_fills_the_batch_itself() -> None:
+    window = DynamicBatcher(delay_seconds=0.05)
+    model = Model(name="safety", service=service(0.03), max_batch=8, batcher=window)
+    fills = replace(model, batcher=replace(window, preferred=(1,)))
+    alone, filled = (estimate(by_hand(one, traffic=ClosedLoop(entry="chat", clients=1))) for one in (model, fills))
+
+    assert mean(alone) == pytest.approx(0.08, rel=0.02)
+    assert mean(filled) == pytest.approx(0.03, rel=0.02)
+
+
 def test_a_burst_waits_for_half_of_itself() -> None:
     fitted = by_hand(SAFETY, traffic=OpenLoop(entry="chat", rate=5.0, burst=11.0))
     exact = (0.5 * 5 * 0.03015**2 + 5 * 0.03015) / (1 - 5 * 0.03015)
