@@ -1,8 +1,9 @@
-"""Keeps the C library from holding memory that the service has let go of (mallopt(3); glibc, malloc/arena.c)."""
+"""What the process takes of the system: memory (mallopt(3); glibc, malloc/arena.c) and open files."""
 
 from __future__ import annotations
 
 import ctypes
+import resource
 import sys
 
 # malloc.h: which parameter is set.
@@ -10,6 +11,18 @@ _M_ARENA_MAX = -8
 # Each thread that meets another in an arena gets one of its own, up to eight per processor, and what is freed in one is
 # of no use in the others. One thread runs Python at a time: two arenas are enough for those that are not in it.
 ARENAS = 2
+# Shells and systemd allow 1,024 open files until a program asks for more (systemd.exec(5), LimitNOFILE=), which is few
+# for hundreds of servers. More would let silent senders of spans, half a megabyte each in gRPC's library, fill memory.
+FILES = 2_048
+
+
+def open_more_files() -> int:
+    """Allow this process as many open files and connections as the system lets it, up to `FILES`; return how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
+    if resource.RLIM_INFINITY != soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def share_arenas() -> bool:

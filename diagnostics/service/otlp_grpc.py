@@ -34,6 +34,9 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),  # two services at one port would each see half of the spans
     ("grpc.max_concurrent_streams", MOST_AT_ONCE),
     ("grpc.max_metadata_size", 16 * 2**10),
+    # As the page has it: milliseconds to say something, two minutes by default, and to say something more.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 300_000),
 )
 
 

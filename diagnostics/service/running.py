@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from diagnostics.errors import UsageError
-from diagnostics.service.allocation import share_arenas
+from diagnostics.service.allocation import open_more_files, share_arenas
 from diagnostics.service.daemon import Daemon
 from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext
@@ -77,6 +77,7 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
     settings = loaded.settings
     gc.set_threshold(*_COLLECTION)
     share_arenas()
+    open_more_files()
     log_to_stderr(settings.log.level, settings.log.format)
     make_directory(settings.history.directory)
     # Before anything is opened: whoever came second would change the files, and their form, below the first.

@@ -1,13 +1,16 @@
-"""Memory that many threads have let go of is there for the others."""
+"""What the process takes of the system."""
 
 from __future__ import annotations
 
 import platform
 import re
+import resource
 import subprocess
 import sys
 
 import pytest
+
+from diagnostics.service.allocation import FILES, open_more_files
 
 # Threads that are all at work at once meet in the arenas, and glibc gives each an arena of its own where it may.
 MEET = """
@@ -33,3 +36,13 @@ def test_a_dozen_threads_share_two_arenas() -> None:
     done = subprocess.run([sys.executable, "-c", MEET], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True\n"
     assert len(re.findall(r"^Arena \d+:", done.stderr, re.MULTILINE)) <= 2
+
+
+def test_as_many_files_may_be_open_as_the_system_lets_a_process_have() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = min(hard, FILES) if hard != resource.RLIM_INFINITY else FILES
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(1_000, most), hard))
+        assert open_more_files() == most
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -31,7 +31,7 @@ def test_what_takes_a_restart_is_told_and_stays_until_then(caplog: pytest.LogCap
 def test_a_second_service_touches_nothing_in_the_directory_of_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("log_to_stderr", "share_arenas"):
+    for name in ("log_to_stderr", "share_arenas", "open_more_files"):
         monkeypatch.setattr(running, name, lambda *_: None)
     monkeypatch.setattr(running.gc, "set_threshold", lambda *_: None)
     environment = {"DIAG_HISTORY__DIRECTORY": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""One connection: uvicorn's, with a limit to how many there are and to how slow a client may be."""
+"""One connection: uvicorn's, with a limit to how slow a client may be."""
 
 from __future__ import annotations
 
@@ -6,25 +6,21 @@ import asyncio
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST_CONNECTIONS = 512
 # Seconds to send a request's headers, and to take what was answered.
 HEADERS_WITHIN = 10.0
 TAKEN_WITHIN = 30.0
 
 
 class Connection(H11Protocol):
-    """Closed when there are too many, when headers trickle in, or when an answer is not taken."""
+    """Closed when headers trickle in, or when an answer is not taken."""
 
     _headers_due: asyncio.TimerHandle | None = None
     _answer_due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, unless there are too many."""
+        """Begin to wait for a request."""
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
-            transport.abort()
-        else:
-            self._watch_headers()
+        self._watch_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import threading
+from typing import Any
 
 from uvicorn import Config, Server
 
@@ -15,6 +15,7 @@ from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.connection import Connection
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
+from diagnostics.service.http.crowd import BACKLOG, EXHAUSTED, Crowd
 from diagnostics.service.http.hosts import Hosts
 from diagnostics.service.listening import LISTEN_SETTING, Listen, bound, parse_listen, refuse_strangers
 from diagnostics.settings.prefix import prefix_of
@@ -66,7 +67,7 @@ class WebServer:
         self.authentication: Authentication = self._app.state.authentication
         web, credentials = context.settings.web, self._app.state.credentials
         refuse_strangers(self._listen, LISTEN_SETTING, asked=credentials.asked, allowed=web.allow_unauthenticated)
-        self._socket: socket.socket = bound(self._listen, LISTEN_SETTING)
+        self._socket = Crowd(bound(self._listen, LISTEN_SETTING), context.metrics)
         self.port: int = self._socket.getsockname()[1]
         self._server = Server(self._config())
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
@@ -103,6 +104,7 @@ class WebServer:
             log_config=None,
             log_level="error",
             access_log=False,
+            backlog=BACKLOG,
             server_header=False,
             proxy_headers=False,
             h11_max_incomplete_event_size=LARGEST_HEADERS,
@@ -122,8 +124,15 @@ class WebServer:
             self._up.set()
 
     async def _serve(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(_tell)
         serving = asyncio.create_task(self._server.serve([self._socket]))
         while not self._server.started and not serving.done():
             await asyncio.sleep(0.005)
         self._up.set()
         await serving
+
+
+def _tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what asyncio could not do, but for what the faults tell for as long as it lasts."""
+    if getattr(context.get("exception"), "errno", None) not in EXHAUSTED:
+        loop.default_exception_handler(context)

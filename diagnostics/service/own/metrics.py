@@ -30,7 +30,7 @@ class OwnMetrics:
         spans_kept_share: share of a deployment's traces that is kept.
         deliveries: messages to Alertmanagers and webhooks, by receiver and outcome (`ok`, `failed`, `dropped`).
         incidents: open incidents by deployment.
-        refused: HTTP requests that were turned away, by reason.
+        refused: HTTP requests that were turned away, and connections that gave way to newer ones, by reason.
         page_seconds: processor time of the newest page of metrics.
         faults: what fails now, in words.
         lasting_faults: how many of these there are.
@@ -71,7 +71,7 @@ class OwnMetrics:
             (self.dropped, ("evaluation", "history")),
             (self.errors, ("collect", "deliver", "evaluate", "exposition", "history", "http", "reload")),
             (self.spans, ("accepted", "corrupt", "left_out", "refused", "unassigned")),
-            (self.refused, ("attempts", "content-type", "credentials", "host", "origin", "size")),
+            (self.refused, ("attempts", "connections", "content-type", "credentials", "host", "origin", "size")),
         ):
             for value in values:
                 counter.labels(value)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import socket
 import ssl
 import time
@@ -12,9 +13,10 @@ import urllib3
 from starlette.routing import Route
 
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.service.http import connection, guard
+from diagnostics.service.http import connection, crowd, guard
 from diagnostics.service.http.authentication import MOST_ATTEMPTS, Attempts, Verdicts
 from diagnostics.service.http.server import check_door
+from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.settings.tree import WebSettings
 from tests.service.http.door import HASHED, PASSWORD, USER, Door, basic, certificate, door
 from tests.service.parts import count, until
@@ -298,18 +300,42 @@ def test_a_body_that_trickles_in_is_refused(plain: Door, monkeypatch: pytest.Mon
     assert answer.startswith((b"HTTP/1.1 408", b"HTTP/1.1 404", b"HTTP/1.1 405"))
 
 
-def test_too_many_connections_are_closed_and_the_rest_goes_on(plain: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "MOST_CONNECTIONS", 5)
-    held = [socket.create_connection(("127.0.0.1", plain.server.port)) for _ in range(5)]
-    try:
-        for one in held:
-            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert one.recv(100).startswith(b"HTTP/1.1 200")
-        assert talk(plain.server.port, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") == b""
-    finally:
-        for one in held:
-            one.close()
-    until(lambda: answers(plain))
+@pytest.mark.parametrize("tls", [False, True])
+def test_of_too_many_connections_the_oldest_give_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, tls: bool
+) -> None:
+    cert, key = certificate(tmp_path)
+    written = tmp_path / "web.yml"
+    written.write_text(f"tls_server_config: {{cert_file: {cert}, key_file: {key}}}\n" if tls else "")
+    monkeypatch.setattr(crowd, "MOST_CONNECTIONS", 5)
+    trust = ssl.create_default_context(cafile=str(cert)) if tls else None
+    with door({"web.config_file": str(written)}, tls=trust) as opened:
+        faults = opened.service.metrics.faults
+        with contextlib.ExitStack() as held:
+            at = ("127.0.0.1", opened.server.port)
+            silent = [held.enter_context(socket.create_connection(at, timeout=5)) for _ in range(12)]
+            assert opened.ask("/healthz").data == b"ok\n"
+            assert {one.recv(1) for one in silent[:7]} == {b""}
+            assert [one.what for one in faults.lasting()] == ["taking connections"]
+            assert count(opened.service.metrics, "diag_http_refused_total", reason="connections") >= 7
+        until(lambda: opened.ask("/healthz").status == 200 and not faults.lasting())
+
+
+def test_where_the_system_gives_no_more_connections_the_faults_say_so_and_the_log_is_not_flooded() -> None:
+    metrics, begun = OwnMetrics(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    listening = crowd.Crowd(socket.create_server(("127.0.0.1", 0)), metrics)
+    with listening, socket.create_connection(listening.getsockname()):
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (0, begun[1]))
+            with pytest.raises(OSError, match="Too many open files"):
+                listening.accept()
+            with pytest.raises(BlockingIOError):
+                listening.accept()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, begun)
+        assert [one.reason for one in metrics.faults.lasting()] == ["too many open files"]
+        with listening.accept()[0]:
+            assert not metrics.faults.lasting()
 
 
 def test_the_door_opens_at_ipv6_too() -> None:
