@@ -46,6 +46,7 @@ from diagnostics.checks.check import (
 from diagnostics.checks.entries import busiest_stage, enough_requests, stages_of
 from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, host_is_full
 from diagnostics.checks.predictions import MODEL
+from diagnostics.checks.workload_shift import rate_rose
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.evidence.load import stage_load
 from diagnostics.signals.arrivals import (
@@ -104,12 +105,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one entry."""
     if not enough_requests(see, on):
         return Quiet(because="hardly any request arrives")
-    if not see.at_least(PEAK_TO_MEAN, on, PEAK):
-        return Quiet(because="no moment brings much more than the mean")
-    if not see.at_least(BURST_SIZE, on, BUNCHED):
-        return Quiet(because="arrivals are no more bunched than independent requests")
-    if not see.at_least(BURST_CERTAINTY, on, CERTAIN):
-        return Quiet(because="independent requests bunch as much by chance")
+    if quiet := _even(see, on):
+        return quiet
     if host_is_full(see, on):
         return Quiet(because="the host's processors are full on average already")
     if busiest_stage(see, on, BUSY):
@@ -123,6 +120,19 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if not see.worthwhile("crowded_tail", on, tail):
         return Quiet(because="requests in bursts hardly take longer")
     return _finding(see, on, tail.value or 0.0, "the slowest take {} longer for it")
+
+
+def _even(see: Ledger, on: Subject) -> Quiet | None:
+    """Return why requests come in no bursts; None when they do."""
+    if not see.at_least(PEAK_TO_MEAN, on, PEAK):
+        return Quiet(because="no moment brings much more than the mean")
+    if not see.at_least(BURST_SIZE, on, BUNCHED):
+        return Quiet(because="arrivals are no more bunched than independent requests")
+    if not see.at_least(BURST_CERTAINTY, on, CERTAIN):
+        return Quiet(because="independent requests bunch as much by chance")
+    if rate_rose(see, on):
+        return Quiet(because="the rate rose once and stayed: nothing comes and goes")
+    return None
 
 
 def _queue_of_bursts(see: Ledger, on: Subject) -> Reading:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from diagnostics.checks.check import Quiet
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
-from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
+from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, NO_TIME_LEFT
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS
 from diagnostics.signals.host import CPU_WAIT_PER_LANE, HARDLY_WAITS
@@ -143,12 +143,16 @@ def device_is_full(see: Ledger, on: Subject) -> bool:
     """Return whether even the most favourable reading leaves no room on the device.
 
     Raises:
-        Undecided: nothing is known of the device.
+        Undecided: nothing is known of the device; or some kernel runs all the time, and nothing tells how much of the
+            device it fills.
 
     """
     headroom = see.evidence.read(DEVICE_HEADROOM, on)
     if headroom.high is None:
         raise Undecided(DEVICE_HEADROOM.name, headroom.missing or Missing.NOT_EXPORTED)
+    no_time = headroom.low is not None and headroom.low <= 1.0 - NO_TIME_LEFT
+    if headroom.estimated and no_time and headroom.high >= DEVICE_FULL.value:
+        raise Undecided(DEVICE_HEADROOM.name, Missing.CONFLICTING)
     most = Reading.of(
         headroom.high,
         Unit.RATIO,

@@ -2,7 +2,7 @@
 
 ## Looks for
 Servers with the same models and the same configuration, one of which takes longer for executions of about the same
-batches, without getting more traffic.
+batches, without getting more traffic; and with as much traffic as they get, the longer queue in front of those.
 
 ## Means
 The machine under it is worse than its like: clocks or cooling, a noisy neighbour, another driver, a bad host path, a
@@ -30,9 +30,10 @@ from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer,
 from diagnostics.checks.entries import enough_requests, stages_of
 from diagnostics.checks.replica_imbalance import SEVERAL, UNEVEN
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.signals.fleet import EXECUTION_EXCESS, EXECUTION_RATIO, REPLICAS, TRAFFIC_RATIO
+from diagnostics.signals.fleet import EXECUTION_EXCESS, EXECUTION_RATIO, QUEUE_AHEAD, REPLICAS, TRAFFIC_RATIO
+from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 
 SLOWER = Limit(
@@ -40,10 +41,15 @@ SLOWER = Limit(
     unit=Unit.COUNT,
     because="cards and hosts of one kind differ by a tenth; three times that is a fault",
 )
+EVEN = Limit(
+    value=1.1,
+    unit=Unit.COUNT,
+    because="balancers that work stay within a tenth: what waits longer at as much traffic waits for slower executions",
+)
 CHECK = Check(
     layer=Layer.FLEET,
     scope=Scope.ENTRY,
-    limits={"replicas": SEVERAL, "execution_ratio": SLOWER, "traffic_ratio": UNEVEN},
+    limits={"replicas": SEVERAL, "execution_ratio": SLOWER, "traffic_ratio": UNEVEN, "even_traffic": EVEN},
 )
 
 
@@ -60,10 +66,22 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the others execute as slowly")
     if see.ruled_out(TRAFFIC_RATIO, on, UNEVEN, above=True):
         return Quiet(because="it gets more traffic than the others")
-    excess = see.read(EXECUTION_EXCESS, stage)
-    if not see.worthwhile("execution_excess", on, excess):
+    excess, queue = see.read(EXECUTION_EXCESS, stage), _waits_longer(see, on, stage)
+    if not see.worthwhile("execution_excess", on, excess + queue):
         return Quiet(because="the difference is small against what a request takes")
-    return _finding(see, on, stage, excess.value or 0.0)
+    return _finding(see, on, stage, excess.value or 0.0, queue.value or 0.0)
+
+
+def _waits_longer(see: Ledger, on: Subject, stage: Subject) -> Reading:
+    """Return how much longer requests queue for the stage than elsewhere because of its executions; none if unsure."""
+    none = Reading.of(0.0, Unit.SECONDS, "statistics")
+    even = see.read(TRAFFIC_RATIO, on)
+    if even.value is None or not see.compare("even_traffic", even, EVEN, at_least=False):
+        return none
+    ahead, queue = see.evidence.read(QUEUE_AHEAD, on), see.evidence.read(QUEUE_SECONDS, stage)
+    if ahead.value is None or queue.value is None or ahead.value <= 0:
+        return none
+    return ahead if ahead.value <= queue.value else queue
 
 
 def _slowest(see: Ledger, on: Subject) -> Subject | None:
@@ -74,13 +92,17 @@ def _slowest(see: Ledger, on: Subject) -> Subject | None:
     return max(known, key=lambda stage: known[stage], default=None)
 
 
-def _finding(see: Ledger, on: Subject, stage: Subject, excess: float) -> Fires:
+def _finding(see: Ledger, on: Subject, stage: Subject, excess: float, queue: float) -> Fires:
     ratio, name = see.need(EXECUTION_RATIO, stage), stage.model or ""
+    waits = f", and requests wait {Unit.SECONDS.show(queue)} longer for them" if queue > 0 else ""
     return Fires(
         summary=f"{on.server} executes {name} {ratio:.1f} times as long as the other servers with the same "
-        f"configuration, {Unit.SECONDS.show(excess)} more each",
-        claims=(Claim(stage=name, phase=Phase.COMPUTE, seconds=excess),),
-        saved_seconds=excess,
+        f"configuration, {Unit.SECONDS.show(excess)} more each{waits}",
+        claims=(
+            Claim(stage=name, phase=Phase.COMPUTE, seconds=excess),
+            *((Claim(stage=name, phase=Phase.QUEUE, seconds=queue),) if queue > 0 else ()),
+        ),
+        saved_seconds=excess + queue,
         suggestion=Suggestion(
             text=f"take {on.server} out of the balancer, and compare its clocks, neighbours, driver and limits with a "
             "healthy one",

@@ -29,9 +29,10 @@ from collections.abc import Iterator
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.engine_gates import cache_is_short, nothing_held_back, slots_are_taken
 from diagnostics.checks.entries import busiest_stage, enough_requests, stages_of
 from diagnostics.checks.gates import BUSY
-from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.mix import (
     RATE_SHIFT,
@@ -75,21 +76,32 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if not enough_requests(see, on):
         return Quiet(because="hardly any request arrives")
     larger = see.evidence.read(SIZE_SHIFT, on).value is not None and see.at_least(SIZE_SHIFT, on, SHIFTED)
-    if not larger and not _more(see, on):
+    if not larger and not rate_rose(see, on):
         return Quiet(because="as much arrives at the end of the window as at its start")
     extra = SIZE_SHIFT_SECONDS if larger else RATE_SHIFT_SECONDS
     if not see.worthwhile("shift", on, see.read(extra, on)):
         return Quiet(because="requests hardly take longer since")
     if any(change.kind in _DEPLOYED for change in see.evidence.changes(on.server) if _inside(see, change.at)):
         return Quiet(because="the deployment itself changed inside the window")
-    full = busiest_stage(see, on, BUSY)
+    full = busiest_stage(see, on, BUSY) or any(_is_full_engine(see, stage) for stage in stages_of(see, on))
     return _finding(see, on, extra, larger=larger, full=full)
 
 
-def _more(see: Ledger, on: Subject) -> bool:
+def rate_rose(see: Ledger, on: Subject) -> bool:
+    """Return whether surely more arrives from one moment on; what cannot be told counts as no."""
     if see.evidence.read(RATE_SHIFT, on).value is None:
         return False  # too short to tell, or arrivals cannot be counted: then nothing is known to have changed
     return see.at_least(RATE_SHIFT, on, SHIFTED) and see.at_least(RATE_SHIFT_CERTAINTY, on, CERTAIN)
+
+
+def _is_full_engine(see: Ledger, on: Subject) -> bool:
+    """Return whether requests wait inside an engine for its slots or its cache; not said counts as no."""
+    if not see.evidence.is_engine(on):
+        return False
+    try:
+        return nothing_held_back(see, on) is None and (slots_are_taken(see, on) or cache_is_short(see, on))
+    except Undecided:
+        return False
 
 
 def _inside(see: Ledger, at: float) -> bool:

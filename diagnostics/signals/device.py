@@ -22,7 +22,7 @@ _TIME_SLICED = frozenset({"python", "vllm"})
 # NVIDIA DCGM, "Profiling metrics": SM activity of 0.8 or more is necessary for effective use of a GPU. With that, and
 # no time left in which no kernel runs, there is nothing to be had from more kernels.
 _WELL_FILLED = 0.8
-_NO_TIME_LEFT = 0.97
+NO_TIME_LEFT = 0.97
 # The share of a resource under which a single sample counts as at the limit; the same tenth that `device full` uses.
 _AT_LIMIT = 0.1
 
@@ -46,7 +46,7 @@ class Load:
         """
         hard = [share for share in (self.compute, self.memory, self.power) if share is not None]
         filled = max([share for share in (self.compute, self.memory) if share is not None], default=0.0)
-        if self.active is not None and self.active >= _NO_TIME_LEFT and filled >= _WELL_FILLED:
+        if self.active is not None and self.active >= NO_TIME_LEFT and filled >= _WELL_FILLED:
             hard.append(self.active)
         if not hard and self.active is None:
             return None

@@ -179,6 +179,7 @@ replica-imbalance traffic_certainty traffic_certainty 4.418 quiet 5.083 fires
 replica-outlier replicas replicas 1.86 quiet 2.14 mitigates
 replica-outlier execution_ratio execution_ratio 1.209 quiet 1.391 mitigates
 replica-outlier traffic_ratio traffic_ratio 1.395 mitigates 1.605 quiet
+replica-outlier even_traffic traffic_ratio 1.023 mitigates 1.177 quiet execution_excess=0 queue_ahead=1 queue_seconds=1
 request-failures failed_requests lost_after_stage 4.65 quiet 5.35 unknown without=failed_requests
 request-failures failed_share failed_requests 6.045 quiet 6.965 mitigates
 request-failures explained_share lost_after_stage 93 quiet 107 mitigates failed_requests=200 rejected_requests=200
