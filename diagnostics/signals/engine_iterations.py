@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import sqrt
 from statistics import fmean
 
-from diagnostics.signals.engine import engine_signal
+from diagnostics.signals.engine import ENGINE_WORK_SECONDS, engine_signal
 from diagnostics.signals.engine_samples import FEWEST_READS, Engine
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.units import Unit
@@ -48,9 +48,10 @@ def _at_work(engine: Engine, _: View) -> Reading:
 def _stretches(engine: Engine, view: View) -> Iterator[tuple[float, float]]:
     """Yield iterations and joining requests per second of each stretch between two reads that found requests scheduled.
 
-    Those join that end in the stretch and did not run before it, and those that run after it: a generation can be
-    longer than the time between two reads.
+    Of generations shorter than a stretch, those that end in it joined in it or just before. Of longer ones, those join
+    that end in it and did not run before it, and those that run after it; the gauge is of one iteration's moment.
     """
+    work = ENGINE_WORK_SECONDS.read(view).value or 0.0
     steps = {(step.start, step.end): step for step in view.steps(METRICS)}
     for before, after in pairwise(engine.samples):
         step = steps.get((before.at, after.at))
@@ -59,7 +60,7 @@ def _stretches(engine: Engine, view: View) -> Iterator[tuple[float, float]]:
         if before.scheduled and after.scheduled and after.iterations > before.iterations:
             # Steady time: a clock that was set may give both reads one time.
             ended = step.values.get(Counter.SUCCESS, 0.0)
-            requests = max(ended + after.scheduled - before.scheduled, 0.0)
+            requests = max(ended + after.scheduled - before.scheduled, 0.0) if work > step.seconds else ended
             yield (after.iterations - before.iterations) / step.seconds, requests / step.seconds
 
 

@@ -49,7 +49,7 @@ def test_without_an_engines_gauges_it_is_unknown_when_its_requests_came() -> Non
     assert BURST_SIZE.read(engine(held=False)).missing is Missing.NOT_EXPORTED
 
 
-def test_requests_join_when_they_are_scheduled_not_when_they_end() -> None:
+def test_generations_longer_than_a_stretch_join_when_they_are_scheduled_not_when_they_end() -> None:
     joined = [4, 1, 3, 2] * 5
     runs = [3.0]
     iterations = [0.0]
@@ -60,7 +60,7 @@ def test_requests_join_when_they_are_scheduled_not_when_they_end() -> None:
     done = [float(sum(ended[:read])) for read in range(len(runs))]
 
     def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
-        return {key: Counts(requests=done[number], items=done[number], infer=done[number]) for key in rows}
+        return {key: Counts(requests=done[number], items=done[number], infer=done[number] * 8) for key in rows}
 
     lift = 1 - min(runs)
     says = EngineSays(
