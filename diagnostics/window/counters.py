@@ -62,18 +62,13 @@ class CounterTable:
         self._fresh = True
         self._began_anew = False
         self._tried: float | None = None
-        self._mixed = self._listed_before = False
+        self._mixed = False
+        self._denied: tuple[Step, ...] = ()
 
     @property
     def first(self) -> Point | None:
         """The oldest read; None before it."""
         return self._first
-
-    @property
-    def appeared(self) -> Step | None:
-        """The step in which the version appeared inside the window, from zero; None where it did not."""
-        first = self._steps[0] if self._steps else None
-        return first if first is not None and first.opens and first.opened is Opened.APPEARED else None
 
     @property
     def last(self) -> Point | None:
@@ -211,10 +206,10 @@ class CounterTable:
             self._deltas[start, end] = sum_steps(inside, left_out) if inside else None
         return self._deltas[start, end]
 
-    def doubt(self, *, mixed: bool, listed_before: bool = False) -> None:
-        """Take over whether all rows show that several servers answered, and one of another source that it is older."""
-        if (mixed, listed_before) != (self._mixed, self._listed_before):
-            self._mixed, self._listed_before, self._trusted = mixed, listed_before, None
+    def doubt(self, *, mixed: bool, denied: tuple[Step, ...] = ()) -> None:
+        """Take over whether all rows show that several servers answered, and which openings another source denies."""
+        if mixed != self._mixed or denied != self._denied:
+            self._mixed, self._denied, self._trusted = mixed, denied, None
             self._deltas.clear()
             self._inside.clear()
 
@@ -225,8 +220,7 @@ class CounterTable:
         resets = [step for step in self._steps if step.opens and step.opened is Opened.RESET]
         if resets and self._clock_set_back(resets):
             return resets
-        appeared = [self._steps[0]] if self._listed_before and self.appeared else []
-        return [*appeared, *doubtful_openings(self._steps)]
+        return [*self._denied, *doubtful_openings(self._steps)]
 
     def _clock_set_back(self, openings: Sequence[Step]) -> bool:
         """Return whether the one reset is where the end of the recording was filed before its beginning.

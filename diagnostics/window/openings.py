@@ -25,7 +25,7 @@ _BURST = 3.0
 # A rate and an interval need this many other steps to be known.
 _FEWEST_OTHERS = 3
 # Of few requests any number may come at once.
-_FEW_REQUESTS = 30.0
+FEW_REQUESTS = 30.0
 
 
 def longest_gap(tries: Sequence[float], since: float, until: float) -> float:
@@ -66,7 +66,7 @@ def doubtful_openings(steps: Sequence[Step]) -> list[Step]:
 def _most(rate: float, earlier: Sequence[Step], step: Step) -> float:
     """Return the most requests that can have been completed since the last step that completed any."""
     last = next((one.end for one in reversed(earlier) if _requests(one) > 0), step.start)
-    return max(_BURST * rate * max(step.end - last, step.seconds), _FEW_REQUESTS)
+    return max(_BURST * rate * max(step.end - last, step.seconds), FEW_REQUESTS)
 
 
 def _requests(step: Step) -> float:

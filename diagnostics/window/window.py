@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from diagnostics.window.cards import by_card
 from diagnostics.window.client import ClientRequest
 from diagnostics.window.counters import CounterTable, Point
+from diagnostics.window.denied import denied_openings
 from diagnostics.window.from_files import FILE, config_of_file
 from diagnostics.window.gauges import Gauge, Gauges
 from diagnostics.window.graph import DeploymentGraph, graph_of
 from diagnostics.window.logs import LogEvent
 from diagnostics.window.mixed import several_servers_answer
 from diagnostics.window.normalize import ModelKey
-from diagnostics.window.older import listed_before
 from diagnostics.window.openings import longest_gap
 from diagnostics.window.parsed import (
     ClientRecord,
@@ -167,9 +167,14 @@ class ServerWindow:
             for gpu in page.gpus:
                 self.gpus.setdefault(gpu.uuid, []).append((page.at, gpu))
         mixed = several_servers_answer(self.tables.values())
-        for one, other in ((STATISTICS, METRICS), (METRICS, STATISTICS)):
-            for key, table in self.tables[one].items():
-                table.doubt(mixed=mixed, listed_before=listed_before(table, self.tables[other].get(key)))
+        told, counted = self.tables[STATISTICS], self.tables[METRICS]
+        denied = [
+            (table, denied_openings(table, others.get(key)))
+            for tables, others in ((told, counted), (counted, told))
+            for key, table in tables.items()
+        ]
+        for table, openings in denied:
+            table.doubt(mixed=mixed, denied=openings)
         self._configure_from_files()
 
     def _configure_from_files(self) -> None:

@@ -1,4 +1,4 @@
-"""A version that one source shows late, while another listed it all along, was not loaded then."""
+"""Which epochs that one source shows to begin are denied by the other."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import pytest
 from diagnostics.window.lifecycle import changes
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow, window_of
 from diagnostics.wire.records import Kind
-from tests.builders import SERVER, START, Alter, Counts, Rows, Stage, SyntheticTriton, only_between
+from tests.builders import SERVER, START, Alter, Counts, Rows, Stage, SyntheticTriton, only_between, restarted_at
 
 KINDS = {METRICS: Kind.METRICS, STATISTICS: Kind.STATISTICS}
 STEADY = (Stage("m", rate=5, execution=0.02), Stage("n", rate=5, execution=0.02))
+BUSY = (Stage("m", rate=20, execution=0.02), Stage("n", rate=20, execution=0.02))
 READS = 13
 # As long as between two reads: what was counted before is no more than may have been counted since.
 BEFORE = 5.0
@@ -31,11 +32,13 @@ def idle_before(read: int) -> Alter:
     return alter
 
 
-def shown(late: str, alter: Alter, elsewhere: Alter, elsewhere_from: int = 0) -> ServerWindow:
+def shown(
+    late: str, alter: Alter, elsewhere: Alter, elsewhere_from: int = 0, models: tuple[Stage, ...] = STEADY
+) -> ServerWindow:
     """Return a server whose bodies are altered in one source and in the other, which is read from some read on."""
     bodies = []
     for source, kind in KINDS.items():
-        triton = SyntheticTriton(models=STEADY, before=BEFORE, alter=alter if source == late else elsewhere)
+        triton = SyntheticTriton(models=models, before=BEFORE, alter=alter if source == late else elsewhere)
         read = triton.without(*(other for other in KINDS.values() if other is not kind)).scrapes(READS)
         since = 0.0 if source == late else START + elsewhere_from * triton.interval
         bodies += [scrape for scrape in read if scrape.at >= since]
@@ -65,6 +68,26 @@ def test_a_version_that_the_other_source_saw_begin_or_did_not_count_begins_from_
 
 @pytest.mark.parametrize("late", list(KINDS))
 def test_a_source_that_was_not_read_before_tells_nothing_of_it(late: str) -> None:
-    server = shown(late, only_between("m", 3, READS), lambda _, rows: rows, elsewhere_from=3)
+    server = shown(late, only_between("m", 3, READS), lambda _, rows: rows, elsewhere_from=3, models=BUSY)
 
     assert len(server.tables[late]["m", "1"].openings) == 1
+
+
+def another_servers_from(read: int) -> Alter:
+    """Return an alteration: from this read on, a replica answers that has counted 0.3 as much."""
+    return lambda number, rows: {key: _part(row) if number >= read else row for key, row in rows.items()}
+
+
+def _part(row: Counts) -> Counts:
+    return row - Counts(requests=0.7 * row.requests, items=0.7 * row.items, executions=0.7 * row.executions)
+
+
+@pytest.mark.parametrize("fell", list(KINDS))
+@pytest.mark.parametrize(("alter", "openings"), [(another_servers_from(8), 0), (restarted_at(8), 1)])
+def test_more_than_the_other_source_counted_meanwhile_was_not_counted_from_zero(
+    fell: str, alter: Alter, openings: int
+) -> None:
+    """In 5 s 100 requests are completed; 270 are less than the burst after a load may be."""
+    server = shown(fell, alter, lambda _, rows: rows, models=BUSY)
+
+    assert len(server.tables[fell]["m", "1"].openings) == openings
