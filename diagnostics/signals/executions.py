@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from diagnostics.signals.counting import absent, mean_of
 from diagnostics.signals.occupied import compute_seconds, one_request_per_execution
 from diagnostics.signals.reading import Missing, Reading
@@ -120,7 +122,7 @@ INSTANCE_BUSY_SHARE = _model_signal(
 def service_time(view: View) -> ServiceTime | None:
     """Return how long an execution takes by batch size, fitted; None when nothing executed or was read.
 
-    Without the batch table it is known only where every batch held one request: then batch size 1, any slope.
+    Without the batch table it is known only where every batch held one request: then at that many items, any slope.
     """
     delta = view.delta(STATISTICS)
     if delta is not None and delta.batches:
@@ -131,7 +133,13 @@ def service_time(view: View) -> ServiceTime | None:
         ]
         return fit(points) if points else None
     mean = _execution_seconds_from_requests(view)
-    return constant(mean.value) if mean.value and not mean.estimated else None
+    return constant(mean.value, _items_together(view.delta(METRICS))) if mean.value and not mean.estimated else None
+
+
+def _items_together(delta: Delta | None) -> int:
+    """Return the items of a mean execution, 1 where they are not counted."""
+    values: Mapping[Counter, float] = delta.values if delta else {}
+    return max(round(values.get(Counter.INFERENCES, 0.0) / max(values.get(Counter.EXECUTIONS, 0.0), 1.0)), 1)
 
 
 def _marginal_cost(view: View) -> Reading:

@@ -87,9 +87,9 @@ class ServiceTime:
         return Cost(value=_share(self), low=_share(low), high=_share(high))
 
 
-def constant(seconds: float) -> ServiceTime:
-    """Return the service time of a stage whose batches are not known: anything from flat to linear."""
-    return fit([BatchPoint(size=1, executions=1, seconds=seconds)])
+def constant(seconds: float, size: int = 1) -> ServiceTime:
+    """Return the service time of a stage of which one batch size is known: anything from flat to linear."""
+    return fit([BatchPoint(size=size, executions=1, seconds=seconds)])
 
 
 def fit(points: Sequence[BatchPoint], *, dispatch_gap: float = DISPATCH_GAP) -> ServiceTime:
