@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Quiet
 from diagnostics.checks.gates import Gate, first_rival
-from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.engine import (
     ENGINE_MICRO_BATCHES,
     ENGINE_PEAK_FILL,
@@ -23,7 +23,7 @@ from diagnostics.signals.engine import (
     ENGINE_WAITING_SHARE,
 )
 from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED, ENGINE_KV_USED
-from diagnostics.signals.reading import Reading
+from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
 from diagnostics.units import Unit
@@ -71,12 +71,20 @@ def nothing_held_back(see: Ledger, on: Subject) -> Quiet | None:
     see.need(ENGINE_WAITING, on)
     if not see.at_least(ENGINE_WAITING_SHARE, on, WAITS):
         return Quiet(because="requests seldom wait inside the engine")
+    _reads_tell(see, on)
     see.need(ENGINE_WAIT_SECONDS, on)
     if not see.worthwhile("engine_least_wait_seconds", on, _surely_waited(see, on)):
         return Quiet(because="the wait inside the engine is a small part of the request")
     if see.ruled_out(ENGINE_MICRO_BATCHES, on, ONE_MICRO_BATCH, above=True):
         return Quiet(because="requests of other micro batches look as if they waited")
     return None
+
+
+def _reads_tell(see: Ledger, on: Subject) -> None:
+    """End the check as unknown where the reads are so few that requests may as well never wait."""
+    share = see.evidence.read(ENGINE_WAITING_SHARE, on)
+    if share.low is not None and share.low <= 0:
+        raise Undecided(ENGINE_WAITING_SHARE.name, Missing.TOO_FEW_EVENTS)
 
 
 def _surely_waited(see: Ledger, on: Subject) -> Reading:

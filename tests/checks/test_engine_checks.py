@@ -79,7 +79,9 @@ def parameters(**values: str) -> dict[str, object]:
     return {key: {"string_value": value} for key, value in values.items()}
 
 
-def explained(engine: EngineSays, *, hidden: float = 2.0, backend: str = "python", **said: str) -> Explanation:
+def explained(
+    engine: EngineSays, *, hidden: float = 2.0, backend: str = "python", reads: int = 13, **said: str
+) -> Explanation:
     """Return what is said of an ensemble whose requests spend `hidden` seconds in the engine, under these gauges."""
     own = backend == "tensorrtllm"
     config = model_config("llm", backend=backend, parameters=parameters(**said))
@@ -93,7 +95,7 @@ def explained(engine: EngineSays, *, hidden: float = 2.0, backend: str = "python
         overhead=0.0 if own else hidden,
         config=chain("chat", "tokenizer", "llm"),
     )
-    return SyntheticTriton(models=(chat, tokenizer, llm), extra_metrics=engine.lines).explain()
+    return SyntheticTriton(models=(chat, tokenizer, llm), extra_metrics=engine.lines).explain(reads)
 
 
 def top(explanation: Explanation) -> Finding:
@@ -258,6 +260,11 @@ def test_paused_requests_over_a_full_cache_are_thrashing() -> None:
 
 def test_the_policy_that_never_pauses_does_not_thrash() -> None:
     assert not checks(explained(THRASHING, batch_scheduler_policy="guaranteed_no_evict"))
+
+
+@pytest.mark.parametrize(("reads", "loud"), [(5, []), (13, ["inflight-batching-off"])])
+def test_two_reads_of_five_do_not_tell_that_requests_wait(reads: int, loud: list[str]) -> None:
+    assert checks(explained(EngineSays(waiting=alternating(0, 60), static=True), reads=reads)) == loud
 
 
 BUDGET = EngineSays(waiting=25, scheduled=12, context=4, tokens=8180, used=60)
