@@ -67,7 +67,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if see.ruled_out(TRAFFIC_RATIO, on, UNEVEN, above=True):
         return Quiet(because="it gets more traffic than the others")
     excess, queue = see.read(EXECUTION_EXCESS, stage), _waits_longer(see, on, stage)
-    if not see.worthwhile("execution_excess", on, excess + queue):
+    if not see.worthwhile("longer_than_elsewhere", on, excess + queue):
         return Quiet(because="the difference is small against what a request takes")
     return _finding(see, on, stage, excess.value or 0.0, queue.value or 0.0)
 
