@@ -75,7 +75,9 @@ def test_what_cannot_be_read_is_a_status_in_the_requests_encoding(taking: tuple[
 
 
 def test_a_body_that_declares_json_is_not_taken_for_gzip(taking: tuple[Watched, Door]):
-    assert post(taking[1], gzip.compress(body(1))).status == 400
+    answer = post(taking[1], gzip.compress(body(1)))
+    assert answer.status == 400
+    assert b"the body is gzip beyond what its Content-Encoding says" in answer.data
 
 
 def test_gzip_inside_of_gzip_is_no_export(taking: tuple[Watched, Door]):

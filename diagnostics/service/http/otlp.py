@@ -20,6 +20,8 @@ from diagnostics.service.otlp_intake import Answer, Form, OtlpIntake, Status, ex
 # Bodies that are held at once, while they arrive or wait to be read.
 MOST_AT_ONCE = 32
 _PLAIN = frozenset({"", "identity"})
+# RFC 1952, 2.3.1: how gzip begins.
+_GZIP = b"\x1f\x8b"
 
 
 def router(context: WebContext) -> APIRouter:
@@ -76,6 +78,10 @@ class Receiver:
 
     def _read(self, body: bytes, encoding: str, form: Form, peer: str, *, authenticated: bool) -> Answer:
         plain = body if encoding in _PLAIN else unpacked(body, self._max_body)
+        if plain.startswith(_GZIP):  # neither JSON nor protobuf can begin so
+            raise HTTPException(
+                400, "the body is gzip beyond what its Content-Encoding says; send gzip once, and say so"
+            )
         return self._intake.take(plain, form, peer, authenticated=authenticated)
 
 

@@ -7,6 +7,7 @@ long as the scrape may take. No redirect is followed and no credential is sent.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 from collections.abc import Iterator
@@ -17,11 +18,14 @@ from typing import Annotated
 from fastapi import APIRouter, Header, HTTPException, Query, Response
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
+from diagnostics.render.clean import clean
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.metrics import format_of, rendered
+from diagnostics.service.http.parameters import ONLY_KNOWN
 from diagnostics.service.http.probing import Probed, pinned, probe, watched
 from exporters.sinks.exposition import joined, rows_of, rows_of_targets, server_of
 
+log = logging.getLogger(__name__)
 MODULES = ("explain",)
 MOST_AT_ONCE = 4
 # Of Prometheus' own deadline, what sending and parsing may take; and what is taken for a deadline where none is told.
@@ -31,7 +35,7 @@ _DEADLINE, _LONGEST = 10.0, 60.0
 
 def router(probes: Probes) -> APIRouter:
     """Return `/probe`."""
-    routes = APIRouter(include_in_schema=False)
+    routes = APIRouter(include_in_schema=False, dependencies=ONLY_KNOWN)
 
     @routes.get("/probe")
     async def one(
@@ -43,6 +47,8 @@ def router(probes: Probes) -> APIRouter:
         if module not in MODULES:
             raise HTTPException(400, f"there is no module {module!r}; there is {', '.join(MODULES)}")
         probed = await probes.of(target, seconds_left(x_prometheus_scrape_timeout_seconds))
+        if probed.error:
+            log.info("%s could not be probed: %s", clean(target), probed.error)
         media_type = format_of(accept)
         page = await asyncio.to_thread(rendered, partial(_metrics, target, probed), media_type)
         return Response(page, headers={"Content-Type": media_type})

@@ -45,9 +45,18 @@ def test_a_server_of_an_allowed_network_is_read_and_judged(allowing: Door, monke
     assert b"diag_verdict{" in answer.data
 
 
-def test_a_server_that_is_not_there_is_a_failed_probe_and_no_error(allowing: Door) -> None:
+def test_a_server_that_is_not_there_is_a_failed_probe_whose_reason_is_logged(
+    allowing: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     answer = allowing.ask("/probe?target=127.0.0.1:1", **SOON)
     assert (answer.status, sample(answer.data, "probe_success")) == (200, 0)
+    assert "127.0.0.1:1 could not be probed: " in caplog.text
+
+
+def test_of_two_targets_neither_is_probed(allowing: Door) -> None:
+    answer = allowing.ask("/probe?target=127.0.0.1:1&target=127.0.0.1:2", **SOON)
+    assert (answer.status, answer.json()["detail"]) == (400, "target: is there twice; give it once")
 
 
 def test_no_redirect_is_followed(allowing: Door) -> None:
