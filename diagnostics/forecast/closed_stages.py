@@ -47,7 +47,7 @@ def closed_stages(scenario: Scenario, span: float) -> Stages:
     full, passing = dict[str, float](), dict[str, float]()
     for number in range(len(scenario.models) + 1 + _HALFWAY):
         rates = offered(scenario, passing)
-        found = _numbers(scenario, rates, passing, span)
+        found = _numbers(scenario, rates, span)
         full = _full(scenario, found, rates)
         now = {**{name: 1 - one.lost for name, one in found.items() if one.lost}, **full}
         if all(isclose(now.get(name, 1.0), passing.get(name, 1.0), rel_tol=_SAME) for name in {**now, **passing}):
@@ -112,12 +112,8 @@ def _full(scenario: Scenario, found: Mapping[str, StageNumbers], rates: Mapping[
     return {model.name: min(1 / drain_seconds(model) / rates[model.name], 1.0) for model in full}
 
 
-def _numbers(
-    scenario: Scenario, rates: Mapping[str, float], passing: Mapping[str, float], span: float
-) -> Mapping[str, StageNumbers]:
-    kept = {model.name: passing.get(model.name, 1.0) for model in scenario.models if sheds(model)}
-    executed = {name: rate * kept.get(name, 1.0) for name, rate in rates.items()}
-    slowed, asked = _slowed(scenario, executed), _asked(scenario, span)
+def _numbers(scenario: Scenario, rates: Mapping[str, float], span: float) -> Mapping[str, StageNumbers]:
+    slowed, asked = _slowed(scenario, rates), _asked(scenario, span)
     return {
         model.name: engine_numbers(model.engine, rates.get(model.name, 0.0), slowed.get(model.name, 1.0))
         if model.engine
