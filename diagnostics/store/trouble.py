@@ -52,7 +52,7 @@ class Trouble:
         self._meters.faults.failed(what, reason_of(error))
         now = time.monotonic()
         with self._lock:
-            if now - self._told.get(what, now - SECONDS_BETWEEN_LINES) < SECONDS_BETWEEN_LINES:
+            if now - self._told.get(what, float("-inf")) < SECONDS_BETWEEN_LINES:
                 return
             self._told[what] = now
         log.warning("%s: %s", what, reason_of(error))
