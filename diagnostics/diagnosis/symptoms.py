@@ -232,7 +232,7 @@ def _host(evidence: Evidence) -> Iterator[Symptom]:
         if busy.value is not None and busy.value >= HOST_FULL.value:
             yield Symptom(
                 text=f"the host of {server.server} uses {Unit.RATIO.show(busy.value)} of its processors",
-                next_measurement="look at which processes use them, and at the server's cgroup limits",
+                next_measurement="look at which processes use the processors, and at the server's cgroup limits",
             )
 
 
@@ -242,7 +242,7 @@ def _gpus(evidence: Evidence) -> Iterator[Symptom]:
         if at_limit is not None and at_limit >= TIME_AT_LIMIT:
             yield Symptom(
                 text=f"a GPU is at its limit {Unit.RATIO.show(at_limit)} of the time",
-                next_measurement="look at which processes use it, at its power cap and its clocks",
+                next_measurement="look at which processes use the GPU, at its power cap and its clocks",
             )
 
 
