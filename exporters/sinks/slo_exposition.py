@@ -19,8 +19,6 @@ ATTRIBUTED = "diag_slo_bad_events_attributed"
 OBJECTIVE, BURN, LEFT = "diag_slo_objective_ratio", "diag_slo_burn_rate", "diag_slo_budget_remaining_ratio"
 LABELS = ("slo", "deployment", "server", "model")
 _UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "m"))
-# More of a unit than these are told in a larger one.
-_MOST = 1000
 EventKey = tuple[str, str, str, str]
 """Objective, deployment, server, model."""
 
@@ -62,11 +60,6 @@ def report_metrics(reports: Sequence[SloReport]) -> Iterator[Metric]:
 
 
 def _duration(seconds: float) -> str:
-    """Return a length of time as Prometheus writes it: `30d`, `6h`, `90s`."""
-    for size, unit in _UNITS:
-        if size <= seconds < _MOST * size and abs(seconds / size - round(seconds / size)) < 1e-6:
-            return f"{seconds / size:.0f}{unit}"
-    for size, unit in _UNITS:
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f}{unit}"
-    return f"{seconds:.3g}s"
+    """Return a length of time as Prometheus writes it, in the largest unit of which it is whole: `30d`, `6h`, `90s`."""
+    size, unit = next((one for one in _UNITS if seconds % one[0] == 0), (1.0, "s"))
+    return f"{seconds / size:g}{unit}"
