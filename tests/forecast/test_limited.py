@@ -165,3 +165,14 @@ def test_what_is_turned_away_leaves_room_on_what_stages_share() -> None:
     )
 
     assert list(contradictions(fitted)) == []
+
+
+@pytest.mark.parametrize("places", [5, 50])
+def test_a_full_stage_that_turns_requests_away_answers_what_its_share_of_a_card_lets_it(places: int) -> None:
+    """Four instances that want half a card each get two instances' work done, however much is turned away."""
+    queue = DynamicBatcher(policy=QueuePolicy(max_size=places))
+    model = replace(SAFETY, instances=4, demand={"gpu": 0.5}, batcher=queue)
+    fitted = by_hand(model, traffic=OpenLoop(entry="chat", rate=300.0), resources=(Resource(name="gpu", capacity=1.0),))
+
+    assert estimate(fitted).throughput.value == pytest.approx(2 / 0.03015, rel=0.03)
+    assert performance(fitted, draws=0, visits=3_000).throughput.value == pytest.approx(2 / 0.03015, rel=0.03)
