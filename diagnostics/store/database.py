@@ -91,15 +91,21 @@ class Database:
             CollectError: that is not possible.
 
         """
-        self._damaged(error)
+        damaged = is_damage(error)
         self.engine.dispose()
         try:
-            if is_damage(error):
+            if damaged:
+                self._damaged(error)
                 log.warning("the history's database was damaged and is kept as %s", _set_aside(self._path))
             self.engine = _engine(self.url)
             self._prepare()
         except (OSError, DatabaseError) as again:
-            raise self._unusable(again) from None
+            if damaged or not is_damage(again):
+                raise self._unusable(again) from None
+            self.begin_anew(again)
+        else:
+            if not damaged:  # what was out of reach for a while, and is there again, was not begun anew
+                self._damaged(error)
 
     def close(self) -> None:
         """Let go of all connections."""

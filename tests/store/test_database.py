@@ -9,6 +9,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import MetaData, Table, create_engine, insert, select
 
+from diagnostics.errors import CollectError
 from diagnostics.settings.tree import HistorySettings
 from diagnostics.store import statements
 from diagnostics.store.database import Database, migrate, url_of
@@ -113,3 +114,38 @@ def test_signals_are_let_fall_first_and_incidents_last() -> None:
     kept = [pending.add(writes[name]) for name in "ssvivii"]
     assert kept == [True, True, True, False, False, False, False]
     assert [write.rank for write in pending.batch(9)] == [Rank.INCIDENT] * 3
+
+
+def test_a_database_that_is_out_of_reach_for_a_while_is_not_begun_anew(tmp_path: Path) -> None:
+    directory, elsewhere, told = tmp_path / "history", tmp_path / "elsewhere", list[BaseException]()
+    directory.mkdir()
+    database = Database(url_of(HistorySettings(directory=directory), None), told.append)
+    directory.rename(elsewhere)
+    directory.write_text("nothing can be opened below a file")
+    gone = database.gone()
+    assert gone is not None
+    with pytest.raises(CollectError, match="cannot be opened"):
+        database.begin_anew(gone)
+
+    directory.unlink()
+    elsewhere.rename(directory)
+
+    assert database.gone() is None
+    assert not told
+    with database.engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM incidents").scalar() == 0
+
+
+def test_a_damaged_file_in_the_place_of_the_database_is_set_aside(tmp_path: Path) -> None:
+    file, told = tmp_path / "history.db", list[BaseException]()
+    database = Database(url_of(HistorySettings(directory=tmp_path), None), told.append)
+    for kept in tmp_path.iterdir():
+        kept.unlink()
+    file.write_bytes(b"nonsense" * 512)
+    gone = database.gone()
+    assert gone is not None
+
+    database.begin_anew(gone)
+
+    assert database.gone() is None
+    assert len(told) == len(list(tmp_path.glob("history.db.damaged-*"))) == 1
