@@ -208,6 +208,7 @@ class Writer:
         except DiagError as again:
             self._trouble.tell(WHAT, again)
             return
+        self._pause = FIRST_PAUSE  # what held it up before is over: open incidents are missing until the next attempt
         with self._digesting:
             last = list(self._digest.open.values())
         self._add([Write(Rank.INCIDENT, statements.put_incident(incident)) for incident in last])
