@@ -151,16 +151,11 @@ class WindowEvidence:
         """Return the signal's reading, computed once per subject and span."""
         made = self._kept()
         seen = made.seen(on)
-        if span is None or span == made.span:
-            reading = seen.readings.get(signal.name)
-            if reading is None:
-                reading = seen.readings[signal.name] = signal.read(seen.view(made.span))
-            return reading
-        key = (signal.name, span)
-        part = seen.of_parts.get(key)
-        if part is None:
-            part = seen.of_parts[key] = signal.read(seen.view(span))
-        return part
+        key = signal.name if span is None or span == made.span else (signal.name, span)
+        reading = seen.readings.get(key)
+        if reading is None:
+            reading = seen.readings[key] = signal.read(seen.view(span or made.span))
+        return reading
 
     def subjects(self, scope: Scope) -> Sequence[Subject]:
         """Return the subjects of a kind: model versions seen in counters, ensembles, servers or GPUs."""

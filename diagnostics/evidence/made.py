@@ -53,11 +53,10 @@ class Made:
 
 
 class Seen:
-    """A subject: its readings by signal, of the whole window and of parts of it, and what they are read from."""
+    """A subject: its readings, by signal of the whole window and by signal and span of parts of it; and its views."""
 
     def __init__(self, made: Made, on: Subject) -> None:
-        self.readings: dict[str, Reading] = {}
-        self.of_parts: dict[tuple[str, Span], Reading] = {}
+        self.readings: dict[str | tuple[str, Span], Reading] = {}
         self._made, self._on = made, on
         self._views: dict[Span, View] = {}
 
