@@ -22,7 +22,13 @@ from diagnostics.signals.engine import (
     ENGINE_WAITING,
     ENGINE_WAITING_SHARE,
 )
-from diagnostics.signals.engine_cache import ENGINE_KV_BLOCKED, ENGINE_KV_USED
+from diagnostics.signals.engine_cache import (
+    ENGINE_KV_BLOCKED,
+    ENGINE_KV_USED,
+    ENGINE_MAX_UTILIZATION,
+    ENGINE_PAUSE_SECONDS,
+    ENGINE_PAUSED_SHARE,
+)
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
@@ -57,6 +63,15 @@ KV_RESERVED = Limit(
     because="guaranteed_no_evict keeps blocks free for each sequence's longest length, and a sequence is half written "
     "on average: a cache that is reserved to the full shows half of it in use",
 )
+KV_FULL = Limit(
+    value=0.75, unit=Unit.RATIO, because="requests are paused when blocks run out, and free a share of them each time"
+)
+PAUSED = Limit(
+    value=1 / 3,
+    unit=Unit.RATIO,
+    because="pausing now and then is what the policy is for; a third of the reads is the normal state",
+)
+EVICTS = Limit(value=0, unit=Unit.COUNT, because="guaranteed_no_evict pauses nothing for lack of blocks")
 ONE_MICRO_BATCH = Limit(
     value=2, unit=Unit.COUNT, because="with pipeline parallelism the requests of other micro batches look waiting"
 )
@@ -118,6 +133,30 @@ def cache_is_short(see: Ledger, on: Subject) -> bool:
 def cache_may_be_reserved(see: Ledger, on: Subject) -> bool:
     """Return whether the blocks in use allow that the rest is promised to the requests that run."""
     return see.at_least(ENGINE_KV_USED, on, KV_RESERVED)
+
+
+def pausing_costs(see: Ledger, on: Subject) -> bool:
+    """Return whether requests are paused for a large part of their time; not exported counts as no.
+
+    That part of the cache's shortage is `kv-cache-thrashing`; what waits beside less pausing is `kv-cache-exhausted`.
+    """
+    if not see.ruled_out(ENGINE_PAUSED_SHARE, on, PAUSED, above=True):
+        return False
+    return pausing_is_cheap(see, on) is None and not never_pauses(see, on)
+
+
+def pausing_is_cheap(see: Ledger, on: Subject) -> str | None:
+    """Return why requests that are paused at many reads lose little by it; None where it costs them."""
+    if not see.at_least(ENGINE_KV_USED, on, KV_FULL):
+        return "the KV cache has room"
+    if not see.worthwhile("engine_pause_seconds", on, see.evidence.read(ENGINE_PAUSE_SECONDS, on)):
+        return "the time spent paused is a small part of the request"
+    return None
+
+
+def never_pauses(see: Ledger, on: Subject) -> bool:
+    """Return whether the configured policy is the one that pauses nothing; not stated counts as no."""
+    return see.ruled_out(ENGINE_MAX_UTILIZATION, on, EVICTS, above=False)
 
 
 IN_ORDER = (

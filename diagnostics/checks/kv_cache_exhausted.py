@@ -2,7 +2,8 @@
 
 ## Looks for
 Requests that wait inside an engine with free slots, while fewer KV blocks are free than one more request needs; or half
-of the blocks in use, the rest reserved for what the running requests may still generate.
+of the blocks in use, the rest reserved for what the running requests may still generate. A few requests may be paused
+besides, as long as that costs little.
 
 ## Means
 The paged KV cache is too small for the sequences that are served: the engine runs few at a time and the GPU is
@@ -11,6 +12,7 @@ so a large `max_tokens` costs cache even if answers are short.
 
 ## Rules out
 - All slots taken (`engine-batch-limit`), or a token budget that only lets some prompts in (`engine-token-budget`).
+- Requests paused for a large part of their time (`kv-cache-thrashing`).
 - A full cache with nothing waiting: cached blocks that are kept for reuse, which is healthy.
 - "Blocks are free, so it is not the cache": 9 of 40 free blocks are too few for a request that needs ten.
 
@@ -31,11 +33,14 @@ from __future__ import annotations
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet
 from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
+    KV_FULL,
     KV_RESERVED,
+    PAUSED,
     SLOTS_LEFT,
     cache_is_short,
     cache_may_be_reserved,
     held_earlier,
+    pausing_costs,
     wait_claim,
 )
 from diagnostics.checks.engine_settings import larger_cache
@@ -57,6 +62,7 @@ from diagnostics.signals.engine_cache import (
     ENGINE_KV_BLOCKS,
     ENGINE_KV_NEED,
     ENGINE_KV_USED,
+    ENGINE_MAX_UTILIZATION,
     ENGINE_PAUSED_SHARE,
 )
 from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
@@ -69,9 +75,6 @@ PREFILLING = Limit(
     unit=Unit.RATIO,
     because="an engine that admits prompts in most iterations is not held back by its cache",
 )
-PAUSED = Limit(
-    value=1 / 3, unit=Unit.RATIO, because="an engine that pauses requests has admitted them: the cache thrashes"
-)
 SEVERAL = Limit(
     value=2, unit=Unit.COUNT, because="an engine that never ran two requests at once is not shown to batch at all"
 )
@@ -82,6 +85,7 @@ CHECK = Check(
         **HELD_LIMITS,
         "engine_slots_left": SLOTS_LEFT,
         "engine_kv_used_share": KV_RESERVED,
+        "engine_kv_full_share": KV_FULL,
         "engine_context_share": PREFILLING,
         "engine_paused_share": PAUSED,
         "engine_peak_scheduled": SEVERAL,
@@ -96,13 +100,17 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return quiet
     if see.at_least(ENGINE_SLOT_FILL, on, SLOTS_LEFT):
         return Quiet(because="nearly all slots are taken: a larger cache would hardly help")
-    if see.ruled_out(ENGINE_PAUSED_SHARE, on, PAUSED, above=True):
-        return Quiet(because="requests are paused, so that they were admitted")
+    if pausing_costs(see, on):
+        return Quiet(because="requests are paused for a large part of their time: the cache thrashes")
     if cache_is_short(see, on):
         return _finding(see, on, "has no room for another request")
     if not _only_the_cache_is_left(see, on):
         return Quiet(because="the KV cache has room while requests wait")
-    return _finding(see, on, "is reserved for what the running requests may still generate")
+    if not see.evidence.read(ENGINE_MAX_UTILIZATION, on).value:
+        return _finding(see, on, "is reserved for what the running requests may still generate")
+    if not see.at_least(ENGINE_KV_USED, on, KV_FULL):
+        return Quiet(because="the KV cache has room while requests wait, and max_utilization reserves none")
+    return _finding(see, on, "is nearly full")
 
 
 def _only_the_cache_is_left(see: Ledger, on: Subject) -> bool:

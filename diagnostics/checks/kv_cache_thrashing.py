@@ -10,7 +10,8 @@ requests, whose work is done again later: tokens come in fits, and the slowest r
 the first token may even improve.
 
 ## Rules out
-- `guaranteed_no_evict`: it never pauses; requests wait outside then (`kv-cache-exhausted`).
+- `guaranteed_no_evict`: it never pauses; requests wait before they start then (`kv-cache-exhausted`).
+- A few paused requests beside many that wait: what is lost by pausing is a small part (`kv-cache-exhausted`).
 - A full cache without paused requests: blocks that are kept for reuse, which is healthy.
 
 ## Do
@@ -27,10 +28,18 @@ tensorrtllm_backend, "Model configuration", batch scheduler policy. Little's law
 from __future__ import annotations
 
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.engine_gates import engine_phase
+from diagnostics.checks.engine_gates import (
+    EVICTS,
+    KV_FULL,
+    PAUSED,
+    engine_phase,
+    never_pauses,
+    nothing_held_back,
+    pausing_is_cheap,
+)
 from diagnostics.checks.engine_settings import larger_cache, parameter, parameter_change
-from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.signals.engine import ENGINE_WAITING
+from diagnostics.evidence.ledger import Ledger, Undecided
+from diagnostics.signals.engine import ENGINE_WAIT_SECONDS, ENGINE_WAITING, ENGINE_WAITING_SHARE
 from diagnostics.signals.engine_cache import (
     ENGINE_KV_USED,
     ENGINE_MAX_UTILIZATION,
@@ -40,24 +49,16 @@ from diagnostics.signals.engine_cache import (
     GUARANTEED_NO_EVICT,
     MAX_UTILIZATION,
 )
+from diagnostics.signals.reading import Missing
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 
 POLICY = "batch_scheduler_policy"
-PAUSED = Limit(
-    value=1 / 3,
-    unit=Unit.RATIO,
-    because="pausing now and then is what the policy is for; a third of the reads is the normal state",
-)
-NEARLY_FULL = Limit(
-    value=0.75, unit=Unit.RATIO, because="requests are paused when blocks run out, and free a share of them each time"
-)
-EVICTS = Limit(value=0, unit=Unit.COUNT, because="guaranteed_no_evict pauses nothing for lack of blocks")
 CHECK = Check(
     layer=Layer.ENGINE,
     scope=Scope.MODEL,
-    limits={"engine_paused_share": PAUSED, "engine_kv_used_share": NEARLY_FULL, "engine_max_utilization": EVICTS},
+    limits={"engine_paused_share": PAUSED, "engine_kv_used_share": KV_FULL, "engine_max_utilization": EVICTS},
     symptom="engine-pauses-requests",
 )
 
@@ -72,14 +73,23 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the engine exports no gauges")
     if not see.at_least(ENGINE_PAUSED_SHARE, on, PAUSED):
         return Quiet(because="requests are seldom paused")
-    if see.ruled_out(ENGINE_MAX_UTILIZATION, on, EVICTS, above=False):
-        return Quiet(because="the policy is guaranteed_no_evict")
-    if not see.at_least(ENGINE_KV_USED, on, NEARLY_FULL):
-        return Quiet(because="the KV cache has room")
-    see.need(ENGINE_PAUSE_SECONDS, on)
-    if not see.worthwhile("engine_pause_seconds", on, see.evidence.read(ENGINE_PAUSE_SECONDS, on)):
-        return Quiet(because="the time spent paused is a small part of the request")
+    if cheap := pausing_is_cheap(see, on):
+        return Quiet(because=cheap)
+    if never_pauses(see, on):
+        return _paused_against_policy(see, on)
     return _finding(see, on)
+
+
+def _paused_against_policy(see: Ledger, on: Subject) -> Quiet:
+    """Return that the policy pauses nothing, where requests that wait explain the gauge.
+
+    Raises:
+        Undecided: nothing waits long enough, so that the gauge and the configured policy contradict each other.
+
+    """
+    if nothing_held_back(see, on) is not None:
+        raise Undecided(ENGINE_PAUSED_SHARE.name, Missing.CONFLICTING)
+    return Quiet(because="the policy is guaranteed_no_evict: requests wait for the cache before they start")
 
 
 def _finding(see: Ledger, on: Subject) -> Fires:
@@ -107,6 +117,8 @@ _THRASHING = {
     REQUESTS: 300,
     REQUEST_SECONDS: 60.0,
     ENGINE_WAITING: 20,
+    ENGINE_WAITING_SHARE: 1.0,
+    ENGINE_WAIT_SECONDS: 52.0,
     ENGINE_PAUSED: 8,
     ENGINE_PAUSED_SHARE: 0.8,
     ENGINE_PAUSE_SECONDS: 21.0,

@@ -18,6 +18,7 @@ from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.callers import HANDLING_SECONDS, OUTSIDE_SECONDS, TRANSFER_SECONDS
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.engine import ENGINE_WAITING
+from diagnostics.signals.engine_cache import ENGINE_MAX_UTILIZATION, ENGINE_PAUSED, GUARANTEED_NO_EVICT
 from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
 from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
@@ -130,6 +131,17 @@ def _engines(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
                 next_measurement="compare its scheduled requests with its slots, and its KV blocks with what requests "
                 "need",
             )
+        elif _paused_against_policy(evidence, model):
+            yield Symptom(
+                text=f"the engine of {model.model} pauses {Unit.COUNT.show(evidence.read(ENGINE_PAUSED, model).value)} "
+                f"requests on average, and its configured policy {GUARANTEED_NO_EVICT} pauses none",
+                next_measurement="read its effective policy in the server's log: batch_scheduler_policy may be unread",
+            )
+
+
+def _paused_against_policy(evidence: Evidence, on: Subject) -> bool:
+    paused, policy = evidence.read(ENGINE_PAUSED, on).value, evidence.read(ENGINE_MAX_UTILIZATION, on).value
+    return paused is not None and paused >= WAITING_IN_ENGINE and policy == 0
 
 
 def _prompts(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:

@@ -15,7 +15,7 @@ EXEMPT: Mapping[tuple[str, str], tuple[tuple[float, ...], str]] = {
     ("checks/gpu_saturated.py", "_MOST_GPUS"): (_BOTH, _FAR),
     ("checks/instances.py", "MOST_TIMES"): (_BOTH, _FAR),
     ("checks/instances.py", "FINEST_STEP"): (_BOTH, "how finely a search steps moves what it finds by that step only"),
-    ("checks/kv_cache_thrashing.py", "EVICTS"): (_BOTH, "zero stays zero when it is multiplied"),
+    ("checks/engine_gates.py", "EVICTS"): (_BOTH, "zero stays zero when it is multiplied"),
     ("checks/memory_growth.py", "diagnose: rate * 3600"): (_BOTH, _UNIT),
     ("checks/memory_growth.py", "diagnose: (left.value or 0.0) / 3600"): (_BOTH, _UNIT),
     ("checks/model_unavailable.py", "SHOWN_REASON"): (_BOTH, _SHOWN),

@@ -156,6 +156,8 @@ kv-cache-exhausted engine_slot_fill engine_slot_fill 0.6045 fires 0.6955 unknown
 kv-cache-exhausted engine_peak_scheduled engine_peak_scheduled 1.86 quiet 2.14 fires case=1
 kv-cache-exhausted engine_kv_blocked_share engine_kv_blocked_share 0.465 quiet 0.535 fires engine_context_share=0.9
 kv-cache-exhausted engine_peak_slot_fill engine_peak_slot_fill 0.93 fires 1.07 quiet engine_slot_fill=0.7
+kv-cache-exhausted engine_kv_full_share engine_kv_used_share 0.6975 quiet 0.8025 fires case=1 \
+    engine_max_utilization=1
 model-reload-stall loads loads 0.93 quiet 1.07 fires
 model-reload-stall load_queue_share load_queue_share 0.465 quiet 0.535 fires
 model-reload-stall cold_slowdown cold_slowdown 1.395 fires 1.605 quiet
