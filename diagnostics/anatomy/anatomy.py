@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from diagnostics.anatomy.cells import Anatomy, Phase, Stage
+from diagnostics.anatomy.critical_path import bounded
 from diagnostics.anatomy.from_calls import entries_alone, with_called
 from diagnostics.anatomy.from_outside import from_outside, is_orchestrated
 from diagnostics.anatomy.from_traces import from_direct_calls, from_traces, slowest
@@ -27,7 +28,6 @@ from diagnostics.signals.triton import (
     REQUEST_SECONDS,
     REQUESTS,
 )
-from diagnostics.window.graph import Ensemble
 
 _CELLS = (
     (Phase.QUEUE, QUEUE_SECONDS),
@@ -55,9 +55,10 @@ def _of_entry(evidence: Evidence, on: Subject) -> Anatomy | None:
         ensemble = evidence.graph(on.server).ensembles[on.ensemble]
         return from_outside(evidence, on, ensemble, lambda model: _of_model(evidence, on.server, model))
     counters = _of_ensemble(evidence, on)
-    if counters is None:
+    if counters is None or on.ensemble is None:
         return None
-    return from_traces(counters, evidence.paths(on), _hidden(evidence, counters))
+    found = from_traces(counters, evidence.paths(on), _hidden(evidence, counters))
+    return bounded(evidence, found, evidence.graph(on.server).ensembles[on.ensemble], counters.stages)
 
 
 def tail(evidence: Evidence, item: Anatomy) -> Anatomy | None:
@@ -84,9 +85,15 @@ def _of_ensemble(evidence: Evidence, on: Subject) -> Anatomy | None:
         return None
     ensemble = evidence.graph(on.server).ensembles[on.ensemble]
     stages = tuple(_stage(evidence, on.server, model) for model in ensemble.models())
-    path, on_path = ensemble.longest_path({stage.model: stage.seconds for stage in stages})
+    per_visit = {stage.model: stage.seconds for stage in stages}
+    path, on_path = ensemble.longest_path(per_visit)
     stages = tuple(_visited(stage, max(path.count(stage.model), 1)) for stage in stages)
-    stages, rest = _with_engine(evidence, on.server, ensemble, stages, max(mean.value - on_path, 0.0))
+    hidden = [model for model in ensemble.models() if _hides_time(evidence, Subject(server=on.server, model=model))]
+    rest = max(mean.value - on_path, 0.0)
+    if len(hidden) == 1:
+        # What no row accounts for is the engine's: its branch is the longest, however short its row is.
+        _, through = ensemble.longest_path(per_visit, through=hidden[0])
+        stages, rest = _with_engine(stages, hidden[0], max(mean.value - through, 0.0)), 0.0
     return Anatomy(
         server=on.server,
         ensemble=on.ensemble,
@@ -142,17 +149,11 @@ def _visited(stage: Stage, visits: int) -> Stage:
     return replace(stage, cells={phase: seconds * visits for phase, seconds in stage.cells.items()}, visits=visits)
 
 
-def _with_engine(
-    evidence: Evidence, server: str, ensemble: Ensemble, stages: tuple[Stage, ...], rest: float
-) -> tuple[tuple[Stage, ...], float]:
-    hidden = [model for model in ensemble.models() if _hides_time(evidence, Subject(server=server, model=model))]
-    if len(hidden) != 1:
-        return stages, rest
-    filled = tuple(
-        replace(stage, cells={**stage.cells, Phase.ENGINE: rest}) if stage.model == hidden[0] else stage
+def _with_engine(stages: tuple[Stage, ...], model: str, seconds: float) -> tuple[Stage, ...]:
+    return tuple(
+        replace(stage, cells={**stage.cells, Phase.ENGINE: seconds}) if stage.model == model else stage
         for stage in stages
     )
-    return filled, 0.0
 
 
 def _hides_time(evidence: Evidence, on: Subject) -> bool:
@@ -184,6 +185,7 @@ def entry_of(
                 engine_seconds=_engine_seconds(evidence, on, stage),
                 behind_seconds=_behind_seconds(evidence, candidate, stage.model),
                 perhaps_seconds=0.0 if candidate.ensemble else longest_call(candidate, perhaps),
+                most_seconds=stage.most_seconds,
             )
         # A card slows whoever uses it: the entry with the most time in it stands for them.
         of_card = on.gpu is not None or candidate.ensemble == on.ensemble

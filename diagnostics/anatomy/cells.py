@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 
 
 class Phase(StrEnum):
@@ -37,6 +38,8 @@ class Stage:
         path_share: share of the requests whose critical path leads through it; None without traces.
         gap_seconds: mean time on the critical path between the stage before and this one.
         visits: how often a request passes through it, one visit after another; cells are of all of them together.
+        most_seconds: the most that shortening it can save of a request: less than its cells where a branch beside it
+            takes as long.
 
     """
 
@@ -46,6 +49,7 @@ class Stage:
     path_share: float | None = None
     gap_seconds: float = 0.0
     visits: float = 1.0
+    most_seconds: float = inf
 
     @property
     def seconds(self) -> float:

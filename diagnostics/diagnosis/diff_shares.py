@@ -71,7 +71,15 @@ def load_differs(before: Reading, after: Reading) -> bool:
 
 
 def cells_of(then: Anatomy, now: Anatomy) -> Iterator[Cell]:
-    old, new = ({(s.model, phase): sec for s in side.stages for phase, sec in s.cells.items()} for side in (then, now))
+    """Yield what a request spends in each cell on both sides; off the critical path, no more than that can cost."""
+    old, new = (
+        {
+            (stage.model, phase): min(seconds, stage.most_seconds)
+            for stage in side.stages
+            for phase, seconds in stage.cells.items()
+        }
+        for side in (then, now)
+    )
     for stage, phase in {**old, **new}:
         yield Cell(stage=stage, phase=phase, before=old.get((stage, phase), 0.0), after=new.get((stage, phase), 0.0))
     yield Cell(stage="", phase=Phase.GAP, before=then.unattributed_seconds, after=now.unattributed_seconds)

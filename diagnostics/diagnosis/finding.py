@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.checks.check import Claim, Fires, Layer, Severity, Suggestion
@@ -126,8 +127,8 @@ def unclaimed(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> Mapping[
 
 def _saving(result: Result) -> float:
     """Return what users would be saved per request of theirs, however often that visits the subject."""
-    weight = result.entry.weight if result.entry else 1.0
-    return result.fires.saved_seconds * weight if result.fires else 0.0
+    weight, most = (result.entry.weight, result.entry.most_seconds) if result.entry else (1.0, inf)
+    return min(result.fires.saved_seconds * weight, most) if result.fires else 0.0
 
 
 def _cells(anatomy: Sequence[Anatomy]) -> dict[Cell, float]:
@@ -156,7 +157,7 @@ def _take(result: Result, fires: Fires, left: dict[Cell, float]) -> float:
         return got
     for claim in fires.claims:
         cell = _cell(result, entry, claim)
-        taken = min(claim.seconds * entry.weight, left.get(cell, 0.0))
+        taken = min(claim.seconds * entry.weight, left.get(cell, 0.0), entry.most_seconds - got)
         left[cell] = left.get(cell, 0.0) - taken
         got += taken
     return got

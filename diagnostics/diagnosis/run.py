@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
+from math import inf
 
 import msgspec
 
 from diagnostics.anatomy.anatomy import Anatomy, entry_of, perhaps_ensembles
 from diagnostics.checks.catalogue import Registered, catalogue
-from diagnostics.checks.check import Fires, Outcome, Quiet, Unknown
+from diagnostics.checks.check import Fires, Layer, Outcome, Quiet, Unknown
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Entry, Ledger, Undecided
 from diagnostics.signals.subject import Subject
+
+# What befalls a card or a host befalls every branch of an ensemble that is on it.
+_SHARED = frozenset({Layer.GPU, Layer.HOST})
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +79,16 @@ def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
 
 
 def _one(registered: Registered, evidence: Evidence, entry: Callable[[Subject], Entry | None], on: Subject) -> Result:
+    if registered.check.layer in _SHARED:
+        entry = partial(_whole, entry)
     ledger = Ledger(evidence, entry)
     return Result(check=registered, subject=on, outcome=decide(registered, ledger, on), noted=ledger, entry=entry(on))
+
+
+def _whole(entry: Callable[[Subject], Entry | None], on: Subject) -> Entry | None:
+    """Return the entry of a subject whose trouble is that of the branches beside it: it costs all that it takes."""
+    found = entry(on)
+    return replace(found, most_seconds=inf) if found else None
 
 
 def fired(results: Sequence[Result]) -> list[Result]:

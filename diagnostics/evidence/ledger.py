@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from types import MappingProxyType
 
 import msgspec
@@ -76,6 +77,8 @@ class Entry:
         behind_seconds: what they spend in the stages that the subject's outputs lead to; 0 without an ensemble.
         perhaps_seconds: the mean time of an ensemble that may call the subject's model, and whose configuration was not
             read; 0 without one.
+        most_seconds: the most that shortening the subject's stage can save of a request: less than the stage takes
+            where a branch beside it takes as long.
 
     """
 
@@ -86,6 +89,7 @@ class Entry:
     engine_seconds: float = 0.0
     behind_seconds: float = 0.0
     perhaps_seconds: float = 0.0
+    most_seconds: float = inf
 
 
 _NONE_ABSENT: Mapping[str, tuple[Signal, Missing]] = MappingProxyType({})  # most ledgers share it
@@ -161,7 +165,8 @@ class Ledger:
     def worthwhile(self, name: str, on: Subject, saved: Reading, since: Reading | None = None) -> bool:
         """Return whether `saved` seconds per request of the subject are worth a change to those who wait.
 
-        Both the share of the entry's mean and the absolute time must be reached; both are noted. Where another entry
+        Both the share of the entry's mean and the absolute time must be reached; both are noted. What a stage takes off
+        the critical path saves nothing (`Entry.most_seconds`). Where another entry
         may be the one that waits, and the share of its mean is not reached, that ends as unknown.
 
         Args:
@@ -175,7 +180,7 @@ class Ledger:
         entry = self.entry_of(on)
         if entry is None or entry.mean_seconds <= 0:
             raise Undecided("request_seconds", Missing.IDLE)
-        weighted = saved * Reading.of(entry.weight, Unit.RATIO, saved.source)
+        weighted = (saved * Reading.of(entry.weight, Unit.RATIO, saved.source)).at_most(entry.most_seconds)
         mean = Reading.of(entry.mean_seconds, Unit.SECONDS, saved.source)
         now = weighted if since is None else weighted * since
         # Not `now - weighted`: its interval would be that of two independent quantities.

@@ -11,7 +11,7 @@ from diagnostics.checks.check import Prediction
 from diagnostics.diagnosis.effect import EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.evidence.ledger import Line
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Line
 from diagnostics.signals.reading import Missing
 from diagnostics.units import Unit
 
@@ -227,6 +227,17 @@ def share(seconds: float, item: Anatomy) -> str:
 def rest(item: Anatomy) -> str:
     """Return what the time is called that no stage accounts for."""
     return "between stages" if item.ensemble else "outside the model"
+
+
+def beside_path(item: Anatomy) -> list[str]:
+    """Return a sentence for each stage that costs less than it takes, since another branch runs beside it."""
+    show = Unit.SECONDS.show
+    return [
+        f"{stage.model} runs beside another branch: shortening it saves at most {show(stage.most_seconds)} of its "
+        f"{show(stage.seconds)}"
+        for stage in item.stages
+        if stage.seconds - stage.most_seconds >= WORTHWHILE_SECONDS
+    ]
 
 
 def numbers(explanation: Explanation) -> dict[str, int]:

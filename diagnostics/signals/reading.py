@@ -81,6 +81,13 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return the same reading in another unit; the caller vouches for the meaning."""
         return msgspec.structs.replace(self, unit=unit)
 
+    def at_most(self, most: float) -> Reading:
+        """Return the same reading, cut off at a bound that is known besides; in the reading's unit."""
+        if self.high is None or self.high <= most:
+            return self
+        value, low = min(_known(self.value), most), min(_known(self.low), most)
+        return msgspec.structs.replace(self, value=value, low=low, high=most)
+
     def __add__(self, other: Reading) -> Reading:
         return self._combine(other, self.unit, lambda a, b: a + b)
 

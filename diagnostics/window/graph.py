@@ -47,8 +47,15 @@ class Ensemble:
                 reached.update(self.steps[j].model for j in self.edges[i])
         return frozenset(reached - {model})
 
-    def longest_path(self, seconds: Mapping[str, float]) -> tuple[tuple[str, ...], float]:
-        """Return the path of steps with the largest sum of `seconds` (per model; absent ones weigh 0) and that sum."""
+    def longest_path(self, seconds: Mapping[str, float], through: str = "") -> tuple[tuple[str, ...], float]:
+        """Return the path of steps with the largest sum of `seconds` (per model; absent ones weigh 0) and that sum.
+
+        With a model to go `through`, the longest of those paths on which it is most often.
+        """
+        if through:
+            much = sum(seconds.values()) * len(self.steps) + 1.0
+            named, _ = self.longest_path({**seconds, through: seconds.get(through, 0.0) + much})
+            return named, sum(seconds.get(model, 0.0) for model in named)
         best: dict[int, tuple[tuple[int, ...], float]] = {}
         for i in reversed(range(len(self.steps))):
             tail = max((best[j] for j in self.edges[i] if j in best), key=lambda path: path[1], default=((), 0.0))

@@ -192,17 +192,17 @@ FORMULAS = (
     Broken(
         "anatomy/anatomy.py",
         "an ensemble counted twice",
-        "max(mean.value - on_path, 0.0))",
-        "mean.value)",
+        "rest = max(mean.value - on_path, 0.0)",
+        "rest = mean.value",
         few=True,
     ),
     Broken(
         "anatomy/anatomy.py",
         "an ensemble's members added up over branches",
-        "path, on_path = ensemble.longest_path({stage.model: stage.seconds for stage in stages})",
+        "path, on_path = ensemble.longest_path(per_visit)",
         "path, on_path = ensemble.models(), sum(stage.seconds for stage in stages)",
     ),
-    Broken("anatomy/anatomy.py", "every rest is an engine's", "if len(hidden) != 1:", "if not hidden:"),
+    Broken("anatomy/anatomy.py", "every rest is an engine's", "if len(hidden) == 1:", "if hidden:"),
     Broken("anatomy/anatomy.py", "a version answers all requests", "return own / everything if", "return 1.0 if"),
     Broken(
         "anatomy/anatomy.py",
@@ -228,8 +228,8 @@ FORMULAS = (
     Broken(
         _LEDGER,
         "a change of one version for all",
-        "weighted = saved * Reading.of(entry.weight,",
-        "weighted = saved * Reading.of(1.0,",
+        "weighted = (saved * Reading.of(entry.weight,",
+        "weighted = (saved * Reading.of(1.0,",
     ),
     Broken(
         _FINDING,
@@ -241,8 +241,8 @@ FORMULAS = (
     Broken(
         _FINDING,
         "more is claimed than there is",
-        "min(claim.seconds * entry.weight, left.get(cell, 0.0))",
-        "claim.seconds * entry.weight",
+        "min(claim.seconds * entry.weight, left.get(cell, 0.0), entry.most_seconds - got)",
+        "min(claim.seconds * entry.weight, entry.most_seconds - got)",
     ),
     Broken(_FINDING, "a version's claim for all", "min(claim.seconds * entry.weight,", "min(claim.seconds,"),
     Broken(_FINDING, "the least saving claims first", "key=lambda result: -_saving(result)", "key=_saving"),

@@ -160,11 +160,11 @@ def test_a_running_service_asks_anew_once_requests_take_another_time() -> None:
     assert asked == [0.2, 0.24, 0.1]
 
 
-def beside_full(**side: float) -> Unpredicted:
-    """Return what more instances of one stage do beside another that is offered what it can do, by formulas."""
+def before_full(**last: float) -> Unpredicted:
+    """Return what more instances of one stage do before another that is offered what it can do, by formulas."""
     changed: Mapping[str, Mapping[str, float]] = {
-        "side": {"execution": 0.0263, "queue": 0.3, "pending": 11.0, **side},
-        "chat": {"execution": 0.36},
+        "last": {"execution": 0.0263, "queue": 0.3, "pending": 11.0, **last},
+        "chat": {"execution": 0.53},
     }
     models = tuple(replace(one, **changed.get(one.name, {})) for one in pipeline("safety").models)  # type: ignore[arg-type]
     told = proved(SyntheticTriton(models=models).explain(), simulate=False)
@@ -175,12 +175,12 @@ def beside_full(**side: float) -> Unpredicted:
 
 def test_a_queue_that_did_not_grow_is_not_called_endless() -> None:
     """Clients who wait for their answers keep a stage as busy as it gets, too."""
-    steady, growing = beside_full(), beside_full(pending_growth=1.0)
+    steady, growing = before_full(), before_full(pending_growth=1.0)
 
-    assert "it is not known whether side keeps up" in steady.because
+    assert "it is not known whether last keeps up" in steady.because
     assert "trace every request" in steady.because
     assert not steady.overrules
-    assert "side is offered more than it can do: a queue would grow without end" in growing.because
+    assert "last is offered more than it can do: a queue would grow without end" in growing.because
     assert growing.overrules
 
 

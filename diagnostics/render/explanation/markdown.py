@@ -94,6 +94,8 @@ def _anatomy(item: Anatomy) -> Iterator[str]:
         rows.append((words.rest(item), *("" for _ in _PHASES), spent))
     yield from table(("stage", *(phase.value for phase in _PHASES), "share"), rows)
     yield from ("", f"This is the {escaped(words.basis(item))}.")
+    for sentence in words.beside_path(item):
+        yield from ("", f"{escaped(sentence)}.")
 
 
 def _cell(seconds: float) -> str:

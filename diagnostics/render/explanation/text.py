@@ -128,6 +128,8 @@ def _anatomies(anatomy: Sequence[Anatomy]) -> Iterator[str]:
         yield from (_stage(stage, item) for stage in item.stages)
         if item.unattributed_seconds > 0:
             yield f"  {words.rest(item):<24}{'':>36}{_totals(item.unattributed_seconds, item)}"
+        for sentence in words.beside_path(item):
+            yield from wrapped(sentence, "  ")
     if len(anatomy) > _ENTRIES_SHOWN:
         yield f"  and {len(anatomy) - _ENTRIES_SHOWN} more"
 
