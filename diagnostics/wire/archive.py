@@ -29,6 +29,7 @@ MAX_HEADER_BYTES = 2**20
 """Of one extended header (long names), which tar reads into memory before anybody can look at it."""
 XZ_MEMORY_BYTES = 128 * 2**20
 """`xz -9` needs 65 MiB; an archive that asks for gigabytes of dictionary is refused before they are taken."""
+ARCHIVES = (".xz", ".gz", ".tar", ".txz", ".tgz")
 _CHUNK = 64 * 2**10
 _XZ, _GZIP = b"\xfd7zXZ\x00", b"\x1f\x8b"
 _EXTENDED = (
@@ -125,7 +126,8 @@ def _archive_files(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[
                 tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member)  # type: ignore[call-overload]
             )
         except (Damage, *_UNREADABLE) as error:
-            raise CaptureError(f"{_NOT_AN_ARCHIVE} ({error})", where=str(path)) from error
+            hint = "diag explain reads saved pages and logs"
+            raise CaptureError(f"{_NOT_AN_ARCHIVE} ({error})", where=str(path), hint=hint) from error
         try:
             yield from _members(archive, wanted, path)
         except _UNREADABLE as error:
@@ -236,6 +238,26 @@ def _unpacked(path: Path, stack: ExitStack) -> _Source:
     if start.startswith(_GZIP):
         return stack.enter_context(gzip.GzipFile(fileobj=stream))
     return stream
+
+
+def is_archive(path: Path) -> bool:
+    """Return whether a file is packed as a capture is, by its content: anything packed, or a tar; False for a device.
+
+    A capture's name counts too, so that a damaged one is still read as one.
+
+    Raises:
+        CaptureError: it cannot be read.
+
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return False
+        with path.open("rb") as stream:
+            start = stream.read(tarfile.BLOCKSIZE)
+    except OSError as error:
+        raise CaptureError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
+    named = path.suffix in ARCHIVES
+    return named or start.startswith((_XZ, _GZIP)) or start[257:262] == b"ustar"
 
 
 def _too_many(path: Path) -> CaptureError:

@@ -1,0 +1,201 @@
+"""What people save of a server, known by its content: a page of metrics, a JSON answer, a log, a load test's output.
+
+A file's name says nothing here. What `curl -i` writes before a body, and what Windows writes before a text, is cut off.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from enum import StrEnum
+
+from diagnostics import names
+from diagnostics.errors import MalformedBody
+from diagnostics.wire.engine import is_serve_page
+from diagnostics.wire.exposition import ExpositionReader, Layout
+from diagnostics.wire.json_body import excerpt
+from diagnostics.wire.records import Kind
+
+
+class Other(StrEnum):
+    """What is known and no scrape: a load test's output, and an answer that says nothing of time."""
+
+    PERF_ANALYZER = "perf_analyzer"
+    MODEL_METADATA = "model metadata"
+
+
+SavedKind = Kind | Other
+KNOWN = (
+    "a metrics page, statistics, a configuration, a repository index, server metadata, a log, client records, NVML "
+    "samples, traces, or perf_analyzer's output"
+)
+_HEADERS = re.compile(rb"HTTP/[\d.]+ \d{3}[^\n]*\n(?:[^\r\n]+\r?\n)*\r?\n")
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+_LOG = re.compile(
+    rb"(?:^|[\s|])[IWEF]\d{4} \d{2}:\d{2}:\d{2}\.\d+ \d+ \S+\]|"
+    rb"(?:^|[\s|])\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\S* \d+ [IWEF] \S+\]",
+    re.MULTILINE,
+)
+_PERF_TABLE = re.compile(rb"^Request (?:concurrency|rate): |^\s*Avg request latency: \d+ usec", re.MULTILINE | re.I)
+_PERF_CSV = re.compile(rb"\A(?:Concurrency|Request Rate),Inferences/Second,", re.I)
+_PBTXT = re.compile(rb"^\s*(?:name|backend|platform|max_batch_size)\s*:", re.MULTILINE)
+_SHOWN_FIRST = 2**16
+_SERIES = re.compile(rb"([a-zA-Z_:][a-zA-Z0-9_:]*+)(\{.*\})?[ \t]+\S+")
+_TYPE = re.compile(rb"#[ \t]+TYPE[ \t]+(\S+)[ \t]+(\S+)")
+_PART = re.compile(rb"_(?:sum|count|bucket)$")
+_COUNTERS = frozenset(
+    name.encode()
+    for name in (
+        names.REQUEST_SUCCESS,
+        names.REQUEST_FAILURE,
+        names.INFERENCE_COUNT,
+        names.EXECUTION_COUNT,
+        names.REQUEST_DURATION,
+        names.QUEUE_DURATION,
+        names.INPUT_DURATION,
+        names.INFER_DURATION,
+        names.OUTPUT_DURATION,
+        names.CACHE_HITS,
+    )
+)
+_COUNTED = frozenset({"count", "ns", "inference_count", "execution_count", "last_inference"})
+
+
+def bare(data: bytes) -> bytes:
+    """Return a saved body as the server sent it: UTF-8, without HTTP headers."""
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            data = data.decode(encoding, "replace").encode()
+            break
+    while headers := _HEADERS.match(data):
+        data = data[headers.end() :]
+    return data
+
+
+def recognised(body: bytes) -> SavedKind:
+    """Return what a body is.
+
+    Raises:
+        MalformedBody: it is nothing that is read here, or a server's error answer.
+
+    """
+    start = body.lstrip()[:1]
+    if not start:
+        raise MalformedBody("is empty")
+    found = (_json(body) if start in (b"{", b"[") else None) or _text(body)
+    if found is None:
+        raise MalformedBody(f"is not recognised, it starts with {excerpt(body.lstrip())}", hint=f"diag reads {KNOWN}")
+    return found
+
+
+def _json(body: bytes) -> SavedKind | None:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return Kind.CLIENT if _is_client(body.lstrip().split(b"\n", 1)[0]) else None
+    if isinstance(value, list):
+        return _of_list(value)
+    return _of_object(value) if isinstance(value, dict) else None
+
+
+def _of_list(value: list[object]) -> SavedKind | None:
+    first = value[0] if value else {}
+    if not isinstance(first, dict):
+        return None
+    if "iter" in first or "kvCacheStats" in first:
+        return Kind.METRICS
+    if "timestamps" in first or "trace_id" in first or "tensor" in first or "activity" in first:
+        return Kind.TRACES
+    return Kind.INDEX if not value or "name" in first else None
+
+
+def _of_object(value: dict[str, object]) -> SavedKind | None:
+    if isinstance(error := value.get("error"), str):
+        raise MalformedBody(f"is an error that a server answered: {excerpt(error)}", hint="save its body anew")
+    keys = {re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower() for key in value}
+    named = "name" in keys
+    wanted: tuple[tuple[bool, SavedKind], ...] = (
+        ("model_stats" in keys, Kind.STATISTICS),
+        ("models" in keys, Kind.INDEX),
+        ("gpus" in keys, Kind.NVML),
+        ("resource_spans" in keys, Kind.TRACES),
+        ({"t", "ms"} <= keys, Kind.CLIENT),
+        (named and "extensions" in keys, Kind.SERVER),
+        (named and "versions" in keys, Other.MODEL_METADATA),
+        (bool(keys & {"max_batch_size", "instance_group", "ensemble_scheduling", "backend", "platform"}), Kind.CONFIG),
+    )
+    return next((kind for holds, kind in wanted if holds), None)
+
+
+def _is_client(line: bytes) -> bool:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and {"t", "ms", "model"} <= value.keys()
+
+
+def _text(body: bytes) -> SavedKind | None:
+    if _PERF_CSV.search(body) or _PERF_TABLE.search(body):
+        return Other.PERF_ANALYZER
+    if _LOG.search(body[:_SHOWN_FIRST]):
+        return Kind.LOG
+    layout = _layout(whole_page(body))
+    if layout is not None:
+        return _of_page(layout)
+    return Kind.REPOSITORY if _PBTXT.search(body[:_SHOWN_FIRST]) else None
+
+
+def _of_page(layout: Layout) -> Kind | None:
+    families = layout.by_name
+    if any(name.startswith("DCGM_FI_") for name in families):
+        return Kind.DCGM
+    ours = any(name.startswith(("nv_", "vllm:")) for name in families) or is_serve_page(layout)
+    return Kind.METRICS if ours else None
+
+
+def _layout(body: bytes) -> Layout | None:
+    try:
+        return ExpositionReader().read(body).layout
+    except MalformedBody:
+        return None
+
+
+def whole_page(body: bytes) -> bytes:
+    """Return a page without a last line that was cut, which would make all of it unreadable."""
+    whole, newline, last = body.rpartition(b"\n")
+    return whole + newline if newline and last and _layout(last) is None else body
+
+
+def at_start(kind: Kind, body: bytes) -> bytes:
+    """Return what a server said when it had counted nothing yet: a page or statistics with every counter at 0."""
+    return _statistics_at_start(body) if kind is Kind.STATISTICS else b"\n".join(_page_at_start(body))
+
+
+def _page_at_start(body: bytes) -> list[bytes]:
+    kinds: dict[bytes, bytes] = {}
+    lines = body.split(b"\n")
+    for position, line in enumerate(lines):
+        if stated := _TYPE.match(line):
+            kinds[stated[1]] = stated[2]
+        elif (series := _SERIES.match(line)) and _counts(series[1], kinds):
+            lines[position] = series[1] + (series[2] or b"") + b" 0"
+    return lines
+
+
+def _counts(name: bytes, kinds: dict[bytes, bytes]) -> bool:
+    if name in _COUNTERS or kinds.get(name) == b"counter":
+        return True
+    return kinds.get(_PART.sub(b"", name)) in (b"histogram", b"summary") and bool(_PART.search(name))
+
+
+def _statistics_at_start(body: bytes) -> bytes:
+    def zero(value: object) -> object:
+        if isinstance(value, dict):
+            return {
+                key: 0 if key in _COUNTED and not isinstance(item, dict) else zero(item) for key, item in value.items()
+            }
+        return [zero(item) for item in value] if isinstance(value, list) else value
+
+    return json.dumps(zero(json.loads(body))).encode()
