@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from diagnostics.cli.options import DURATION, connecting_given, places_given, source_options
+from diagnostics.cli.saved_files import explain_saved, is_saved, saved_window
 from diagnostics.cli.sources import Question, aloud, captured, explain_captures, looks_like_a_path
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts
 from diagnostics.errors import CollectError, UsageError
@@ -91,7 +92,11 @@ def see(source: EvidenceSource) -> Seen:
 
     """
     _check(source)
-    if source.names and all(map(looks_like_a_path, source.names)):
+    if source.names and any(map(is_saved, source.names)):
+        window = saved_window(_all_saved(source), source.question)
+        facts = WindowFacts(start=window.start, end=window.end, sources=source.names)
+        seen = Seen(evidence=WindowEvidence(window), window=facts)
+    elif source.names and all(map(looks_like_a_path, source.names)):
         seen = see_captures([Path(name) for name in source.names], source.question)
     else:
         read, _ = explained(source)
@@ -128,11 +133,30 @@ def explained(source: EvidenceSource) -> tuple[Explanation, bool]:
         from diagnostics.cli.stored import explain_stored
 
         return explain_stored(source.names, source.question, source.window, source.options), False
+    if any(map(is_saved, source.names)):
+        return explain_saved(_all_saved(source), source.question), False
     if all(map(looks_like_a_path, source.names)):
         return explain_captures([Path(name) for name in source.names], source.question, aloud), False
     from diagnostics.cli.reading import explain_servers
 
     return explain_servers(source.names, source.question, source.window, source.options)
+
+
+def _all_saved(source: EvidenceSource) -> tuple[str, ...]:
+    """Return the saved files that are named.
+
+    Raises:
+        UsageError: a capture is among them, or a part of their time is asked for.
+
+    """
+    if not all(map(is_saved, source.names)):
+        raise UsageError("captures and saved files cannot be read together", hint="name one kind of source")
+    question = source.question
+    cut = {"--at": question.at, "--since": question.since}
+    if refused := [option for option, value in cut.items() if value is not None]:
+        hint = "leave it out; name the files of that time"
+        raise UsageError("is not for saved files", where=", ".join(refused), hint=hint)
+    return source.names
 
 
 def _check(source: EvidenceSource) -> None:

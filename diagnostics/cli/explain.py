@@ -32,12 +32,16 @@ Examples:
   diag explain triton:8000 --objective 'p95 < 200ms' --fail-on warning
   diag explain slow.tar.xz --why-not capacity-exceeded
   diag explain --at 03:12 --since 20m
+  diag explain metrics-1.txt metrics-2.txt stats.json server.log
+  curl -s http://triton:8002/metrics | diag explain -
   diag explain 'prometheus+http://prometheus:9090?selector={job="triton"}' --since 10m
 
 \b
 SOURCE is any port of a Triton, its metrics page, a capture, or a Prometheus that
 scrapes Tritons (Thanos, Mimir, VictoriaMetrics too). A server is read for as long
 as it takes to be sure, at most 60s; why it reads on is said.
+Saved files are known by their content: metrics pages, statistics, configurations,
+an index, a server log, perf_analyzer's table or CSV; - is standard input.
 Without SOURCE, a running diag serve is asked: of now, or of the past.
 Exit: 0 nothing at --fail-on, 1 something, 2 usage, 3 could not collect.
 """

@@ -16,6 +16,7 @@ from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
 from diagnostics.units import time_text
 from diagnostics.window.window import Window, WindowBuilder, window_of
+from diagnostics.wire.archive import ARCHIVES
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.records import Kind, Scrape
 
@@ -47,11 +48,14 @@ class Question:
 
 
 def looks_like_a_path(source: str) -> bool:
-    """Return whether a source names something on disk: it exists, or is written as a path to an archive."""
+    """Return whether a source names something on disk, or `-` for standard input.
+
+    It exists, or is written as a path to an archive.
+    """
     if not source or "://" in source:
         return False
     path = Path(source)
-    return path.exists() or path.suffix in (".xz", ".gz", ".tar", ".txz", ".tgz") or source.startswith((".", "/", "~"))
+    return source == "-" or path.exists() or path.suffix in ARCHIVES or source.startswith((".", "/", "~"))
 
 
 def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> Explanation:

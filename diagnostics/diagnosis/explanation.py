@@ -45,11 +45,20 @@ class BlindSpot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowFacts:
-    """When and from whom the window was read; Unix seconds."""
+    """When and from whom the window was read; Unix seconds.
+
+    `basis` says what its times are, where they are not those of the reads; empty where they are.
+    """
 
     start: float
     end: float
     sources: tuple[str, ...]
+    basis: str = ""
+
+    @property
+    def untimed(self) -> bool:
+        """Whether it is not known how long the window is."""
+        return bool(self.basis) and self.start == self.end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ def window_json(window: WindowFacts) -> Json:
         "to_time": time_text(window.end),
         "seconds": round(window.end - window.start, 3),
         "sources": list(window.sources),
-    }
+    } | ({"basis": window.basis} if window.basis else {})
 
 
 def schema_text(name: str) -> str:

@@ -42,6 +42,8 @@ def window_lines(window: WindowFacts) -> list[str]:
     """Return when the evidence was read and from whom."""
     seconds = Unit.SECONDS.show(window.end - window.start)
     span = f"{time_text(window.start)} to {time_text(window.end)}, {seconds}"
+    if window.basis:
+        span = window.basis if window.untimed else f"{span} ({window.basis})"
     return wrapped(f"{span}, from {', '.join(window.sources)}")
 
 

@@ -55,6 +55,8 @@ def next_step(explanation: Explanation) -> str:
             return f"{finding.suggestion.remedy.value}: {finding.suggestion.text}"
     if explanation.loud or explanation.verdict in (Verdict.HEALTHY, Verdict.IDLE):
         return ""
+    if explanation.window.untimed and explanation.blind_spots:
+        return f"next: {explanation.blind_spots[0].fix}"
     # Where checks could not decide, what they lacked tells more than any look at what is there.
     fixes = Counter(spot.fix for spot in explanation.blind_spots if spot.fix)
     if fixes and explanation.unknown:
