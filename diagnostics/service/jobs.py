@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +11,18 @@ from pathlib import Path
 from typing import Protocol
 
 from diagnostics.diagnosis.explanation import BlindSpot
+from diagnostics.errors import CollectError
 from diagnostics.wire.records import Kind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.machine import Machine
 from exporters.sources.nvml import NvmlSampler
-from exporters.sources.repository import repository_scrapes
+from exporters.sources.repository import RepositoryFiles
 from exporters.sources.triton import TritonServer, discover
 
 # A server that is down is asked half as often after each failure, but at least once in eight intervals.
 _DOUBLINGS = 3
+# A change of a file takes effect with a load, which people start by hand; its folder may lie on a network.
+FILES_EVERY = 15.0
 LOST_AFTER = 5
 
 
@@ -75,7 +79,8 @@ class TritonReader:
     Attributes:
         url: any endpoint of it.
         options: how to reach it.
-        repository: the folder of its model repository, read once it was found; None where it is not at hand.
+        repository: the folder of its model repository, read once it was found and looked at again for changes; None
+            where it is not at hand.
 
     """
 
@@ -84,6 +89,8 @@ class TritonReader:
     repository: Path | None = None
     _found: TritonServer | None = None
     _unanswered: int = 0
+    _files: RepositoryFiles | None = None
+    _files_due: float = 0.0
 
     @property
     def server(self) -> str:
@@ -108,10 +115,24 @@ class TritonReader:
 
         """
         if self._found is not None:
-            return self._watched(self._found.round())
+            server = self._found
+            return [*self._changed_files(server.name), *self._watched(server.round())]
         self._found = discover(self.url, self.options)
-        files = repository_scrapes(self.repository, [self._found.name]) if self.repository else ()
-        return [*files, *self._found.round()]
+        self._files, self._files_due = RepositoryFiles(self.repository) if self.repository else None, 0.0
+        return [*self._changed_files(self._found.name), *self._found.round()]
+
+    def _changed_files(self, server: str) -> list[Scrape]:
+        """Return the repository's files that changed; one that cannot be read once begun is as it was."""
+        now = time.monotonic()
+        if self._files is None or now < self._files_due:
+            return []
+        first, self._files_due = self._files_due == 0.0, now + FILES_EVERY
+        try:
+            return self._files.changed(server)
+        except CollectError:
+            if first:
+                raise
+            return []
 
     def close(self) -> None:
         """Close the connection, if one is kept."""

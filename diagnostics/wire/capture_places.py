@@ -12,7 +12,9 @@ class Places:
     """The places that the scrapes of one capture have taken."""
 
     def __init__(self) -> None:
-        self._used: dict[str, bytes] = {}
+        self._used: set[str] = set()
+        # The newest body of each part without a time of its own: what was changed and put back is told twice.
+        self._newest: dict[str, bytes] = {}
 
     def __len__(self) -> int:
         """Return how many are taken."""
@@ -30,12 +32,14 @@ class Places:
         digest = blake2b(body, digest_size=16).digest()
         untimed = scrape.body is not None and not has_own_time(scrape.kind)
         path, bump = place(scrape), 0
-        if untimed and later and path not in self._used:
-            path = place_later(scrape)
-        while path in self._used:
-            if untimed and self._used[path] == digest:
+        if untimed:
+            if self._newest.get(path) == digest:
                 return None
+            self._newest[path] = digest
+            if later and path not in self._used:
+                path = place_later(scrape)
+        while path in self._used:
             path = place_later(scrape, bump) if untimed else place(scrape, bump + 1)
             bump += 1
-        self._used[path] = digest
+        self._used.add(path)
         return path

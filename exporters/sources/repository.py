@@ -25,27 +25,67 @@ def repository_scrapes(root: Path, servers: Sequence[str]) -> Iterator[Scrape]:
         CollectError: `root` is no folder or holds no model's `config.pbtxt`, or a file cannot be read.
 
     """
+    bodies = {name: _body(path) for name, path in _files(root).items()}
+    for server in servers:
+        for name, body in bodies.items():
+            yield _scrape(server, name, body)
+
+
+def _files(root: Path) -> dict[str, Path]:
+    """Return the files that tell something, by their path below `root`; those of versions need not exist."""
     if not root.is_dir():
         raise CollectError("is no folder" if root.exists() else "does not exist", where=str(root))
     files = sorted({path for pattern in _PATTERNS for path in root.glob(pattern) if path.is_file()})
     if not any(path.name == "config.pbtxt" for path in files):
         raise CollectError("holds no <model>/config.pbtxt: not a model repository", where=str(root))
     versions = sorted(path / _MARK for path in root.glob("*/[0-9]*") if path.is_dir())
-    bodies = {path.relative_to(root).as_posix(): _body(path) for path in files}
-    bodies |= {path.relative_to(root).as_posix(): b"" for path in versions}
-    for server in servers:
-        for name, body in bodies.items():
-            yield Scrape(
-                server=server,
-                kind=Kind.REPOSITORY,
-                name=name,
-                at=CLOCK.now(),
-                mono=time.monotonic(),
-                body=body,
-            )
+    return {path.relative_to(root).as_posix(): path for path in (*files, *versions)}
+
+
+def _scrape(server: str, name: str, body: bytes) -> Scrape:
+    return Scrape(server=server, kind=Kind.REPOSITORY, name=name, at=CLOCK.now(), mono=time.monotonic(), body=body)
+
+
+class RepositoryFiles:
+    """The files of one repository, read again where they were changed.
+
+    Attributes:
+        root: the folder.
+
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def changed(self, server: str) -> list[Scrape]:
+        """Return the files that are new or were written since the last call, as files of `server`.
+
+        Raises:
+            CollectError: as `repository_scrapes`.
+
+        """
+        found = []
+        for name, path in _files(self.root).items():
+            written = _written(path)
+            if self._known.get(name) != written:
+                found.append(_scrape(server, name, _body(path)))
+                self._known[name] = written
+        return found
+
+
+def _written(path: Path) -> tuple[int, int]:
+    """Return when a file was written and its size; zeros for one that does not exist."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
 
 
 def _body(path: Path) -> bytes:
+    if path.name == _MARK:
+        return b""
     try:
         if path.stat().st_size > _MAX_FILE_BYTES:
             raise CollectError("is larger than any configuration (1 MiB)", where=str(path))

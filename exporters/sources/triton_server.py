@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Protocol
 
 from diagnostics.diagnosis.explanation import BlindSpot
@@ -17,6 +19,11 @@ from exporters.sources.parallel import Lanes, Outcome
 
 # How many configurations are read at once: few, since they share the server's inference threads.
 _CONFIGS_AT_ONCE = 4
+# Nothing that a server exports shows a setting that was changed in place, so configurations are read again: all of a
+# usual server in each round, and of hundreds of models so many a second that the reads stay below a percent of a core.
+CONFIGS_PER_SECOND = 4.0
+FEWEST_CONFIGS = 8
+MOST_CONFIGS = 64
 _ITERATIONS = "iterations"
 
 
@@ -80,6 +87,10 @@ class TritonServer:
         self._versions: Mapping[str, frozenset[str]] = {}
         self._described: Mapping[str, frozenset[str]] | None = None
         self._away = False
+        # The digest of each model's newest configuration, and the steady time of its last read.
+        self._digests: dict[str, bytes] = {}
+        self._checked: dict[str, float] = {}
+        self._counted: Mapping[str, int] = {}
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -108,9 +119,49 @@ class TritonServer:
         return self._scrapes(outcomes)
 
     def round(self) -> list[Scrape]:
-        """Return `scrape()`, and `describe()` where that is due."""
+        """Return `scrape()`, and `describe()` where that is due, else the configurations that were changed."""
         scrapes = self.scrape()
-        return scrapes + self.describe() if self.needs_describing else scrapes
+        return scrapes + (self.describe() if self.needs_describing else self._changed(scrapes))
+
+    def _changed(self, scrapes: Sequence[Scrape]) -> list[Scrape]:
+        """Return the configurations that differ from those read last, of as many models as this round may ask for.
+
+        A read that fails tells nothing here: the round's other reads of the same port fail with it.
+        """
+        if self.api is None or self._away:
+            return []
+        found: list[Scrape] = []
+        for group in _groups(self._due(scrapes), _CONFIGS_AT_ONCE):
+            outcomes = self._read(tuple((Kind.CONFIG, name) for name in group))
+            found += [one for one in self._scrapes(outcomes) if self._is_news(one)]
+            if any(_unanswered(outcome) for outcome in outcomes.values()):
+                break
+        return found
+
+    def _due(self, scrapes: Sequence[Scrape]) -> list[str]:
+        """Return the models to ask: those that executed since the last round first, then whose read is oldest."""
+        now = time.monotonic()
+        served = [name for name in self._checked if name in self._versions]
+        elapsed = now - max(self._checked.values(), default=now)
+        most = round(min(max(CONFIGS_PER_SECOND * elapsed, FEWEST_CONFIGS), MOST_CONFIGS))
+        if len(served) <= most:
+            return served
+        moved = self._moved(scrapes)
+        return sorted(served, key=lambda name: (name not in moved, self._checked[name]))[:most]
+
+    def _moved(self, scrapes: Sequence[Scrape]) -> Set[str]:
+        body = next((scrape.body for scrape in scrapes if scrape.kind is Kind.STATISTICS), None)
+        before, self._counted = self._counted, _executions(body)
+        return {name for name, count in self._counted.items() if before.get(name) != count}
+
+    def _is_news(self, scrape: Scrape) -> bool:
+        """Note a configuration that was read; return whether it is another than before."""
+        if scrape.kind is not Kind.CONFIG or scrape.body is None:
+            return False
+        self._checked[scrape.name] = scrape.mono
+        digest = sha256(scrape.body).digest()
+        before, self._digests[scrape.name] = self._digests.get(scrape.name), digest
+        return before != digest
 
     def describe(self) -> list[Scrape]:
         """Return server metadata and the configuration of every served model; nothing without an API."""
@@ -122,7 +173,10 @@ class TritonServer:
         scrapes = self._scrapes(self._read(((Kind.SERVER, ""),)))
         for group in _groups(sorted(self._versions), _CONFIGS_AT_ONCE):
             outcomes = self._read(tuple((Kind.CONFIG, name) for name in group))
-            scrapes += self._scrapes(outcomes)
+            configs = self._scrapes(outcomes)
+            for one in configs:
+                self._is_news(one)
+            scrapes += configs
             if all(_unanswered(outcome) for outcome in outcomes.values()):
                 # Do not put hundreds of reads to a server that answers none; the next round tries again.
                 self._described = None
@@ -189,6 +243,18 @@ def _loaded_versions(body: bytes | None) -> Mapping[str, frozenset[str]]:
     except MalformedBody:
         return {}
     return _by_model([(model.name, model.version) for model in models])
+
+
+def _executions(body: bytes | None) -> Mapping[str, int]:
+    """Return how often each model executed, all its versions; nothing where the statistics were not read."""
+    counts: dict[str, int] = {}
+    try:
+        models = parse_statistics(body) if body else ()
+    except MalformedBody:
+        return counts
+    for model in models:
+        counts[model.name] = counts.get(model.name, 0) + model.execution_count
+    return counts
 
 
 def _by_model(pairs: Sequence[tuple[str, str]]) -> Mapping[str, frozenset[str]]:

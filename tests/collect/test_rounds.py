@@ -3,12 +3,13 @@ from __future__ import annotations
 import json
 import threading
 
-from fake_triton import body_of, cut_off, dripping, fake_triton, page, silent, status
+from fake_triton import body_of, cut_off, dripping, fake_triton, page, recorded, silent, status
 
 from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.records import Kind
 from diagnostics.wire.statistics import parse_statistics
 from exporters.sources.access import SourceOptions
+from exporters.sources.repository import RepositoryFiles
 from exporters.sources.triton import TritonServer, discover
 
 
@@ -144,3 +145,75 @@ def test_a_server_that_answers_no_configuration_is_not_asked_for_all_of_them():
         assert len(configs(server.describe())) == 4
         assert server.needs_describing
         release.set()
+
+
+def set_count(fake, count: int, model: str = "safety") -> None:
+    """Change a model's instances in place: no version, counter or index tells of it."""
+    body = json.loads(recorded()[Kind.CONFIG, "safety"]) | {"name": model}
+    body["instance_group"][0]["count"] = count
+    fake.api.routes[f"GET /v2/models/{model}/config"] = page(json.dumps(body).encode())
+
+
+def test_a_setting_that_is_changed_in_place_is_read_in_the_next_round_and_told_once():
+    with fake_triton() as fake:
+        server = found(fake)
+        set_count(fake, 1)
+        server.round()
+        for count in (2, 1):
+            set_count(fake, count)
+            told = [scrape for scrape in server.round() if scrape.kind is Kind.CONFIG]
+            assert [parse_model_config(scrape.body).instance_groups[0].count for scrape in told] == [count]
+            assert not configs(server.round())
+
+
+def test_of_hundreds_of_models_those_that_executed_are_looked_at_first_and_all_in_time():
+    names = {f"m{number:03}": "1" for number in range(100)}
+    with fake_triton() as fake:
+        server = found(fake)
+        fake.api.routes["POST /v2/repository/index"] = page(index(**names))
+        for name in names:
+            set_count(fake, 1, name)
+        count_executions(fake, names, 0)
+        server.round()
+        server.round()
+        for name in names:
+            set_count(fake, 2, name)
+        count_executions(fake, {"m050": "1", "m099": "1"}, 7)
+        fake.api.seen.clear()
+        first = configs(server.round())
+        assert set(first[:2]) == {"m050", "m099"}
+        assert len(first) <= 10
+        later = [name for _ in range(15) for name in configs(server.round())]
+        assert sorted([*first, *later]) == sorted(names)
+
+
+def count_executions(fake, models, executions: int) -> None:
+    row = {"version": "1", "inference_count": executions, "execution_count": executions}
+    body = {"model_stats": [row | {"name": name} for name in models]}
+    fake.api.routes["GET /v2/models/stats"] = page(json.dumps(body).encode())
+
+
+def test_no_further_configuration_is_asked_for_once_a_read_goes_unanswered():
+    release = threading.Event()
+    with fake_triton() as fake:
+        server = found(fake, timeout=0.2)
+        server.round()
+        for name in {model.name for model in parse_statistics(body_of(Kind.STATISTICS))}:
+            fake.api.routes[f"GET /v2/models/{name}/config"] = silent(release)
+        fake.api.seen.clear()
+        assert not configs(server.round())
+        assert sum(path.endswith("/config") for path, _ in fake.api.seen) == 4
+        release.set()
+
+
+def test_a_file_of_the_repository_is_read_again_when_it_was_written(tmp_path):
+    (tmp_path / "safety" / "1").mkdir(parents=True)
+    file = tmp_path / "safety" / "config.pbtxt"
+    file.write_text('name: "safety"')
+    files = RepositoryFiles(tmp_path)
+    assert [one.name for one in files.changed("t")] == ["safety/config.pbtxt", "safety/1/.keep"]
+    assert files.changed("t") == []
+    file.write_text('name: "safety" max_batch_size: 8')
+    (tmp_path / "safety" / "2").mkdir()
+    told = {one.name: one.body for one in files.changed("t")}
+    assert told == {"safety/config.pbtxt": b'name: "safety" max_batch_size: 8', "safety/2/.keep": b""}

@@ -85,6 +85,15 @@ def test_a_configuration_read_again_is_kept_with_its_time_when_it_changed(tmp_pa
     assert set(open_capture(tmp_path / form).scrapes()) == {before, after}
 
 
+def test_a_configuration_that_is_changed_and_put_back_is_kept_each_time(tmp_path):
+    first, second, same, third = (
+        scrape(Kind.CONFIG, at=at, body=body, name="m") for at, body in [(10, b"1"), (20, b"2"), (30, b"2"), (40, b"1")]
+    )
+    record(tmp_path / "c", [first, second, same, third])
+
+    assert set(open_capture(tmp_path / "c").scrapes()) == {first, second, third}
+
+
 def test_an_existing_file_is_never_overwritten_unless_told(tmp_path):
     path = tmp_path / "c.tar"
     path.write_bytes(b"precious")
