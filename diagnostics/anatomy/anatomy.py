@@ -58,7 +58,7 @@ def _of_entry(evidence: Evidence, on: Subject) -> Anatomy | None:
     if counters is None or on.ensemble is None:
         return None
     found = from_traces(counters, evidence.paths(on), _hidden(evidence, counters))
-    return bounded(evidence, found, evidence.graph(on.server).ensembles[on.ensemble], counters.stages)
+    return bounded(evidence, found, evidence.graph(on.server).ensembles[on.ensemble], counters)
 
 
 def tail(evidence: Evidence, item: Anatomy) -> Anatomy | None:

@@ -72,6 +72,8 @@ class Anatomy:
         traced: how many whole traces there are.
         spread: median and tail of the whole request; None without enough traces.
         doubt: why traces that are there were not used; empty when they were, or there are none.
+        most_queued_seconds: the most that could be saved if nobody waited for any stage: less than all queues where
+            branches run beside each other.
 
     """
 
@@ -85,6 +87,7 @@ class Anatomy:
     traced: int = 0
     spread: Spread | None = None
     doubt: str = ""
+    most_queued_seconds: float = inf
 
     def stage(self, model: str) -> Stage | None:
         """Return a member's stage, None when it is not one."""

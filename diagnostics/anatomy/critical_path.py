@@ -8,11 +8,11 @@ means. What the mean exceeds that by is the most that any change of the stage ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from math import inf
 
-from diagnostics.anatomy.cells import Anatomy, Stage
+from diagnostics.anatomy.cells import Anatomy, Phase, Stage
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.subject import Subject
@@ -24,24 +24,35 @@ from diagnostics.window.graph import Ensemble
 _ITS_OWN = 0.95
 
 
-def bounded(evidence: Evidence, item: Anatomy, ensemble: Ensemble, counted: Sequence[Stage]) -> Anatomy:
+def bounded(evidence: Evidence, item: Anatomy, ensemble: Ensemble, counters: Anatomy) -> Anatomy:
     """Return an ensemble's anatomy with the most that each stage can cost.
 
     Args:
         evidence: what was read.
         item: the anatomy, from counters or traces; a stage's own cells are a bound where traces walked critical paths.
         ensemble: its graph.
-        counted: the stages with the mean times of all requests, by the counters.
+        counters: the anatomy from counters. What an engine hides is what they leave: it is no time that was measured.
 
     """
     if not _forks(ensemble):
         return item
-    own = {
-        stage.model: stage.seconds / max(stage.visits, 1.0)
-        for stage in counted
-        if _is_own(evidence, item, ensemble, stage.model)
-    }
-    return replace(item, stages=tuple(_bounded(item, stage, ensemble, own) for stage in item.stages))
+    alone = [stage for stage in counters.stages if _is_own(evidence, item, ensemble, stage.model)]
+    queued = {stage.model: stage.cells.get(Phase.QUEUE, 0.0) / max(stage.visits, 1.0) for stage in alone}
+    own = {stage.model: _shown(stage, item) / max(stage.visits, 1.0) for stage in alone}
+    _, at_work = ensemble.longest_path({model: seconds - queued[model] for model, seconds in own.items()})
+    mean = counters.mean_seconds
+    return replace(
+        item,
+        stages=tuple(_bounded(mean, stage, ensemble, own) for stage in item.stages),
+        most_queued_seconds=max(mean - at_work, 0.0),
+    )
+
+
+def _shown(stage: Stage, item: Anatomy) -> float:
+    """Return the seconds of a stage by its row, and those in its engine that traces of the entry show."""
+    rows = stage.seconds - stage.cells.get(Phase.ENGINE, 0.0)
+    traced = item.stage(stage.model) if item.source == "traces" else None
+    return rows + (traced.cells.get(Phase.ENGINE, 0.0) if traced else 0.0)
 
 
 def _forks(ensemble: Ensemble) -> bool:
@@ -55,8 +66,8 @@ def _is_own(evidence: Evidence, item: Anatomy, ensemble: Ensemble, model: str) -
     return calls >= _ITS_OWN * (evidence.read(REQUESTS, Subject(server=item.server, model=model)).value or 0.0)
 
 
-def _bounded(item: Anatomy, stage: Stage, ensemble: Ensemble, own: Mapping[str, float]) -> Stage:
-    most = _most_seconds(item.mean_seconds, stage.model, ensemble, own)
+def _bounded(mean: float, stage: Stage, ensemble: Ensemble, own: Mapping[str, float]) -> Stage:
+    most = _most_seconds(mean, stage.model, ensemble, own)
     return replace(stage, most_seconds=most if stage.path_share is None else min(most, stage.seconds))
 
 

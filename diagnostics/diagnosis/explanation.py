@@ -186,6 +186,12 @@ def rejudged(
     )
 
 
+def with_findings(explanation: Explanation, found: Sequence[Finding]) -> Explanation:
+    """Return the explanation with its findings as something else is known of them, in this order."""
+    layer = next((finding.layer for finding in found if finding.severity.loud), None)
+    return replace(explanation, findings=tuple(found), layer=layer)
+
+
 def _verdict(
     evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding], signs: Sequence[Symptom]
 ) -> tuple[Verdict, str]:

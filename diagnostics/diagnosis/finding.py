@@ -46,6 +46,7 @@ class Finding:
     """One cause, ready to be shown. `id` is stable over time for one check and subject.
 
     `effect` is what its suggestion would do end to end; None where it was not asked or there is nothing to tell.
+    `doubt` is why a forecast speaks against it, in a sentence; empty where none does.
     """
 
     id: str
@@ -63,6 +64,7 @@ class Finding:
     caused_by: str | None = None
     onset: Onset | None = None
     effect: Effect | None = None
+    doubt: str = ""
 
 
 Cell = tuple[str, str, str, Phase]
@@ -85,7 +87,21 @@ def findings(
         firing = _moved(firing, winner, loser)
     left = _cells(anatomy)
     found = [_finding(result, result.fires, left) for result in firing if result.fires]
-    return tuple(sorted(_linked(found), key=_order))
+    return ordered(_linked(found))
+
+
+def ordered(found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return findings in order: root causes by harm, then confidence; consequences after their causes."""
+    return tuple(sorted(found, key=_order))
+
+
+def corrected(finding: Finding, saved: float) -> Finding:
+    """Return the finding with no more taken of each request than its change saves, in seconds."""
+    impact = finding.impact
+    if saved >= impact.seconds_per_request:
+        return finding
+    share = saved / impact.mean_seconds if impact.mean_seconds > 0 else 0.0
+    return replace(finding, impact=replace(impact, seconds_per_request=saved, share_of_latency=share))
 
 
 def by_saving(results: Sequence[Result]) -> list[Result]:

@@ -18,7 +18,7 @@ from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted, MeasuredStage
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
-from diagnostics.forecast.predict import performance, unlike
+from diagnostics.forecast.predict import performance
 from diagnostics.signals.subject import Subject
 from diagnostics.tuning.simulation.scenario import OpenLoop
 from diagnostics.units import Unit
@@ -79,6 +79,26 @@ class Predictor:
         after = intervened(fitted, fires, suggestion, result.entry)
         return after if isinstance(after, Unpredicted) else Asked(fitted=fitted, after=after, evidence=self.evidence)
 
+    def together(self, several: Sequence[tuple[Finding, Result]]) -> Asked | None:
+        """Return what to forecast of several findings' suggestions, followed at once; None where nothing can be."""
+        asked = [(finding, result, self.asked(finding, result)) for finding, result in several]
+        first = asked[0][2]
+        if not isinstance(first, Asked):
+            return None
+        after, names = first.fitted, list[str]()
+        for finding, result, alone in asked:
+            if not isinstance(alone, Asked) or alone.fitted is not first.fitted:
+                return None
+            assert result.fires
+            assert finding.suggestion
+            made = intervened(after, result.fires, finding.suggestion, result.entry)
+            if isinstance(made, Unpredicted):
+                return None
+            after = made
+            names.append(f"{finding.check} of {finding.subject.model}")
+        said = f"the changes for {' and '.join(names)} are made together: neither helps alone"
+        return replace(first, after=replace(after, assumptions=(*after.assumptions, said)))
+
     def _entry(self, result: Result) -> Subject | None:
         on, entry = result.subject, result.entry
         if entry is None:
@@ -130,8 +150,10 @@ def _simulated(fitted: Fitted) -> Performance:
     return replace(found, mean=_wider(found.mean), p95=_wider(found.p95), stages=stages)
 
 
-def effect(asked: Asked, finding: Finding, simulations: Simulations | None) -> Effect:
+def effect(asked: Asked, finding: Finding, simulations: Simulations | None, doubt: str = "") -> Effect:
     """Return what the suggestion does, by simulation where that is given and affordable, else by closed forms.
+
+    `doubt` is why it is to be trusted less.
 
     Raises:
         Unpredictable: the simulation takes more events than a run may have.
@@ -147,7 +169,6 @@ def effect(asked: Asked, finding: Finding, simulations: Simulations | None) -> E
         return _endless(asked, forecast(asked.fitted), found, by)
     if found.mean.low < known <= found.mean.value:
         return _either(known, found.mean)
-    doubt = unlike(asked.fitted, estimate(asked.fitted))
     return EndToEnd(
         entry=found.entry,
         now_mean=known,
@@ -157,7 +178,7 @@ def effect(asked: Asked, finding: Finding, simulations: Simulations | None) -> E
         stage=_stage(asked, finding, found, simulate=simulate),
         simulated=simulate,
         assumptions=asked.after.assumptions,
-        doubt=" ".join(doubt),
+        doubt=doubt,
     )
 
 

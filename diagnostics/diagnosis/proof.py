@@ -13,9 +13,10 @@ from typing import TypeVar, cast
 import msgspec
 
 from diagnostics.checks.check import Quiet
+from diagnostics.diagnosis.accounting import Account, account
 from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
-from diagnostics.diagnosis.explanation import Explanation, rejudged
-from diagnostics.diagnosis.finding import Finding, by_saving, claimed, id_of
+from diagnostics.diagnosis.explanation import Explanation, rejudged, with_findings
+from diagnostics.diagnosis.finding import Finding, by_saving, claimed, corrected, id_of, ordered
 from diagnostics.diagnosis.predicting import Asked, Predictor, Simulations, effect, why_not
 from diagnostics.diagnosis.run import Result, fired
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, Line
@@ -31,6 +32,8 @@ KEPT_SECONDS = 300.0
 # Processor time that all forecasts of one explanation may take together: five times what those of five stages do. One
 # that has begun is finished, within the events that a run may have.
 PROOF_SECONDS = 10.0
+# A cause is as likely wrong as right where the model that its remedy rests on is not that of the window.
+DOUBTED_CONFIDENCE = 0.6
 T = TypeVar("T")
 
 
@@ -79,10 +82,13 @@ def proved(
 ) -> Explanation:
     """Return the explanation with what each suggestion would do, without causes whose removal would not help.
 
-    A finding is dropped, its check quiet with the reason, where closed forms and the simulation agree that even the
-    most that its change saves is too little to be worth one (15 % and 5 ms), and the simulation accounts
-    for the window as it is. Rivals for the same seconds change places where both agree that the one that the checks
-    put second saves more. Where they do not, all stays as the checks say.
+    Where the simulation accounts for the window as it is, its saving is the saving. A finding is dropped, its check
+    quiet with the reason, where even the most that its change saves is too little to be worth one (15 % and 5 ms), or
+    what it likely saves is, and closed forms agree. Of several changes to one entry, none of which helps alone, those
+    stay that help together. What a finding takes of each request is no more than its change is simulated to save.
+    Rivals for the same seconds change places where both agree that the one that the checks put second saves more.
+
+    Where the model does not hold most of what a finding is said to cost, its confidence is at most 0.6 (`doubt`).
 
     Args:
         explanation: of a window.
@@ -93,12 +99,12 @@ def proved(
     """
     if all(finding.suggestion is None for finding in explanation.findings):
         return explanation
-    court = _Court(explanation, memory or Memory(), budget or Budget())
-    explanation = court.judged()
-    return replace(explanation, findings=tuple(court.told(explanation.findings, simulate=simulate)))
+    proof = _Proof(explanation, memory or Memory(), budget or Budget())
+    explanation = proof.judged()
+    return with_findings(explanation, proof.told(explanation.findings, simulate=simulate))
 
 
-class _Court:
+class _Proof:
     """Asks for forecasts of one explanation's findings."""
 
     def __init__(self, explanation: Explanation, memory: Memory, budget: Budget) -> None:
@@ -106,6 +112,7 @@ class _Court:
         self._predictor = Predictor(explanation.evidence, explanation.anatomy)
         self._simulations = Simulations()
         self._results: Mapping[str, Result] = {id_of(result): result for result in fired(explanation.results)}
+        self._together: dict[str, Asked] = {}
 
     @property
     def _by(self) -> Mapping[str, Ask]:
@@ -116,28 +123,45 @@ class _Court:
         refuted = {
             one.id: line
             for one in self._before.findings
-            if (line := self._answer("helps", one, partial(_too_little, one, self._by)))
+            if _may_be_refuted(one) and (line := self._answer("helps", one, partial(_too_little, self._by)))
         }
+        for several in self._beside_each_other([one for one in self._before.findings if one.id in refuted]):
+            self._keep_together(several, refuted)
         ahead = tuple(self._ahead(self._before.findings))
         if not refuted and not ahead:
             return self._before
         results = [self._quieted(result, refuted) for result in self._before.results]
         return rejudged(self._before, results, ahead)
 
-    def told(self, found: Sequence[Finding], *, simulate: bool) -> Iterator[Finding]:
-        """Yield the findings with what their suggestions would do; the first that can be is simulated."""
-        for finding in found:
-            told = self._effect(finding, simulate=simulate)
-            simulate = simulate and not (isinstance(told, EndToEnd) and told.simulated)
-            yield _with(finding, told)
+    def told(self, found: Sequence[Finding], *, simulate: bool) -> Sequence[Finding]:
+        """Return the findings, in order, with what their suggestions would do; the first that can be is simulated."""
+        told = list[Finding]()
+        for one in found:
+            told.append(self._told(one, simulate=simulate and not any(_is_simulated(other) for other in told)))
+        first = next(iter(ordered(told)), None)
+        if simulate and first and isinstance(first.effect, EndToEnd) and not first.effect.simulated:
+            # What was put first cost less than it was said to.
+            before = next(one for one in found if one.id == first.id)
+            told = [self._told(before, simulate=True) if one.id == first.id else one for one in told]
+        return ordered(told)
 
-    def _effect(self, finding: Finding, *, simulate: bool) -> Effect | None:
+    def _told(self, finding: Finding, *, simulate: bool) -> Finding:
+        known = self._answer("account", finding, partial(account, simulations=self._simulations)) or Account()
+        told = self._effect(finding, known.said, simulate=simulate)
+        made = _with(finding, told)
+        if known.contradicts(finding.impact.seconds_per_request):
+            made = replace(made, confidence=min(made.confidence, DOUBTED_CONFIDENCE), doubt=f"{known.said}.")
+        if isinstance(told, EndToEnd) and told.simulated and not known.said:
+            made = corrected(made, max(told.now_mean - told.mean.value, 0.0))
+        return made
+
+    def _effect(self, finding: Finding, doubt: str, *, simulate: bool) -> Effect | None:
         simulations = self._simulations if simulate else None
 
         def make() -> Effect | None:
-            asked = self._asked(finding)
+            asked = self._together.get(finding.id) or self._asked(finding)
             try:
-                return effect(asked, finding, simulations) if isinstance(asked, Asked) else asked
+                return effect(asked, finding, simulations, doubt) if isinstance(asked, Asked) else asked
             except Unpredictable as error:
                 return Unpredicted(because=why_not(error))
 
@@ -174,6 +198,25 @@ class _Court:
     def _asked(self, finding: Finding) -> Asked | Unpredicted | None:
         result = self._results.get(finding.id)
         return self._predictor.asked(finding, result) if result is not None else None
+
+    def _beside_each_other(self, found: Sequence[Finding]) -> Iterator[Sequence[Finding]]:
+        """Yield the findings of one entry whose settings might be changed together, two at least."""
+        changing = [one for one in found if one.suggestion and one.suggestion.change]
+        entries: dict[tuple[str, str | None], list[Finding]] = {}
+        for one in changing:
+            entries.setdefault((one.subject.server, one.subject.ensemble), []).append(one)
+        yield from (several for (_, entry), several in entries.items() if entry is not None and len(several) > 1)
+
+    def _keep_together(self, found: Sequence[Finding], refuted: dict[str, Line]) -> None:
+        """Refute none of several findings whose changes help together: branches of an ensemble hide each other."""
+        asked = self._predictor.together([(one, self._results[one.id]) for one in found])
+        if asked is None:
+            return
+        key = "+".join(one.id for one in found)
+        if self._answer(f"together {key}", found[0], lambda _: _is_worth(self._by, asked)):
+            for one in found:
+                del refuted[one.id]
+                self._together[one.id] = asked
 
     def _quieted(self, result: Result, refuted: Mapping[str, Line]) -> Result:
         line = refuted.get(id_of(result)) if result.fires else None
@@ -216,6 +259,10 @@ def _with(finding: Finding, told: Effect | None) -> Finding:
     return replace(finding, suggestion=suggestion, effect=told)
 
 
+def _is_simulated(finding: Finding) -> bool:
+    return isinstance(finding.effect, EndToEnd) and finding.effect.simulated
+
+
 Saving = tuple[float, float, float]
 """Seconds per request that an intervention saves at the favourable end of what is not known, likely, and at the other.
 
@@ -225,26 +272,39 @@ Infinite where only the change keeps up.
 
 
 def _by_closed_forms(asked: Asked) -> Saving | None:
-    return _saving(estimate(asked.fitted), estimate(asked.after))
+    return _saving(asked, estimate(asked.fitted), estimate(asked.after))
 
 
 Ask = Callable[[Asked], Saving | None]
 
 
 def _by_simulation(simulations: Simulations, asked: Asked) -> Saving | None:
-    """Return the saving as simulated; None where the simulation does not account for the window as it is."""
+    """Return the saving as simulated; None where the simulation does not account for the window as it is.
+
+    Where it does, no end saves more than from what was measured to the shortest that is forecast.
+    """
     if not asked.affordable:
         return None
-    base = simulations.of(asked.fitted)
-    return None if unlike(asked.fitted, base) else _saving(base, simulations.of(asked.after))
+    base, measured = simulations.of(asked.fitted), asked.fitted.measured.mean
+    if unlike(asked.fitted, base):
+        return None
+    after = simulations.of(asked.after)
+    saving = _saving(asked, base, after)
+    if saving is None or after.mean is None or measured is None:
+        return saving
+    most = measured - after.mean.low
+    return min(saving[0], most), min(saving[1], most), min(saving[2], most)
 
 
-def _saving(base: Performance, after: Performance) -> Saving | None:
-    """Return the saving; None where one side has no steady state, or only the change may have none."""
+def _saving(asked: Asked, base: Performance, after: Performance) -> Saving | None:
+    """Return the saving; None where one side has no steady state, or only the change may have none.
+
+    What is likely is the larger of two differences: from what is forecast of the window, and from what was measured.
+    """
     now, then = base.mean, after.mean
     if now is None or then is None or not (base.stable and after.stable):
         return None
-    likely = now.value - then.value
+    likely = max(now.value, asked.fitted.measured.mean or 0.0) - then.value
     if now.high is not None and then.high is not None:
         return now.low - then.low, likely, now.high - then.high
     if then.high is None and now.high is not None:
@@ -257,19 +317,43 @@ def _needed(asked: Asked) -> float:
     return max(WORTHWHILE_SHARE * (asked.fitted.measured.mean or inf), WORTHWHILE_SECONDS)
 
 
-def _too_little(finding: Finding, by: Mapping[str, Ask], asked: Asked) -> Line | None:
-    """Return the most that the finding's change saves, too little to be worth one; None where that cannot be said."""
-    suggestion, needed = finding.suggestion, _needed(asked)
-    # What a relief saves is what the finding claims: it cannot speak against it. Failures are more than seconds.
-    if suggestion is None or suggestion.relieves or finding.impact.seconds_per_request <= 0 or needed == inf:
+def _may_be_refuted(finding: Finding) -> bool:
+    """Say whether a forecast can speak against a finding.
+
+    What a relief saves is what the finding claims: it cannot speak against it. Failures are more than seconds.
+    """
+    suggestion, harm = finding.suggestion, finding.impact
+    return (
+        suggestion is not None
+        and not suggestion.relieves
+        and harm.seconds_per_request > 0
+        and harm.share_of_requests_failed <= 0
+    )
+
+
+def _too_little(by: Mapping[str, Ask], asked: Asked) -> Line | None:
+    """Return what a change saves, too little to be worth one; None where it is enough, or that cannot be said."""
+    needed = _needed(asked)
+    quick = by["closed forms"](asked)
+    if needed == inf or (quick is not None and min(quick) >= needed):
         return None
-    if finding.impact.share_of_requests_failed > 0:
+    saving = by["simulation"](asked)
+    if saving is None:
         return None
-    most = 0.0
-    for ask in by.values():
-        saving = ask(asked)
-        if saving is None or max(saving) >= needed:
-            return None
-        most = max(*saving, 0.0)
-    reading = Reading.of(most, Unit.SECONDS, "simulation", estimated=True)
-    return Line(signal="simulated_saving_at_most", reading=reading, limit=needed, sign=">=", met=False)
+    most, likely = max(*saving, 0.0), max(saving[1], 0.0)
+    if most < needed:
+        return _line("simulated_saving_at_most", most, needed)
+    if likely < needed and quick is not None and quick[1] < needed:
+        return _line("simulated_saving", likely, needed)
+    return None
+
+
+def _line(signal: str, seconds: float, needed: float) -> Line:
+    reading = Reading.of(seconds, Unit.SECONDS, "simulation", estimated=True)
+    return Line(signal=signal, reading=reading, limit=needed, sign=">=", met=False)
+
+
+def _is_worth(by: Mapping[str, Ask], asked: Asked) -> bool:
+    """Return whether what a change likely saves is surely worth it."""
+    saving = by["simulation"](asked)
+    return saving is not None and saving[1] >= _needed(asked)

@@ -89,7 +89,7 @@ def _queues(anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[
     for item in anatomy:
         for stage in item.stages:
             cell = (item.server, entry_name(item.ensemble, stage.model), stage.model, Phase.QUEUE)
-            seconds = min(left.get(cell, 0.0), stage.most_seconds)
+            seconds = min(left.get(cell, 0.0), stage.most_seconds, item.most_queued_seconds)
             if seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds:
                 yield Symptom(
                     text=f"requests wait {Unit.SECONDS.show(seconds)} for {stage.model}, "

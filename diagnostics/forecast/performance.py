@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
+
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+
+# A model that is off by less than half of what is worth a change neither makes one worth it nor unmakes it.
+_NEAR = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +81,19 @@ class Performance:
     stages: tuple[StagePerformance, ...]
     mean_most: float | None = None
 
-    def accounts_for(self, mean_seconds: float) -> bool:
-        """Say whether a measured mean is within the interval of this one.
+    def beyond(self, mean_seconds: float) -> float:
+        """Return the seconds by which a measured mean lies outside the interval of this one; infinite without any.
 
-        Where that has no upper end, since a queue might grow: whether one that does came to it in a window as long.
+        Where it has no upper end, since a queue might grow: beyond what one that does came to in a window as long.
         """
         if self.mean is None:
-            return False
+            return inf
         high = self.mean.high if self.mean.high is not None else self.mean_most
-        return self.mean.low <= mean_seconds and (high is None or mean_seconds <= high)
+        return max(self.mean.low - mean_seconds, mean_seconds - (inf if high is None else high), 0.0)
+
+    def accounts_for(self, mean_seconds: float) -> bool:
+        """Say whether a measured mean is within the interval of this one, or so near that no change hangs on it."""
+        return self.beyond(mean_seconds) <= max(_NEAR * WORTHWHILE_SHARE * mean_seconds, _NEAR * WORTHWHILE_SECONDS)
 
     @property
     def stable(self) -> bool:

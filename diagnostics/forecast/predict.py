@@ -75,10 +75,9 @@ def unlike(fitted: Fitted, baseline: Performance) -> tuple[str, ...]:
     measured, mean = fitted.measured.mean, baseline.mean
     if measured is None or baseline.accounts_for(measured):
         return ()
-    ours = "no steady state" if mean is None else f"{Unit.SECONDS.show(mean.value)} on average"
+    ours = "no stable queue" if mean is None else Unit.SECONDS.show(mean.value)
     return (
-        f"the model's account of the window, {ours}, is not what was measured, {Unit.SECONDS.show(measured)}: its load "
-        "was not steady, or something else took time; trust the difference less",
+        f"Our model predicts {ours}, but {Unit.SECONDS.show(measured)} was measured. Treat this prediction as rough",
     )
 
 

@@ -84,6 +84,8 @@ def _finding(finding: Json, incident: Json | None, now: float, columns: int, pai
     head = f"  {mark}{finding['severity']}  {finding['title']}  ({_subject(finding['subject'])}{since})"
     yield paint(fitted(head, columns), _SEVERITIES.get(finding["severity"], "cyan"))
     yield fitted(f"      {finding['summary']}", columns)
+    if finding.get("doubt"):
+        yield fitted(f"      {finding['doubt']}", columns)
 
 
 def _subject(subject: Json) -> str:

@@ -64,6 +64,12 @@ def next_step(explanation: Explanation) -> str:
     return f"next: {explanation.symptoms[0].next_measurement}" if explanation.symptoms else ""
 
 
+def rough(explanation: Explanation) -> str:
+    """Return why the answer is to be taken with care, in sentences; empty where nothing speaks against it."""
+    doubt = explanation.loud[0].doubt if explanation.loud else ""
+    return f"{doubt} Check the cause before you act on it." if doubt else ""
+
+
 def _nothing_to_change(explanation: Explanation) -> str:
     if not explanation.anatomy:
         return "nothing to judge"
@@ -166,7 +172,7 @@ def _both_ends(effect: EndToEnd) -> str:
     if effect.p95 is not None and effect.now_p95 is not None:
         said += f", p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
     by = "" if effect.simulated else ", by closed forms"
-    return f"predicted end to end: {said}{by}{f'; {effect.doubt}' if effect.doubt else ''}"
+    return f"predicted end to end: {said}{by}{f'. {effect.doubt}' if effect.doubt else ''}"
 
 
 def value(line: Line) -> str:

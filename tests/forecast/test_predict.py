@@ -224,7 +224,7 @@ def test_the_windows_account_that_differs_from_the_measured_mean_is_said() -> No
     unlike = replace(fitted, measured=replace(fitted.measured, mean=1.0))
     what_if = WhatIf(changes=(change("safety", {"instance_group.count": 2}),))
 
-    assert any("not what was measured" in said for said in forecast(unlike, what_if, draws=1).assumptions)
+    assert any("but 1 s was measured" in said for said in forecast(unlike, what_if, draws=1).assumptions)
 
 
 @pytest.mark.parametrize(("instances", "shared"), [(12, True), (64, True), (1, False)])

@@ -59,6 +59,7 @@ def finding_head(finding: Finding) -> Json:
         "layer": finding.layer.value,
         "subject": finding.subject.to_dict(),
         "summary": finding.summary,
+        "doubt": finding.doubt or None,
         "onset": finding.onset.at if finding.onset else None,
     }
 

@@ -23,7 +23,9 @@ def markdown(explanation: Explanation) -> str:
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     yield f"**{explanation.verdict.value}**: {escaped(words.headline(explanation))}"
-    step = words.next_step(explanation)
+    rough, step = words.rough(explanation), words.next_step(explanation)
+    if rough:
+        yield from ("", escaped(rough))
     if step:
         kind, _, what = step.partition(": ")
         yield from ("", f"**{kind}**: {escaped(what)}")
@@ -46,7 +48,7 @@ def _finding(finding: Finding, numbers: dict[str, int], beside: str, *, told: bo
     facts += [f"confidence {finding.confidence:.2f}"]
     facts += [f"caused by {numbers[finding.caused_by]}"] if finding.caused_by in numbers else []
     if not told:
-        yield from (f"{escaped(finding.summary)}.", "")
+        yield from (f"{escaped(f'{finding.summary}. {finding.doubt}'.rstrip())}", "")
     yield escaped("; ".join(fact for fact in facts if fact)) + "."
     yield from _evidence(finding)
     yield from _suggestion(finding, beside, told=told)

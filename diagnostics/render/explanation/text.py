@@ -46,6 +46,7 @@ def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
         head = fitted(f"{verdict}: {first.check} of {words.subject_name(first)}", WIDTH)
         yield style(head, _COLOURS[first.severity])
         yield from wrapped(words.headline(explanation), "  ")
+        yield from wrapped(words.rough(explanation), "  ")
     else:
         colour = "green" if explanation.verdict is Verdict.HEALTHY else "yellow"
         head, *rest = wrapped(f"{verdict}: {words.headline(explanation)}", "", hang="  ")
@@ -65,6 +66,7 @@ def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
         # What the first lines say is not said again.
         if finding not in answered:
             yield from wrapped(finding.summary, "   ")
+            yield from wrapped(finding.doubt, "   ")
         yield from wrapped(words.impact(finding), "   ")
         if finding.caused_by in numbers:
             yield f"   caused by {numbers[finding.caused_by]}"

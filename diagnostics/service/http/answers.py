@@ -31,6 +31,7 @@ class FindingLine(BaseModel):
     layer: Layer
     subject: Subject
     summary: str
+    doubt: str | None = Field(description="Why a forecast speaks against it; null where none does.")
     onset: float | None = Field(description="When it began; null where that cannot be said.")
     seconds_per_request: float = Field(description="What it costs.")
     share_of_latency: float = Field(description="0 to 1.")
@@ -105,6 +106,7 @@ def finding_line(finding: Finding) -> FindingLine:
         layer=finding.layer,
         subject=finding.subject,
         summary=finding.summary,
+        doubt=finding.doubt or None,
         onset=finding.onset.at if finding.onset else None,
         seconds_per_request=impact.seconds_per_request,
         share_of_latency=impact.share_of_latency,
