@@ -2,7 +2,8 @@
 
 ## Looks for
 Containers that run `tritonserver` without a `readinessProbe`, and with a `livenessProbe` but no `startupProbe`, unless
-the liveness probe waits for `initialDelaySeconds`.
+the liveness probe waits for `initialDelaySeconds`. KServe and Knative probe the port of a container without a readiness
+probe by themselves, which is enough: Triton opens it when its models are loaded.
 
 ## Means
 Without a readiness probe traffic arrives before the models are there. Triton opens its ports only after all startup
@@ -14,7 +15,8 @@ slowest load takes.
 
 ## Sources
 Triton core, `server.cc` (startup models load before the endpoints start). Kubernetes, "Configure Liveness, Readiness
-and Startup Probes".
+and Startup Probes". Knative, "Configuring probes" (a container without one is probed by TCP); KServe, the default of
+raw deployments.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def lint(see: FileView) -> Iterator[Problem]:
 def _probes(see: FileView, container: Container) -> Iterator[Problem]:
     place = see.find(container.image)
     liveness = container.tree.get("livenessProbe")
-    if "readinessProbe" not in container.tree:
+    if "readinessProbe" not in container.tree and not container.probed_by_kserve:
         yield see.problem(
             f"{container.name or 'Triton'} gets requests before its models are loaded: it has no readinessProbe",
             at=place,
@@ -56,6 +58,11 @@ spec: { template: { spec: { containers: [
   { name: triton, image: "nvcr.io/nvidia/tritonserver:24.10-py3", args: [ tritonserver, --model-repository=/m ],
     livenessProbe: { httpGet: { path: /v2/health/live, port: 8000 } } } ] } } }
 """
+_KSERVE = """apiVersion: serving.kserve.io/v1alpha1
+kind: ServingRuntime
+spec: { containers: [ { name: kserve-container, image: "nvcr.io/nvidia/tritonserver:24.10-py3",
+  args: [ tritonserver, --model-store=/mnt/models ] } ] }
+"""
 CASES = (
     Case(
         title="speaks when neither readiness nor startup is probed",
@@ -72,4 +79,13 @@ CASES = (
         title="is silent about a container that is not Triton",
         files={"triton.yaml": _MANIFEST.replace("tritonserver", "client")},
     ),
+    Case(
+        title="is silent about the image of clients",
+        files={
+            "sdk.yaml": _MANIFEST.replace("24.10-py3", "24.10-py3-sdk").replace(
+                "args: [ tritonserver, --model-repository=/m ],", ""
+            )
+        },
+    ),
+    Case(title="is silent where KServe probes", files={"runtime.yaml": _KSERVE}),
 )
