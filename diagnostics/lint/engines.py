@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,10 @@ VLLM = "vllm"
 _STATIC_ENGINE = "fastertransformer"
 DEFAULT_KV_FRACTION = 0.9
 """Of the memory that is free once the engine is loaded: TensorRT-LLM backend, `model_config.md`."""
+# Calls through the backend itself, or as any client's, from inside a model.
+_CALLS = re.compile(r"\bInferenceRequest\(|\btritonclient\b|/v2/models/")
+_WRITTEN_NAME = re.compile(r"""\bmodel_name\s*=\s*f?["']([\w.\-]+)["']|/v2/models/([\w.\-]+)/""")
+_OVERLAPPING = re.compile(r"\basync_exec\(|\basyncio\.|\bThreadPoolExecutor\b|\bthreading\.Thread\b")
 _TRUE, _FALSE = ("True", "true", "TRUE", "1"), ("False", "false", "FALSE", "0")
 
 
@@ -135,7 +140,26 @@ def calls_others(model: ModelFolder) -> bool:
     """Return whether a Python model calls models itself, by its parameters or its code."""
     if any(key.endswith(names.CALLED_MODEL) for key in parameters(model)):
         return True
-    return any("InferenceRequest(" in file.text for file in code_of(model))
+    return any(_CALLS.search(file.text) for file in code_of(model))
+
+
+@remembered
+def called_models(model: ModelFolder) -> frozenset[str] | None:
+    """Return the names of the models that a Python model calls; None when its code may call any.
+
+    They are those of its parameters (`…_model_name`), and those that its code writes out.
+    """
+    named = {text.value for key, text in parameters(model).items() if key.endswith(names.CALLED_MODEL)}
+    code = [file.text for file in code_of(model) if _CALLS.search(file.text)]
+    written = {name for text in code for pair in _WRITTEN_NAME.findall(text) for name in pair if name}
+    if (code and not named | written) or None in named:
+        return None
+    return frozenset(filter(None, named | written))
+
+
+def keeps_several_calls_open(model: ModelFolder) -> bool:
+    """Return whether an instance may wait for several calls at once: its code awaits them, or hands them to threads."""
+    return any(_OVERLAPPING.search(file.text) for file in code_of(model))
 
 
 @remembered

@@ -1,8 +1,9 @@
 """A model that calls an engine has fewer instances than the engine takes requests at once.
 
 ## Looks for
-A Python model with a parameter such as `tensorrt_llm_model_name` that names an engine of the repository, and fewer
-instances than that engine's `max_batch_size`.
+A Python model that calls an engine of the repository, by a parameter such as `tensorrt_llm_model_name` or a name in its
+code, and has fewer instances than that engine's `max_batch_size`. A model that awaits its calls, or hands them to
+threads, may have several open in one instance and is left out.
 
 ## Means
 Each request holds an instance of the calling model until the engine has answered. The engine never sees more requests
@@ -21,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics import names
-from diagnostics.lint.engines import engine_of, is_engine, parameters
+from diagnostics.lint.engines import called_models, engine_of, is_engine, keeps_several_calls_open
 from diagnostics.lint.instances import instances
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Problem, Severity
@@ -34,10 +35,10 @@ RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.OVER
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of the engine that gets too few requests."""
     count = instances(see.model)
-    if see.model.backend != names.PYTHON_BACKEND or count is None:
+    if see.model.backend != names.PYTHON_BACKEND or count is None or keeps_several_calls_open(see.model):
         return
-    called = [text.value for key, text in parameters(see.model).items() if key.endswith(names.CALLED_MODEL)]
-    engines = [engine for name in called if name and (engine := see.named(name)) and is_engine(engine)]
+    called = sorted(called_models(see.model) or ())
+    engines = [engine for name in called if (engine := see.named(name)) and is_engine(engine)]
     for engine in engines:
         most = _batch(engine)
         if most and count < most:
@@ -68,6 +69,14 @@ CASES = (
         title="speaks when the engine could work on more",
         files={"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE},
         places=("models/bls/config.pbtxt:3:1",),
+    ),
+    Case(
+        title="is silent when an instance awaits several calls",
+        files={
+            "models/bls/config.pbtxt": _BLS,
+            "models/bls/1/model.py": "async def execute(self, requests):\n    await request.async_exec()\n",
+            "models/llm/config.pbtxt": _ENGINE,
+        },
     ),
     Case(
         title="is silent when there are as many",

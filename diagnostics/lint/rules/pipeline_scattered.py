@@ -22,7 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from diagnostics.lint.engines import calls_others, is_engine, parameters
+from diagnostics.lint.engines import called_models, calls_others, is_engine
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
@@ -57,11 +57,16 @@ def lint(see: RepositoryView) -> Iterator[Problem]:
 
 def _called(models: Iterable[ModelFolder]) -> frozenset[str] | None:
     """Return the names of models that others call; None when the code of one may call any."""
-    callers = [model for model in models if model.ensemble or calls_others(model)]
-    if any(not model.ensemble and not parameters(model) for model in callers):
-        return None
-    members = {step.model for model in callers if model.config for step in steps(model.config)}
-    return frozenset(filter(None, members | {text.value for one in callers for text in parameters(one).values()}))
+    found: set[str | None] = set()
+    for model in models:
+        if model.ensemble:
+            found |= {step.model for step in steps(model.config)} if model.config else set()
+        elif calls_others(model):
+            called = called_models(model)
+            if called is None:
+                return None
+            found |= called
+    return frozenset(filter(None, found))
 
 
 def _writers(models: Iterable[ModelFolder]) -> Mapping[tuple[str, str | None], list[str]]:
@@ -100,6 +105,7 @@ input [ { name: "input_ids" data_type: TYPE_INT32 }, { name: "input_lengths" dat
 _STAGES = {"models/preprocessing/config.pbtxt": _PRE, "models/tensorrt_llm/config.pbtxt": _LLM}
 _ENSEMBLE = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "tensorrt_llm" } }\n'
 _CALLER = 'backend: "python"\nparameters { key: "tensorrt_llm_model_name" value { string_value: "tensorrt_llm" } }\n'
+_IN_CODE = "request = pb_utils.InferenceRequest(model_name='tensorrt_llm', inputs=inputs)\n"
 CASES = (
     Case(
         title="speaks when nothing joins a tokenizer and an engine",
@@ -108,6 +114,14 @@ CASES = (
     ),
     Case(title="is silent when an ensemble does", files={**_STAGES, "models/all/config.pbtxt": _ENSEMBLE}),
     Case(title="is silent when a model does", files={**_STAGES, "models/bls/config.pbtxt": _CALLER}),
+    Case(
+        title="is silent when a model's code does, whatever its parameters are about",
+        files={
+            **_STAGES,
+            "models/bls/config.pbtxt": _CALLER.replace("tensorrt_llm_model_name", "tokenizer_dir"),
+            "models/bls/1/model.py": _IN_CODE,
+        },
+    ),
     Case(
         title="is silent about models that only share common names",
         files={
