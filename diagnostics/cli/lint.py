@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from time import monotonic
 
 import click
 
@@ -35,6 +36,7 @@ or a deployment file. `# diag: ignore[rule-id] reason` accepts a problem where
 it stands; .diag-lint.toml or [tool.diag.lint] decide for more.
 Exit: 0, 1 a problem at --fail-on, 2 usage, 3 nothing could be read.
 """
+_PROGRESS_SECONDS = 3.0
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -94,7 +96,19 @@ def _check_alone(ctx: click.Context, option: str) -> None:
 def _report(paths: tuple[Path, ...], config: Path | None, only: tuple[str, ...]) -> Report:
     file = config or settings_file(Path(os.path.abspath(paths[0])))  # noqa: PTH100 - `..` in it must go, links may stay
     settings = settings_of(file) if file else Settings()
-    return lint(paths, settings, chosen(only))
+    return lint(paths, settings, chosen(only), progress=_Progress())
+
+
+class _Progress:
+    """Says on standard error, every few seconds, how far it is; nothing of what is done soon."""
+
+    def __init__(self) -> None:
+        self._next = monotonic() + _PROGRESS_SECONDS
+
+    def __call__(self, far: str) -> None:
+        if monotonic() >= self._next:
+            self._next = monotonic() + _PROGRESS_SECONDS
+            click.echo(f"diag: linted {clean(far)}", err=True)
 
 
 def _print(report: Report, output: str) -> None:

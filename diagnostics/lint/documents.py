@@ -13,14 +13,19 @@ from diagnostics.lint.text_file import TextFile
 
 # A template of Helm, Kustomize or Jinja becomes YAML only later; what it becomes is not known here.
 _TEMPLATE_SIGNS = ("{{", "{%")
-# Keys of compose files, Kubernetes' manifests, Prometheus' rules and Grafana's dashboards: what holds none of them is
-# about something else, as vocabularies and tool settings are.
-_KEYS = re.compile(r"\b(?:services|apiVersion|groups|panels|targets)\b")
+# Keys of compose files, Kubernetes' manifests, Prometheus' rules and Grafana's dashboards, as keys are written in YAML
+# and JSON: what holds none of them is about something else, as vocabularies and tool settings are.
+_KEYS = re.compile(r"""\b(?:services|apiVersion|groups|panels|targets)\b["']?\s*:""")
+# Of large ones, what rules ask about: servers and their engines, addresses of models, and expressions. People's files
+# have a few thousand lines; parsing YAML takes a second per megabyte.
+_SUBJECTS = ("triton", "trtllm", "/v2/", "nv_", "expr")
+_LARGE = 2**18
 
 
 def concerns(file: TextFile) -> bool:
-    """Return whether the file may be about a deployment."""
-    return _KEYS.search(file.text) is not None
+    """Return whether the file may be about a deployment, of large ones whether it is about what rules know."""
+    known = len(file.text) < _LARGE or any(word in file.text for word in _SUBJECTS)
+    return known and _KEYS.search(file.text) is not None
 
 
 def documents_of(file: TextFile) -> tuple[Any, ...]:

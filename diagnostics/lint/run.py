@@ -23,6 +23,9 @@ from diagnostics.lint.waivers import Waived, Waiver, applied, waivers_of
 from diagnostics.lint.walk import Difficulty, Trouble
 
 Rules = Mapping[str, Registered]
+Progress = Callable[[str], None]
+# Ten times what public deployment repositories hold of files that concern Triton, and half a minute of parsing YAML.
+MOST_DEPLOYMENT_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,32 +51,39 @@ class Report:
     project: Project
 
 
-def lint(paths: Sequence[Path], settings: Settings | None = None, rules: Rules | None = None) -> Report:
+def lint(
+    paths: Sequence[Path],
+    settings: Settings | None = None,
+    rules: Rules | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Report:
     """Return what the rules say of the repositories at and below `paths`.
 
     Args:
         paths: repositories, folders around them, folders or `config.pbtxt` of single models, deployment files.
         settings: by default none.
         rules: by default all.
+        progress: is called with how far it is, before each model and each file; by default nothing is said.
 
     Raises:
         CollectError: a path cannot be read, or there is nothing to lint at any of them.
         UsageError: the settings name a rule that there is not.
 
     """
-    run = _Run(settings or Settings(), catalogue() if rules is None else rules)
+    run = _Run(settings or Settings(), catalogue() if rules is None else rules, progress or (lambda _: None))
     run.look_at(read_project(paths))
     return run.report(paths)
 
 
 class _Run:
-    def __init__(self, settings: Settings, rules: Rules) -> None:
-        self.settings, self.rules = settings, rules
+    def __init__(self, settings: Settings, rules: Rules, progress: Progress) -> None:
+        self.settings, self.rules, self.progress = settings, rules, progress
         self.by_scope = {scope: [one for one in rules.values() if one.rule.scope is scope] for scope in Scope}
         self.problems: list[Problem] = []
         self.waivers: list[Waiver] = []
         self.failures: dict[str, None] = {}
-        self.models = self.unread = self.files = 0
+        self.models = self.unread = self.files = self.bytes = 0
         unknown = sorted(settings.named() - set(catalogue()))
         if unknown:
             hint = "`diag lint --rules` lists them"
@@ -85,9 +95,14 @@ class _Run:
             self._trouble(trouble)
         for repository in project.repositories:
             for name in sorted(repository.asked):
+                self.progress(f"{self.models} models, now {name}")
                 self._model(repository.models[name], repository)
             self._repository(repository)
-        for shown, path in project.files.items():
+        for number, (shown, path) in enumerate(project.files.items()):
+            self.progress(f"{number} of {len(project.files)} files beside the models, now {shown}")
+            if self.bytes > MOST_DEPLOYMENT_BYTES:
+                self._trouble(_too_much(shown, len(project.files) - number))
+                break
             self._file(shown, path)
 
     def _model(self, model: ModelFolder, repository: Repository) -> None:
@@ -114,6 +129,7 @@ class _Run:
         if not documents:
             return
         self.files += 1
+        self.bytes += len(file.text)
         self.waivers += () if shown.endswith(".json") else waivers_of(file)
         self._ask(Scope.DEPLOYMENT_FILE, lambda shared: FileView(**shared, file=file, documents=documents))
         for query in queries_of(file, documents):
@@ -195,6 +211,16 @@ def _of_asked(problems: Iterable[Problem], repository: Repository) -> Iterator[P
 
 def _within(path: str, folder: str) -> bool:
     return path == folder or (not path.startswith("..") if folder == "." else path.startswith(f"{folder}/"))
+
+
+def _too_much(shown: str, left: int) -> Trouble:
+    most = MOST_DEPLOYMENT_BYTES // 2**20
+    return Trouble(
+        difficulty=Difficulty.UNREADABLE,
+        place=_whole(shown),
+        message=f"this file and {left - 1} more are not linted: {most} MiB of deployment files were read before",
+        help="lint fewer folders at once",
+    )
 
 
 def _whole(shown: str) -> Place:

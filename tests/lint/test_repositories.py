@@ -274,3 +274,35 @@ def test_overlapping_paths_are_read_once(tmp_path: Path) -> None:
     write(tmp_path, model("a") | model("b"))
 
     assert lint([Path("models/a"), Path("models"), Path()], rules={RULE: BATCHES}).models == 2
+
+
+def test_more_deployment_files_than_can_be_read_are_counted_and_not_linted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compose = 'services: { a: { image: "tritonserver" } }\n'
+    write(tmp_path, {f"{name}.yaml": compose for name in "abcd"})
+    monkeypatch.setattr("diagnostics.lint.run.MOST_DEPLOYMENT_BYTES", len(compose))
+
+    report = lint([Path()], rules={"unreadable-file": catalogue()["unreadable-file"]})
+
+    assert report.files == 2
+    assert [one.place.path for one in report.problems] == ["c.yaml"]
+    assert "this file and 1 more are not linted" in report.problems[0].message
+
+
+def test_progress_is_reported_for_each_model_and_file(tmp_path: Path) -> None:
+    write(tmp_path, {**model("a"), "f.yaml": "services: { a: { image: x } }\n"})
+    reported: list[str] = []
+
+    lint([Path()], rules={RULE: BATCHES}, progress=reported.append)
+
+    assert reported == ["0 models, now a", "0 of 1 files beside the models, now f.yaml"]
+
+
+def test_a_large_file_without_a_word_of_what_rules_know_is_not_parsed(tmp_path: Path) -> None:
+    manifest = "apiVersion: apps/v1\nkind: Deployment\nspec: [\n" + "# nothing\n" * 30_000
+    write(tmp_path, {**model("a"), "large.yaml": manifest, "known.yaml": f"{manifest}# triton\n"})
+
+    report = lint([Path()], rules={"unreadable-file": catalogue()["unreadable-file"], RULE: BATCHES})
+
+    assert [one.place.path for one in report.problems if one.rule != RULE] == ["known.yaml"]
