@@ -87,12 +87,45 @@ RETIRED: Mapping[str, str] = {
     "nv_cache_miss_insertion_duration_per_model": "23.02",
 }
 """Metrics of old releases, and the last release known to export them."""
+OF_HOST = frozenset(
+    {
+        names.CPU_UTILIZATION,
+        names.CPU_MEMORY_USED,
+        names.CPU_MEMORY_TOTAL,
+        names.PINNED_MEMORY_USED,
+        names.PINNED_MEMORY_TOTAL,
+    }
+)
+"""Families of the host, which have no label of Triton's."""
+REASONS = frozenset({"REJECTED", "CANCELED", "BACKEND", "OTHER"})
+"""Values of a failure's `reason`, from 24.07 on."""
+ENGINE_VALUES: Mapping[str, frozenset[str]] = {
+    names.ENGINE_REQUESTS: frozenset({"active", "max", "scheduled", "context", "waiting"}),
+    names.ENGINE_KV: frozenset({"max", "free", "used", "tokens_per", "reused", "fraction"}),
+    names.ENGINE_INFLIGHT: frozenset(
+        {"total_context_tokens", "generation_requests", "micro_batch_id", "paused_requests"}
+    ),
+    names.ENGINE_V1: frozenset({"total_context_tokens", "total_generation_tokens", "empty_generation_slots"}),
+    names.ENGINE_MEMORY: frozenset({"cpu", "gpu", "pinned"}),
+    names.ENGINE_GENERAL: frozenset({"timestamp", "iteration_counter"}),
+}
+"""Values of the label that says what a series of an engine's family is."""
 _PARTS = ("_sum", "_count")
 
 
 def exported(name: str) -> bool:
     """Return whether a release exports a series of this name, today's or one of the last years."""
     return name in COUNTERS | GAUGES | SUMMARIES or _counts(name)
+
+
+def of_gpu(name: str) -> bool:
+    """Return whether a family is a GPU's, with the label `gpu_uuid` alone."""
+    return name.startswith("nv_gpu_") or name == names.GPU_ENERGY
+
+
+def of_model(name: str) -> bool:
+    """Return whether a family is a model's, with the labels `model` and `version`."""
+    return name.startswith("nv_inference_") and exported(name)
 
 
 def is_counter(name: str) -> bool:

@@ -41,8 +41,13 @@ class Node:
         name: of the function, aggregation, operator or metric; empty where there is none.
         children: operands or arguments, in order.
         matchers: values by label, of a selector.
+        equals: those of `=` alone.
         range_seconds: of a selector with a range; else 0.
         by: labels that an aggregation keeps, None when it keeps all but those of `without`.
+        without: labels that an aggregation drops, or that two operands are matched without.
+        on: labels that two operands are matched by; None for all of theirs.
+        grouped: whether labels of the one side are added to the many (`group_left`, `group_right`).
+        returns_bool: whether a comparison gives 0 and 1 instead of dropping series.
         value: of a number.
 
     """
@@ -51,8 +56,13 @@ class Node:
     name: str = ""
     children: tuple[Node, ...] = ()
     matchers: Mapping[str, str] = field(default_factory=dict)
+    equals: Mapping[str, str] = field(default_factory=dict)
     range_seconds: float = 0.0
     by: frozenset[str] | None = frozenset()
+    without: frozenset[str] = frozenset()
+    on: frozenset[str] | None = None
+    grouped: bool = False
+    returns_bool: bool = False
     value: float = 0.0
 
     def walk(self, above: tuple[Node, ...] = ()) -> Iterator[tuple[Node, tuple[Node, ...]]]:
@@ -108,7 +118,7 @@ def _node(tree: Any) -> Node:
         case "ParenExpr":
             return _node(tree.expr)
         case "BinaryExpr":
-            return Node(kind=Kind.BINARY, name=str(tree.op), children=(_node(tree.lhs), _node(tree.rhs)))
+            return _binary(tree)
         case "AggregateExpr":
             return _aggregate(tree)
         case "Call":
@@ -124,18 +134,42 @@ def _node(tree: Any) -> Node:
     return Node(kind=Kind.OTHER)
 
 
+def _binary(tree: Any) -> Node:
+    modifier = tree.modifier
+    matching = modifier.matching if modifier else None
+    labels = frozenset(matching.labels) if matching else frozenset[str]()
+    included = matching is not None and str(matching.type).endswith("Include")
+    return Node(
+        kind=Kind.BINARY,
+        name=str(tree.op),
+        children=(_node(tree.lhs), _node(tree.rhs)),
+        on=labels if included else None,
+        without=frozenset() if included else labels,
+        grouped=bool(modifier and modifier.group_labels is not None and "ToOne" in str(modifier.card))
+        or bool(modifier and "OneToMany" in str(modifier.card)),
+        returns_bool=bool(modifier and modifier.return_bool),
+    )
+
+
 def _aggregate(tree: Any) -> Node:
     children = tuple(_node(one) for one in (tree.param, tree.expr) if one is not None)
     modifier = tree.modifier
     by: frozenset[str] | None = frozenset(modifier.labels) if modifier else frozenset()
-    by = None if modifier and str(modifier.type).endswith("Without") else by
-    return Node(kind=Kind.AGGREGATE, name=str(tree.op), children=children, by=by)
+    dropped = by if modifier and str(modifier.type).endswith(("Without", "Exclude")) else None
+    return Node(
+        kind=Kind.AGGREGATE,
+        name=str(tree.op),
+        children=children,
+        by=by if dropped is None else None,
+        without=dropped or frozenset(),
+    )
 
 
 def _selector(tree: Any, seconds: float) -> Node:
     matchers = {one.name: one.value for one in tree.matchers.matchers}
-    name = tree.name or matchers.get("__name__", "")
-    return Node(kind=Kind.SELECTOR, name=name, matchers=matchers, range_seconds=seconds)
+    equals = {one.name: one.value for one in tree.matchers.matchers if str(one.op).endswith(".Equal")}
+    name = tree.name or equals.get("__name__", "")
+    return Node(kind=Kind.SELECTOR, name=name, matchers=matchers, equals=equals, range_seconds=seconds)
 
 
 @cache

@@ -1,0 +1,185 @@
+"""An alert can never fire, or a comparison of a panel is never true.
+
+## Looks for
+- A comparison that no value passes: a share (`nv_gpu_utilization`, `nv_cpu_utilization`, `nv_cache_util`, `up`) above
+  1, a counter, its rate or a byte count below 0, `absent(…) == 0`, and two limits that exclude each other.
+- Two operands whose series never match, such as failures by `reason` over successes, which have no such label, or a
+  model's metric against a GPU's.
+- A label value that Triton never exports: a `reason` in lower case, an unknown value of an engine's family.
+- A label that a family does not have: `model` of a GPU's or the host's.
+- The queue of a model that is an ensemble in a repository that is linted: requests wait in its members.
+- A rate over a range too short for two scrapes.
+
+## Means
+The expression is empty for ever. The alert looks like a healthy system.
+
+## Do
+Write shares from 0 to 1. Sum both operands by the labels that they share: `sum by (model) (rate(…)) / sum by (model)
+(rate(…))`. Take ranges of at least four scrape intervals.
+
+## Sources
+Triton user guide, "Metrics"; Triton core, `metric_model_reporter.cc`, `infer_request.h` (reasons of failures).
+Prometheus, "Operators" (vector matching) and "Functions" (`rate` needs two samples).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from diagnostics import names
+from diagnostics.lint.metrics import ENGINE_LABELS, ENGINE_VALUES, OF_HOST, REASONS, of_gpu
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
+from diagnostics.lint.promql_labels import unmatched
+from diagnostics.lint.promql_values import never, values
+from diagnostics.lint.queries import Use
+from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
+from diagnostics.units import Limit, Unit
+
+SHORTEST_RANGE = Limit(
+    value=10,
+    unit=Unit.SECONDS,
+    because="a rate needs two samples, and Triton is scraped every 5 s at most in public configurations",
+)
+RULE = Rule(
+    scope=Scope.QUERY,
+    severity=Severity.WARNING,
+    question=Question.WATCHED,
+    limits={"shortest_range": SHORTEST_RANGE},
+)
+_HELP = {
+    "share": "shares are from 0 to 1",
+    "match": "sum both sides by the labels that they share",
+}
+
+
+def lint(see: QueryView) -> Iterator[Problem]:
+    """Tell of the first reason for which a query is always empty."""
+    tree = parsed(see.query.expr)
+    reason = next(_reasons(see, tree), None) if tree else None
+    if reason is not None:
+        what, help_ = reason
+        subject = "the alert never fires" if see.query.use is Use.ALERT else "the expression is always empty"
+        yield see.problem(f"{subject}: {what}", at=see.query.place, help=help_)
+
+
+def _reasons(see: QueryView, tree: Node) -> Iterator[tuple[str, str]]:
+    for node, above in tree.walk():
+        if any(_spares(one, node, above) for one in above):
+            continue
+        if node.kind is Kind.SELECTOR:
+            yield from _of_selector(see, node, above)
+        elif never(node):
+            yield _of_comparison(node)
+        elif label := unmatched(node):
+            yield f"the operands of {node.name} never match: only one of them has the label {label}", _HELP["match"]
+        elif node.name == "and" and (limits := _excluding(node)):
+            yield limits, "join them by `or`"
+
+
+def _spares(one: Node, node: Node, above: tuple[Node, ...]) -> bool:
+    """Return whether what is around a node makes a value of its emptiness, or has another that may be there."""
+    if one.kind is Kind.CALL and one.name.startswith("absent"):
+        return True
+    if one.kind is not Kind.BINARY:
+        return False
+    path = (*above, node)
+    inside = path[path.index(one) + 1]
+    return one.name == "or" or (one.name == "unless" and inside is one.children[1])
+
+
+def _of_comparison(node: Node) -> tuple[str, str]:
+    low, high = values(node.children[0])
+    known = f"from {low:g} to {high:g}" if high < inf else f"{low:g} or more"
+    known = f"always {low:g}" if low == high else known
+    return f"the left side of {node.name} is {known}", _HELP["share"] if high == 1.0 else "correct the limit"
+
+
+def _of_selector(see: QueryView, node: Node, above: tuple[Node, ...]) -> Iterator[tuple[str, str]]:
+    label, known = ENGINE_LABELS.get(node.name, names.REASON), ENGINE_VALUES.get(node.name)
+    known = REASONS if node.name == names.REQUEST_FAILURE else known
+    value = node.equals.get(label)
+    if known and value and "$" not in value and value not in known:
+        yield f"no {node.name} has {label}={value!r}", f"it is one of {', '.join(sorted(known))}"
+    if of_gpu(node.name) or node.name in OF_HOST:
+        for own in (names.MODEL, names.VERSION):
+            if node.equals.get(own):
+                yield f"{node.name} has no label {own}", "a GPU or a host belongs to no one model"
+    if node.name == names.QUEUE_DURATION and _is_ensemble(see, node.equals.get(names.MODEL, "")):
+        yield f"{node.equals[names.MODEL]} is an ensemble, which has no queue of its own", "watch its members' queues"
+    rate = bool(above) and above[-1].kind is Kind.CALL and above[-1].name in OVER_TIME
+    if rate and 0 < node.range_seconds < SHORTEST_RANGE.value:
+        yield f"{node.range_seconds:g} s hold no two scrapes", "take at least four scrape intervals"
+
+
+def _is_ensemble(see: QueryView, name: str) -> bool:
+    """Return whether every model of this name that is linted is an ensemble; False where there is none."""
+    found = [repository.models[name] for repository in see.project.repositories if name in repository.models]
+    return bool(found) and all(model.ensemble for model in found)
+
+
+def _excluding(node: Node) -> str:
+    """Return the two limits on one expression that exclude each other; empty where there are none."""
+    low: dict[str, float] = {}
+    high: dict[str, float] = {}
+    for one in _joined(node):
+        if one.kind is Kind.BINARY and len(one.children) == 2 and one.children[1].kind is Kind.NUMBER:
+            subject, limit = repr(one.children[0]), one.children[1].value
+            if one.name in (">", ">="):
+                low[subject] = max(low.get(subject, -inf), limit)
+            elif one.name in ("<", "<="):
+                high[subject] = min(high.get(subject, inf), limit)
+    for subject, least in low.items():
+        if high.get(subject, inf) < least:
+            return f"it would have to be above {least:g} and below {high[subject]:g} at once"
+    return ""
+
+
+def _joined(node: Node) -> Iterator[Node]:
+    if node.kind is Kind.BINARY and node.name == "and":
+        for child in node.children:
+            yield from _joined(child)
+    else:
+        yield node
+
+
+def _alert(expr: str) -> dict[str, str]:
+    return {"rules.yaml": f"groups:\n  - name: triton\n    rules:\n      - alert: X\n        expr: {expr}\n"}
+
+
+_AT = ("rules.yaml:5:15",)
+_BY_MODEL = "sum by (model) (rate(nv_inference_request_{}[5m]))"
+CASES = (
+    Case(
+        title="speaks when a share is compared with percent",
+        files=_alert("max(nv_gpu_utilization) > 90"),
+        places=_AT,
+    ),
+    Case(
+        title="speaks when failures by reason are divided by successes",
+        files=_alert("rate(nv_inference_request_failure[5m]) / rate(nv_inference_request_success[5m]) > 0.05"),
+        places=_AT,
+    ),
+    Case(
+        title="speaks when a reason is in lower case",
+        files=_alert("increase(nv_inference_request_failure{reason='rejected'}[5m]) > 0"),
+        places=_AT,
+    ),
+    Case(
+        title="speaks when two limits exclude each other",
+        files=_alert("nv_inference_pending_request_count > 100 and nv_inference_pending_request_count < 10"),
+        places=_AT,
+    ),
+    Case(
+        title="speaks when a range holds one scrape",
+        files=recording("rate(nv_inference_count[5s])"),
+        places=_AT,
+    ),
+    Case(
+        title="is silent when operands share their labels, and when emptiness is the point",
+        files=_alert(
+            f"{_BY_MODEL.format('failure')} / {_BY_MODEL.format('success')} > 0.05 or absent(nv_gpu_utilization > 2)"
+        ),
+    ),
+)
