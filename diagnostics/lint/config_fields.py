@@ -182,6 +182,12 @@ def fields_of(message: str) -> Mapping[str, FieldType]:
 
 
 @cache
+def is_field(name: str) -> bool:
+    """Return whether any message has a field of this name."""
+    return any(name in fields_of(message) for message in _MESSAGES)
+
+
+@cache
 def words_of(enumeration: str) -> tuple[str, ...]:
     """Return the words of an enumeration by number from 0; none where it is none."""
     return tuple(_ENUMS.get(enumeration, "").split())

@@ -18,14 +18,19 @@ from diagnostics.lint.text_file import TextFile, joined, read_text
 from diagnostics.tuning.pbtxt import parse
 
 CONFIG = "config.pbtxt"
+TENSORRT = "tensorrt"
+ENSEMBLE = "ensemble"
 # The backend of a platform's older name, and of the file that a version holds: Triton core, `model_config_utils.cc`.
-_PLATFORMS = {
+PLATFORMS: Mapping[str, str] = {
     "tensorrt_plan": "tensorrt",
     "onnxruntime_onnx": "onnxruntime",
     "pytorch_libtorch": "pytorch",
+    "libtorch": "pytorch",  # as `torch_aoti`, of releases from 2026 on
+    "torch_aoti": "pytorch",
     "tensorflow_graphdef": "tensorflow",
     "tensorflow_savedmodel": "tensorflow",
 }
+"""Backends by the platforms that stand for them."""
 _MODEL_FILES = {
     "model.plan": "tensorrt",
     "model.onnx": "onnxruntime",
@@ -115,7 +120,7 @@ class ModelFolder:
     def ensemble(self) -> bool:
         """Return whether it is an ensemble, by its platform or by its steps."""
         config = self.config
-        return config is not None and (config.text("platform") == "ensemble" or bool(config.has("ensemble_scheduling")))
+        return config is not None and (config.text("platform") == ENSEMBLE or bool(config.has("ensemble_scheduling")))
 
     @cached_property
     def backend(self) -> str | None:
@@ -130,7 +135,7 @@ class ModelFolder:
         backend, platform = self.config.text("backend"), self.config.text("platform")
         if backend or backend is None or platform is None:
             return backend or None
-        return _PLATFORMS.get(platform) or platform or self._backend_of_files()
+        return PLATFORMS.get(platform) or platform or self._backend_of_files()
 
     def _backend_of_files(self) -> str | None:
         held = [name for version in self.versions for name in self.version_files(version)]

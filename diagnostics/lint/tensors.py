@@ -89,14 +89,16 @@ def run_order(every: Sequence[Step], given: Collection[str]) -> tuple[int, ...]:
     return tuple(order)
 
 
-def fits(one: Sequence[int] | None, other: Sequence[int] | None) -> bool:
+def fits(one: Sequence[int] | None, other: Sequence[int] | None, *, one_batches: bool = True) -> bool:
     """Return whether two shapes may be the same; an unknown one fits all.
 
     Source: Triton core, `ensemble_utils.cc` (`ValidateTensorConsistency`): a shape also fits when only one of the
-    models batches, and the other spells the batch dimension out.
+    models batches (`one_batches`, or may), and the other spells the batch dimension out.
     """
     if one is None or other is None:
         return True
+    if not one_batches:
+        return _same(one, other)
     longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
     spelled = (ANY_SIZE, *shorter)
     return _same(one, other) or (len(longer) == len(spelled) and _same(longer, spelled))

@@ -2,7 +2,7 @@
 
 ## Looks for
 What the ensemble and its members declare of the same tensor: data types that differ, shapes that cannot be the same.
-A dimension of -1 fits any size, and a member that does not batch may spell the batch dimension out.
+A dimension of -1 fits any size; where only one of two batches, the other may spell the batch dimension out.
 
 ## Means
 The server refuses the ensemble at load: "inconsistent data type", "inconsistent shape".
@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from diagnostics.lint.block import Block
+from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Place, Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.tensors import Step, fits, steps, tensors
@@ -29,12 +30,13 @@ RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Declared:
-    """What `who` says of the ensemble's tensor `name`."""
+    """What `who` says of the ensemble's tensor `name`; `batches` is None where it is unknown."""
 
     name: str
     who: str
     data_type: str | None
     dims: tuple[int, ...] | None
+    batches: bool | None
     place: Place
 
 
@@ -45,7 +47,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         known = first.setdefault(one.name, one)
         if None not in (known.data_type, one.data_type) and known.data_type != one.data_type:
             yield _problem(see, known, one, f"{known.data_type}", f"{one.data_type}")
-        elif not fits(known.dims, one.dims):
+        elif not fits(known.dims, one.dims, one_batches=known.batches is None or known.batches != one.batches):
             yield _problem(see, known, one, f"{list(known.dims or ())}", f"{list(one.dims or ())}")
 
 
@@ -60,17 +62,23 @@ def _problem(see: ModelView, known: _Declared, one: _Declared, had: str, has: st
 def _declarations(see: ModelView) -> Iterator[_Declared]:
     for field in ("input", "output"):
         for block in see.config.blocks(field):
-            yield _of_ensemble(block, field)
+            yield _of_ensemble(block, field, _batches(see.model))
     for step in steps(see.config):
         yield from _of_step(see, step)
 
 
-def _of_ensemble(block: Block, field: str) -> _Declared:
+def _of_ensemble(block: Block, field: str, batches: bool | None) -> _Declared:
     reshape = block.block("reshape")
     dims = (reshape.integers("shape") if reshape else block.integers("dims")) or None
     data_type = block.text("data_type") or None
     name, who = block.text("name") or "", f"the ensemble's {field}"
-    return _Declared(name=name, who=who, data_type=data_type, dims=dims, place=block.at("name"))
+    return _Declared(name=name, who=who, data_type=data_type, dims=dims, batches=batches, place=block.at("name"))
+
+
+def _batches(model: ModelFolder) -> bool | None:
+    """Return whether a model batches; None when it is unknown."""
+    most = model.max_batch_size
+    return None if most is None else most > 0
 
 
 def _of_step(see: ModelView, step: Step) -> Iterator[_Declared]:
@@ -87,6 +95,7 @@ def _of_step(see: ModelView, step: Step) -> Iterator[_Declared]:
                     who=f"{member.name}'s {field} {tensor.name}",
                     data_type=tensor.data_type,
                     dims=tensor.dims,
+                    batches=_batches(member),
                     place=text.place,
                 )
 
@@ -102,9 +111,11 @@ ensemble_scheduling { step { model_name: "safety"
 _MEMBER = """name: "safety"
 backend: "python"
 max_batch_size: 0
-input { name: "EMBEDDING" data_type: TYPE_FP32 dims: [ -1, 4 ] }
+input { name: "EMBEDDING" data_type: TYPE_FP32 dims: [ 4 ] }
 output { name: "SCORE" data_type: TYPE_FP32 dims: [ -1 ] }
 """
+_SPELLED = _ENSEMBLE.replace("dims: [ 4 ]", "dims: [ -1, 4 ]").replace("dims: [ 1 ]", "dims: [ -1, 1 ]")
+_BATCHING = _MEMBER.replace("size: 0", "size: 4").replace("[ -1 ]", "[ 1 ]")
 _HALF = _MEMBER.replace("FP32", "FP16", 1)
 CASES = (
     Case(
@@ -114,12 +125,21 @@ CASES = (
     ),
     Case(
         title="speaks when a size differs",
-        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER.replace(", 4", ", 5")},
+        files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER.replace("[ 4", "[ 5")},
         places=("models/all/config.pbtxt:6:39",),
     ),
     Case(
-        title="is silent when sizes are variable, or the batch dimension is spelled out",
+        title="speaks when both batch and have another number of dimensions",
+        files={"models/all/config.pbtxt": f"max_batch_size: 4 {_SPELLED}", "models/safety/config.pbtxt": _BATCHING},
+        places=("models/all/config.pbtxt:6:39", "models/all/config.pbtxt:7:36"),
+    ),
+    Case(
+        title="is silent when sizes are variable",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER},
+    ),
+    Case(
+        title="is silent when one does not batch and spells the batch dimension out",
+        files={"models/all/config.pbtxt": _SPELLED, "models/safety/config.pbtxt": _BATCHING},
     ),
     Case(
         title="is silent when the type is a template",

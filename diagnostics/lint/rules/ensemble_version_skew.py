@@ -57,7 +57,8 @@ def _not_served(see: ModelView, step: Step, version: int) -> Iterator[Problem]:
     versions = served(member)
     if version not in member.versions:
         have = ", ".join(map(str, member.versions))
-        yield see.problem(f"version {version} of {member.name} is not there, but {have}", at=place)
+        message = f"version {version} of {member.name} is not there, but {have}: the ensemble does not load"
+        yield see.problem(message, at=place, severity=Severity.ERROR)
     elif versions is not None and version not in versions:
         message = f"{member.name}'s version_policy does not serve version {version}: the ensemble does not load"
         yield see.problem(message, at=place, severity=Severity.ERROR)

@@ -1,13 +1,14 @@
-"""An instance group lists GPUs for a kind that has none.
+"""An instance group lists GPUs for a kind that has none, or profiles for a backend that has none.
 
 ## Looks for
-`gpus` in a group of `KIND_CPU` or `KIND_MODEL`.
+`gpus` in a group of `KIND_CPU` or `KIND_MODEL`, and a `profile` of a model that is not TensorRT's.
 
 ## Means
-The server refuses the model at load: "… has kind KIND_CPU but specifies one or more GPUs".
+The server refuses the model at load: "… has kind KIND_CPU but specifies one or more GPUs", "… specifies profile field
+which is only supported for TensorRT models".
 
 ## Do
-Remove `gpus`, or make it `KIND_GPU`.
+Remove `gpus`, or make it `KIND_GPU`. Remove `profile`.
 
 ## Sources
 Triton core, `model_config_utils.cc` (`ValidateInstanceGroup`).
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.instances import groups
+from diagnostics.lint.model_folder import TENSORRT
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 
@@ -30,10 +32,18 @@ def lint(see: ModelView) -> Iterator[Problem]:
         if group.kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
             message = f"a group of {group.kind} may not list GPUs: the model does not load"
             yield see.problem(message, at=group.block.at("gpus"), help="remove gpus, or make it KIND_GPU")
+        if group.block.has("profile") and see.model.backend not in (TENSORRT, None):
+            message = "only TensorRT models have profiles: the model does not load"
+            yield see.problem(message, at=group.block.at("profile"), help="remove profile")
 
 
 _MODEL = 'backend: "python"\ninstance_group [ { kind: KIND_CPU gpus: [ 0 ] } ]\n'
 CASES = (
+    Case(
+        title="speaks when another backend than TensorRT has profiles",
+        files={"models/a/config.pbtxt": _MODEL.replace("gpus: [ 0 ]", 'profile: "0"')},
+        places=("models/a/config.pbtxt:2:35",),
+    ),
     Case(
         title="speaks when a group on processors lists one",
         files={"models/a/config.pbtxt": _MODEL},

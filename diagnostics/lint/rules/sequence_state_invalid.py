@@ -74,7 +74,7 @@ def _of_data(see: ModelView, initial: Block) -> str:
     if initial.has("zero_data") is False and initial.has("data_file") is False:
         return "has neither zero_data nor data_file"
     file = initial.text("data_file")
-    if file and _FOLDER in see.model.entries and not (see.model.path / _FOLDER / file).exists():
+    if file and not (see.model.path / _FOLDER / file).exists():
         return f"is to be in {_FOLDER}/{file}, which is not there"
     return ""
 

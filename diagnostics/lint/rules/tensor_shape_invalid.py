@@ -1,8 +1,8 @@
 """A tensor has a shape that no model can have.
 
 ## Looks for
-Dimensions that are neither at least 1 nor -1; a `reshape` with another number of elements than `dims`, or with another
-number of variable dimensions; and an empty `reshape` of a model that does not batch.
+Dimensions that are neither at least 1 nor -1; a `reshape` with another number of elements than `dims`, also between and
+beside variable dimensions, or with another number of these; and an empty `reshape` of a model that does not batch.
 
 ## Means
 The server refuses the model at load: "dimension must be integer >= 1, or -1", "has different size for dims and
@@ -18,7 +18,6 @@ Triton core, `model_config_utils.cc` (`ValidateIOShape`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import prod
 
 from diagnostics.lint.block import Block
 from diagnostics.lint.problem import Problem, Severity
@@ -42,13 +41,23 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 
 def _reshaped(see: ModelView, tensor: Block, dims: Sequence[int], shape: Sequence[int]) -> Iterator[Problem]:
-    variable = [sum(size == ANY_SIZE for size in sizes) for sizes in (dims, shape)]
     if _impossible(shape):
         yield _problem(see, tensor, f"is reshaped to {list(shape)}")
     elif not shape and see.model.max_batch_size == 0:
         yield _problem(see, tensor, "is reshaped to a scalar, which a model that does not batch may not have")
-    elif dims and (variable[0] != variable[1] or (not variable[0] and prod(dims) != prod(shape))):
+    elif dims and _elements(dims) != _elements(shape):
         yield _problem(see, tensor, f"is reshaped from {list(dims)} to {list(shape)}, of another size")
+
+
+def _elements(sizes: Sequence[int]) -> list[int]:
+    """Return the number of elements before, between and behind the variable dimensions."""
+    found = [1]
+    for size in sizes:
+        if size == ANY_SIZE:
+            found.append(1)
+        else:
+            found[-1] *= size
+    return found
 
 
 def _problem(see: ModelView, tensor: Block, what: str, *, at_dims: bool = False) -> Problem:
@@ -73,6 +82,11 @@ CASES = (
         places=("models/a/config.pbtxt:3:33",),
     ),
     Case(
+        title="speaks when elements change sides of a variable size",
+        files=_model("dims: [ 2, -1, 3 ] reshape { shape: [ -1, 6 ] }"),
+        places=("models/a/config.pbtxt:3:40",),
+    ),
+    Case(
         title="speaks when a model that does not batch has a scalar",
         files=_model("dims: [ 1 ] reshape { shape: [ ] }", most="0"),
         places=("models/a/config.pbtxt:3:33",),
@@ -80,7 +94,7 @@ CASES = (
     Case(
         title="is silent about scalars of models that batch, and variable sizes",
         files=_model(
-            'dims: [ 1 ] reshape { shape: [ ] } }, { name: "Y" dims: [ -1, 4 ] reshape { shape: [ 2, -1, 2 ] }'
+            'dims: [ 1 ] reshape { shape: [ ] } }, { name: "Y" dims: [ -1, 4 ] reshape { shape: [ -1, 2, 2 ] }'
         ),
     ),
     Case(title="is silent about templates", files=_model("dims: [ ${size}, 0 ]")),

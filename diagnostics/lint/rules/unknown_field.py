@@ -5,8 +5,9 @@ A field name, at any depth, that `model_config.proto` of Triton 2.73 does not ha
 (`[x.y]`), of which it has none. Fields behind an unknown one are not looked at.
 
 ## Means
-A server that does not know the field either refuses the model: "has no field named …". One of a newer release may know
-it: this is for information only, and a warning where a known name is so like it that it was misspelled.
+A server that does not know the field refuses the model: "has no field named …". It is an error where a known name is so
+like it that it was misspelled, or where another part of the configuration has a field of this name. Any other name may
+be of a newer release: that is a warning.
 
 ## Do
 Correct the name; a similar one is told where there is one. Where a newer release has the field, waive it with the
@@ -21,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from diagnostics.lint.config_fields import is_field
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 from diagnostics.lint.typed_fields import typed_messages
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.INFO, question=Question.READABLE)
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.WARNING, question=Question.READABLE)
 
 
 def lint(see: ModelView) -> Iterator[Problem]:
@@ -37,7 +39,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
                 f"{found.shown} has no field {field.name!r}, as of Triton 2.73: such a server refuses the model",
                 at=see.config.file.place(field.start),
                 help=f"did you mean {near[0]}?" if near else "",
-                severity=Severity.WARNING if near or field.name.startswith("[") else None,
+                severity=Severity.ERROR if near or field.name.startswith("[") or is_field(field.name) else None,
             )
 
 

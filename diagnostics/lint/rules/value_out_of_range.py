@@ -1,8 +1,8 @@
 """A value is out of the range that the server takes.
 
 ## Looks for
-A negative `max_batch_size`, a negative GPU number, a `count` of 0 or less that is written, and a
-`priority_queue_policy` for a level that there is not.
+A negative `max_batch_size`, a negative GPU number, a `count` of 0 or less that is written, a `priority_queue_policy`
+for a level that there is not, and a `FORCE_CPU_ONLY_INPUT_TENSORS` of a Python model that is neither `yes` nor `no`.
 
 ## Means
 The server refuses the model at load; a `count` of 0 stands for the default, one instance.
@@ -11,17 +11,21 @@ The server refuses the model at load; a `count` of 0 stands for the default, one
 Write a number from the range.
 
 ## Sources
-Triton core, `model_config_utils.cc` (`ValidateModelConfig`, `ValidateInstanceGroup`, `NormalizeInstanceGroup`).
+Triton core, `model_config_utils.cc` (`ValidateModelConfig`, `ValidateInstanceGroup`, `NormalizeInstanceGroup`);
+python_backend, README (`FORCE_CPU_ONLY_INPUT_TENSORS`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diagnostics import names
 from diagnostics.lint.block import Block
+from diagnostics.lint.engines import parameters
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 
+_ON_PROCESSORS = "FORCE_CPU_ONLY_INPUT_TENSORS"
 RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
 
 
@@ -37,6 +41,9 @@ def lint(see: ModelView) -> Iterator[Problem]:
         if count is not None and count < 1:
             message = f"a count of {count} stands for the default, one instance"
             yield see.problem(message, at=group.at("count"), severity=Severity.WARNING)
+    tensors = parameters(see.model).get(_ON_PROCESSORS) if see.model.backend == names.PYTHON_BACKEND else None
+    if tensors is not None and tensors.value not in ("yes", "no", None):
+        yield see.problem(f"{_ON_PROCESSORS} is yes or no: the model does not load", at=tensors.place)
     batching = see.config.block("dynamic_batching")
     if batching is not None:
         yield from _levels(see, batching)
@@ -55,6 +62,11 @@ def _model(more: str) -> dict[str, str]:
 
 
 CASES = (
+    Case(
+        title="speaks when a Python model's flag is another word",
+        files=_model(f'parameters {{ key: "{_ON_PROCESSORS}" value {{ string_value: "maybe" }} }}'),
+        places=("models/a/config.pbtxt:2:72",),
+    ),
     Case(
         title="speaks when a batch is negative",
         files=_model("max_batch_size: -1"),

@@ -1,8 +1,9 @@
 """A warm-up never runs, or makes the model fail to load.
 
 ## Looks for
-A sample of `model_warmup` without a `batch_size` of at least 1; one above `max_batch_size`; one with an input whose
-size is left variable; and one that leaves out an input that the model needs.
+A sample of `model_warmup` without a `batch_size` of at least 1; one above `max_batch_size`; one that leaves out an
+input that the model needs; and an input of a sample whose size is left variable, whose type or shape is not the
+model's, which has no data, or whose data is in a file that is not in the model's folder `warmup`.
 
 ## Means
 The server skips a sample of batch size 0, which is the default, and says so only in its verbose log: the model is as
@@ -22,9 +23,12 @@ from collections.abc import Iterator
 from diagnostics.lint.block import Block
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.tensors import tensors
+from diagnostics.lint.tensors import ANY_SIZE, Tensor, fits, tensors
 
 RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.WARM)
+
+_FOLDER = "warmup"
+_SOURCES = ("zero_data", "random_data", "input_data_file")
 
 
 def lint(see: ModelView) -> Iterator[Problem]:
@@ -43,19 +47,37 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 def _inputs(see: ModelView, sample: Block) -> Iterator[Problem]:
     entries = sample.blocks("inputs")
+    declared = tensors(see.config, "input") or ()
+    known = {tensor.name: tensor for tensor in declared}
     for entry in entries:
-        value = entry.block("value")
-        if value is not None and any(size < 0 for size in value.integers("dims") or ()):
-            message = f"the size of {entry.text('key')!r} is variable in a warm-up: the model does not load"
-            yield see.problem(message, at=value.at("dims"))
+        key, value = entry.text("key"), entry.block("value")
+        wrong = _refused(see, value, known.get(key or "")) if value is not None and value.complete else ""
+        if wrong:
+            yield see.problem(f"a warm-up's {key!r} {wrong}: the model does not load", at=entry.at("value"))
     given = {entry.text("key") for entry in entries}
-    needed = {tensor.name for tensor in tensors(see.config, "input") or () if tensor.optional is False}
+    needed = {tensor.name for tensor in declared if tensor.optional is False}
     missing = needed - given if sample.complete and None not in given else ()
     if missing:
         yield see.problem(
             f"the warm-up lacks {', '.join(sorted(missing))}: the model does not load",
             at=sample.place,
         )
+
+
+def _refused(see: ModelView, value: Block, tensor: Tensor | None) -> str:
+    """Return what is wrong with an input of a sample; empty for nothing. What the model does not have is ignored."""
+    dims, data_type, file = value.integers("dims"), value.text("data_type"), value.text("input_data_file")
+    if dims is not None and ANY_SIZE in dims:
+        return "has a variable size"
+    if tensor is None:
+        return ""
+    if None not in (data_type, tensor.data_type) and data_type != tensor.data_type:
+        return f"is of {data_type or 'no type'}, and the model takes {tensor.data_type}"
+    if dims is not None and tensor.dims is not None and not fits(tensor.dims, dims, one_batches=False):
+        return f"has the shape {list(dims)}, and the model takes {list(tensor.dims)}"
+    if file and not (see.model.path / _FOLDER / file).exists():
+        return f"is in {_FOLDER}/{file}, which is not there"
+    return "" if any(value.has(source) for source in _SOURCES) else "has no data"
 
 
 def _model(sample: str) -> dict[str, str]:
@@ -76,7 +98,7 @@ CASES = (
         places=(
             "models/a/config.pbtxt:4:16",
             "models/a/config.pbtxt:4:18",
-            "models/a/config.pbtxt:4:58",
+            "models/a/config.pbtxt:4:50",
         ),
     ),
     Case(title="is silent about a whole sample", files=_model("batch_size: 8 " + _X)),

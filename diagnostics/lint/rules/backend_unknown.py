@@ -1,0 +1,128 @@
+"""A model names a platform that no server has, or one that is not its backend's, or misspells its backend.
+
+## Looks for
+A `platform` without `backend` that is none of Triton's; a `platform` of another backend than the one beside it; a
+`backend` that differs from a known one in a letter or two, or in upper and lower case; a `runtime` that leads out of
+the backend's folder; and a Python model whose version lacks the file that is loaded.
+
+## Means
+The server refuses the model at load: "unexpected platform type", "unexpected 'platform' and 'backend' pair", "unable to
+find backend library". Of a Python model whose file is missing, the load does not end.
+
+## Do
+Write `backend` and leave `platform` to the server; an ensemble has `platform: "ensemble"` and no backend.
+
+## Sources
+Triton core, `model_config_utils.cc` (`AutoCompleteBackendFields`, `ValidateModelConfig`) and `backend_model.cc`. Each
+was seen on Triton 2.51.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+from diagnostics import names
+from diagnostics.lint.model_folder import ENSEMBLE, PLATFORMS
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.versions import served
+
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+
+_BACKENDS = frozenset(
+    {names.PYTHON_BACKEND, "dali", "fil", "openvino", "vllm", "identity", "repeat", "square", "dlpack", "tritontrtllm"}
+    | {"tensorrtllm", "fastertransformer", *PLATFORMS.values()}
+)
+# Of these, a letter or two of ten differ: closer names are misspelled, others a backend of one's own.
+_ALIKE = 0.8
+_DEFAULT_FILES = {"tensorflow_savedmodel": "model.savedmodel", "tensorflow_graphdef": "model.graphdef"}
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each name that the server refuses."""
+    backend, platform = see.config.text("backend"), see.config.text("platform")
+    if backend is None or platform is None:
+        return
+    if platform and not backend:
+        yield from _of_platform(see, platform)
+    elif backend:
+        yield from _of_backend(see, backend, platform)
+    if ".." in (see.config.text("runtime") or "").split("/"):
+        yield see.problem(
+            "runtime leads out of the backend's folder: the model does not load", at=see.config.at("runtime")
+        )
+
+
+def _of_platform(see: ModelView, platform: str) -> Iterator[Problem]:
+    if platform in PLATFORMS or platform == ENSEMBLE:
+        return
+    near = (
+        platform.lower() if platform.lower() in _BACKENDS else next(iter(_near(platform, [*PLATFORMS, ENSEMBLE])), "")
+    )
+    field = "backend" if near in _BACKENDS else "platform"
+    yield see.problem(
+        f"there is no platform {platform!r}: the model does not load",
+        at=see.config.at("platform"),
+        help=f'write {field}: "{near}"' if near else "write its backend instead",
+    )
+
+
+def _of_backend(see: ModelView, backend: str, platform: str) -> Iterator[Problem]:
+    owner = PLATFORMS.get(platform)
+    if platform and backend in PLATFORMS.values() and owner != backend:
+        message = f"{platform!r} is no platform of the backend {backend}: the model does not load"
+        yield see.problem(message, at=see.config.at("platform"), help="leave platform out")
+    near = [] if backend in _BACKENDS else _near(backend, _BACKENDS)
+    if near and not any(name.startswith("libtriton_") for name in see.model.entries):
+        yield see.problem(
+            f"there is no backend {backend!r}: the model does not load",
+            at=see.config.at("backend"),
+            help=f"did you mean {near[0]}?",
+        )
+    if backend == names.PYTHON_BACKEND:
+        yield from _of_files(see, platform)
+
+
+def _of_files(see: ModelView, platform: str) -> Iterator[Problem]:
+    name = see.config.text("default_model_filename", _DEFAULT_FILES.get(platform, "model.py"))
+    for version in sorted(served(see.model) or ()) if name else ():
+        held = see.model.version_files(version)
+        if held and name not in held:
+            message = f"version {version} has no {name}, which the Python backend loads: the load does not end"
+            yield see.problem(message, at=see.config.at("default_model_filename"))
+
+
+def _near(name: str, known: Iterable[str]) -> list[str]:
+    words = sorted(known)
+    return get_close_matches(name.lower(), words, n=1, cutoff=_ALIKE)
+
+
+def _model(head: str, *more: str) -> dict[str, str]:
+    return {"models/a/config.pbtxt": f"{head}\n", "models/a/1/model.py": "", **dict.fromkeys(more, "")}
+
+
+_AT = ("models/a/config.pbtxt:1:1",)
+CASES = (
+    Case(title="speaks when a platform is a backend's name", files=_model('platform: "onnxruntime"'), places=_AT),
+    Case(
+        title="speaks when platform and backend differ",
+        files=_model('platform: "tensorrt_plan" backend: "onnxruntime"'),
+        places=_AT,
+    ),
+    Case(title="speaks when a backend is misspelled", files=_model('backend: "Python"'), places=_AT),
+    Case(
+        title="speaks when a Python model's file has another name",
+        files=_model('default_model_filename: "main.py" backend: "python"'),
+        places=_AT,
+    ),
+    Case(
+        title="is silent about backends of one's own, and platforms that stand for one",
+        files={
+            **_model('backend: "ranker"'),
+            "models/b/config.pbtxt": 'platform: "tensorrt_plan"\n',
+            "models/c/config.pbtxt": 'backend: "onnxruntime" platform: "onnxruntime_onnx"\n',
+        },
+    ),
+    Case(title="is silent about templates", files=_model('backend: "${backend}" platform: "${platform}"')),
+)

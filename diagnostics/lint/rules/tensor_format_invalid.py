@@ -1,0 +1,89 @@
+"""A tensor has a format that its shape or its backend does not allow.
+
+## Looks for
+`format: FORMAT_NHWC` or `FORMAT_NCHW` of an input that has not three dimensions; `is_shape_tensor` and
+`is_non_linear_format_io` of a model that is not TensorRT's, the latter also without three dimensions; and a
+`label_filename` that is not in the model's folder.
+
+## Means
+The server refuses the model at load: "NHWC/NCHW require 3 dims", "shape tensors are only supported for TensorRT
+platform", "failed to open text file for read".
+
+## Do
+Leave the batch dimension out of `dims`, or remove the format; remove flags that are TensorRT's; add the file of labels.
+
+## Sources
+Triton core, `model_config_utils.cc` (`ValidateModelInput`, `ValidateNonLinearFormatIO`) and `label_provider.cc`. Each
+was seen to be refused by Triton 2.51.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.model_folder import TENSORRT
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+
+_IMAGES = frozenset({"FORMAT_NHWC", "FORMAT_NCHW", "1", "2"})
+_IMAGE_DIMENSIONS = 3
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each format that the server refuses."""
+    for field in ("input", "output"):
+        for tensor in see.config.blocks(field):
+            yield from _of_tensor(see, tensor)
+
+
+def _of_tensor(see: ModelView, tensor: Block) -> Iterator[Problem]:
+    name, dims = tensor.text("name") or "a tensor", tensor.integers("dims")
+    flat = dims is not None and bool(dims) and len(dims) != _IMAGE_DIMENSIONS
+    if tensor.text("format") in _IMAGES and flat:
+        message = f"{name} has {len(dims or ())} dimensions, and its format needs three: the model does not load"
+        yield see.problem(message, at=tensor.at("format"), help="the batch dimension is not part of dims")
+    for flag in ("is_shape_tensor", "is_non_linear_format_io"):
+        if tensor.flag(flag) and see.model.backend not in (TENSORRT, None):
+            message = f"{name} sets {flag}, which only TensorRT models have: the model does not load"
+            yield see.problem(message, at=tensor.at(flag), help=f"remove {flag}")
+        elif flag == "is_non_linear_format_io" and tensor.flag(flag) and flat:
+            yield see.problem(f"{name} needs three dimensions for {flag}: the model does not load", at=tensor.at(flag))
+    labels = tensor.text("label_filename")
+    if labels and not (see.model.path / labels).exists():
+        message = f"{name} has its labels in {labels}, which is not in the model's folder: the model does not load"
+        yield see.problem(message, at=tensor.at("label_filename"))
+
+
+def _model(tensor: str, backend: str = "python", field: str = "input") -> dict[str, str]:
+    text = f'backend: "{backend}"\n{field} [ {{ name: "X" data_type: TYPE_FP32 {tensor} }} ]\n'
+    return {"models/a/config.pbtxt": text, "models/a/1/model.py": "", "models/a/there.txt": "cat\n"}
+
+
+CASES = (
+    Case(
+        title="speaks when an image has the batch dimension, too",
+        files=_model("format: FORMAT_NCHW dims: [ 1, 3, 224, 224 ]"),
+        places=("models/a/config.pbtxt:2:42",),
+    ),
+    Case(
+        title="speaks when a model that is not TensorRT's has a shape tensor",
+        files=_model("dims: [ 4 ] is_shape_tensor: true"),
+        places=("models/a/config.pbtxt:2:54",),
+    ),
+    Case(
+        title="speaks when the file of labels is missing",
+        files=_model('dims: [ 4 ] label_filename: "labels.txt"', field="output"),
+        places=("models/a/config.pbtxt:2:55",),
+    ),
+    Case(
+        title="is silent about images, TensorRT's shapes and labels that are there",
+        files={
+            **_model('dims: [ 4 ] label_filename: "there.txt"', field="output"),
+            "models/b/config.pbtxt": 'backend: "tensorrt"\ninput { name: "X" dims: [ 4 ] is_shape_tensor: true }\n',
+            "models/c/config.pbtxt": 'input { name: "X" format: FORMAT_NHWC dims: [ 224, 224, 3 ] }\n',
+        },
+    ),
+)

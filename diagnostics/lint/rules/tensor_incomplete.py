@@ -1,0 +1,71 @@
+"""An input or output lacks its name, its data type or its shape.
+
+## Looks for
+Inputs and outputs without `name`, `data_type` or `dims`, of models whose backend does not fill them in: ensembles,
+PyTorch, TensorRT-LLM, and Python models without `auto_complete_config`.
+
+## Means
+The server refuses the model at load: "must specify 'name'", "must specify 'data_type'", "must specify 'dims'".
+
+## Do
+Write what is missing; -1 stands for a size that varies.
+
+## Sources
+Triton core, `model_config_utils.cc` (`ValidateIOShape`). Each was seen to be refused by Triton 2.51.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diagnostics.lint.block import Block
+from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+
+RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+
+
+def lint(see: ModelView) -> Iterator[Problem]:
+    """Tell of each field that is missing."""
+    if see.model.completed:
+        return
+    for field in ("input", "output"):
+        for number, tensor in enumerate(see.config.blocks(field), 1):
+            missing = [name for name, absent in _absent(tensor).items() if absent]
+            if missing:
+                who = tensor.text("name") or f"{field} {number}"
+                message = f"{who} has no {' and no '.join(missing)}: the model does not load"
+                yield see.problem(message, at=tensor.place)
+
+
+def _absent(tensor: Block) -> dict[str, bool]:
+    return {
+        "name": tensor.text("name") == "",
+        "data_type": tensor.text("data_type") in ("", "TYPE_INVALID", "0"),
+        "dims": tensor.has("dims") is False or _is_empty(tensor),
+    }
+
+
+def _is_empty(tensor: Block) -> bool:
+    return tensor.has("dims") is True and tensor.integers("dims") == ()
+
+
+def _model(tensor: str, backend: str = "python") -> dict[str, str]:
+    return {"models/a/config.pbtxt": f'backend: "{backend}"\ninput [ {{ {tensor} }} ]\n', "models/a/1/model.py": ""}
+
+
+CASES = (
+    Case(
+        title="speaks when a name is missing",
+        files=_model("data_type: TYPE_FP32 dims: [ 4 ]"),
+        places=("models/a/config.pbtxt:2:9",),
+    ),
+    Case(
+        title="speaks when type and shape are missing",
+        files=_model('name: "X" dims: [ ]'),
+        places=("models/a/config.pbtxt:2:9",),
+    ),
+    Case(title="is silent when the backend fills them in", files=_model('name: "X"', "onnxruntime")),
+    Case(title="is silent about templates", files=_model('name: "X" data_type: ${type} dims: [ ${size} ]')),
+    Case(title="is silent about what is whole", files=_model('name: "X" data_type: TYPE_FP32 dims: [ 4 ]')),
+)

@@ -1,0 +1,53 @@
+"""What `diag lint` calls an error is what a real Triton refuses, for every single change of `mistakes.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import mistakes
+import pytest
+
+from diagnostics.lint.problem import Severity
+from diagnostics.lint.run import lint
+
+REFUSALS: Mapping[str, str] = json.loads(mistakes.REFUSALS.read_text("utf-8"))
+# Refused on the machine that was asked, and not on every other.
+DEPENDS_ON_THE_MACHINE = {
+    "model: kind: KIND_CPU → kind: KIND_AUTO gpus: [ 0 ]": "KIND_AUTO with GPUs is KIND_GPU where there is one",
+    'model: + parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/nowhere/env.tar.gz" } }': "a path of it",
+    'model: + model_repository_agents { agents [ { name: "checksum" } ] }': "an agent may be installed",
+}
+# A tenth of the table, spread over all of it, is asked of a server in each run of the tests.
+SAMPLE = list(mistakes.CHANGES)[::10]
+
+
+def test_every_change_was_tried_on_a_real_server() -> None:
+    assert list(REFUSALS) == list(mistakes.CHANGES)
+    assert set(DEPENDS_ON_THE_MACHINE) <= {title for title, reason in REFUSALS.items() if reason}
+    assert len([reason for reason in REFUSALS.values() if reason]) > 150
+    assert [title for title, change in mistakes.CHANGES.items() if not change.new and not change.old] == [
+        f"{base}: + " for base in dict.fromkeys(change.base for change in mistakes.CHANGES.values())
+    ]
+
+
+@pytest.mark.parametrize("title", [title for title in mistakes.CHANGES if title not in DEPENDS_ON_THE_MACHINE])
+def test_lint_reports_an_error_exactly_where_the_server_refuses(title: str, tmp_path: Path) -> None:
+    mistakes.CHANGES[title].write(tmp_path / "models")
+
+    report = lint([tmp_path / "models"])
+
+    errors = [problem for problem in report.problems if problem.severity is Severity.ERROR]
+    assert not report.failures
+    assert bool(errors) == bool(REFUSALS[title]), (REFUSALS[title], [problem.message for problem in errors])
+
+
+@pytest.mark.live
+def test_a_real_server_still_refuses_what_the_table_says(tmp_path: Path) -> None:
+    ends = {mistakes.CRASHED, mistakes.ENDLESS}
+    sample = {title: mistakes.CHANGES[title] for title in SAMPLE if REFUSALS[title] not in ends}
+
+    found = mistakes.of_one_server(sample, tmp_path / "models")
+
+    assert {title: bool(reason) for title, reason in found.items()} == {t: bool(REFUSALS[t]) for t in sample}
