@@ -12,6 +12,7 @@ from diagnostics import names
 
 PREFIX = "nv_"
 """How every metric of Triton and of the TensorRT-LLM backend begins."""
+CACHE_UTILIZATION = "nv_cache_util"
 RETIRED_DURATION = "nv_inference_compute_duration_us"
 RETIRED_LOAD_RATIO = "nv_inference_load_ratio"
 ENGINE_DISAGGREGATED = "nv_trt_llm_disaggregated_serving_metrics"
@@ -58,7 +59,7 @@ GAUGES = frozenset(ENGINE_LABELS) | {
     names.CPU_UTILIZATION,
     names.CPU_MEMORY_USED,
     names.CPU_MEMORY_TOTAL,
-    "nv_cache_util",
+    CACHE_UTILIZATION,
     "nv_cache_num_entries",
     "nv_cache_num_lookups",
     "nv_cache_num_hits",
@@ -97,6 +98,8 @@ OF_HOST = frozenset(
     }
 )
 """Families of the host, which have no label of Triton's."""
+SHARES = frozenset({names.GPU_UTILIZATION, names.CPU_UTILIZATION, CACHE_UTILIZATION, "up"})
+"""Gauges from 0 to 1; `up` is Prometheus' own."""
 REASONS = frozenset({"REJECTED", "CANCELED", "BACKEND", "OTHER"})
 """Values of a failure's `reason`, from 24.07 on."""
 ENGINE_VALUES: Mapping[str, frozenset[str]] = {

@@ -11,7 +11,7 @@ from itertools import product
 from math import inf, isnan
 
 from diagnostics import names
-from diagnostics.lint.metrics import COUNTERS, GAUGES, PREFIX, is_counter
+from diagnostics.lint.metrics import COUNTERS, GAUGES, PREFIX, SHARES, is_counter
 from diagnostics.lint.promql import OVER_TIME, Kind, Node
 
 Range = tuple[float, float]
@@ -20,7 +20,6 @@ SHARE: Range = (0.0, 1.0)
 NOT_NEGATIVE: Range = (0.0, inf)
 COMPARISONS = frozenset({">", ">=", "<", "<=", "==", "!="})
 
-_SHARES = frozenset({names.GPU_UTILIZATION, names.CPU_UTILIZATION, "nv_cache_util", "up"})
 _FRACTION = "fraction"
 # Of these the result lies within the range of the argument.
 _WITHIN = frozenset(
@@ -66,7 +65,7 @@ def never(node: Node) -> bool:
 
 def _of_metric(node: Node) -> Range:
     fraction = node.name == names.ENGINE_KV and node.equals.get(names.ENGINE_KV_TYPE) == _FRACTION
-    if node.name in _SHARES or fraction:
+    if node.name in SHARES or fraction:
         return SHARE
     known = node.name in COUNTERS | GAUGES or is_counter(node.name) or node.name.startswith(PREFIX)
     return NOT_NEGATIVE if known else ANY

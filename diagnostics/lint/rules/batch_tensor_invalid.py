@@ -2,8 +2,8 @@
 
 ## Looks for
 A `batch_input` of another type than `TYPE_INT32` and `TYPE_FP32`; a `batch_input` or `batch_output` that has not
-exactly one `source_input`, or one that is no input of the model; and a `batch_output` whose `target_name` is missing, is no
-output of the model, or is written twice.
+exactly one `source_input`, or one that is no input of the model; and a `batch_output` whose `target_name` is missing,
+is no output of the model, or is written twice.
 
 ## Means
 The server refuses the model at load: "expects 1 source input", "unknown source input name", "unknown target output

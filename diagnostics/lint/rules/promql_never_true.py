@@ -149,7 +149,6 @@ def _alert(expr: str) -> dict[str, str]:
 
 
 _AT = ("rules.yaml:5:15",)
-_BY_MODEL = "sum by (model) (rate(nv_inference_request_{}[5m]))"
 CASES = (
     Case(
         title="speaks when a share is compared with percent",
@@ -179,7 +178,8 @@ CASES = (
     Case(
         title="is silent when operands share their labels, and when emptiness is the point",
         files=_alert(
-            f"{_BY_MODEL.format('failure')} / {_BY_MODEL.format('success')} > 0.05 or absent(nv_gpu_utilization > 2)"
+            "sum by (model) (rate(nv_inference_request_failure[5m])) / "
+            "sum by (model) (rate(nv_inference_request_success[5m])) > 0.05 or absent(nv_gpu_utilization > 2)"
         ),
     ),
 )

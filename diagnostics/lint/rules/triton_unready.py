@@ -61,7 +61,7 @@ spec: { template: { spec: { containers: [
 _KSERVE = """apiVersion: serving.kserve.io/v1alpha1
 kind: ServingRuntime
 spec: { containers: [ { name: kserve-container, image: "nvcr.io/nvidia/tritonserver:24.10-py3",
-  args: [ tritonserver, --model-store=/mnt/models ] } ] }
+  args: [ tritonserver, --model-store=/models ] } ] }
 """
 CASES = (
     Case(
