@@ -69,6 +69,7 @@ class ServerWindow:
         self.hosts: list[HostSample] = []
         self.gpus: dict[str, list[tuple[float, Gpu]]] = {}
         self.failures: dict[Kind, Failures] = {}
+        self.failed: list[tuple[float, str]] = []  # Unix seconds and reason of each read that nobody answered
         self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
         self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
         self.tries: dict[str, list[float]] = {STATISTICS: [], METRICS: []}
@@ -118,6 +119,8 @@ class ServerWindow:
         if parsed.content is None:
             self._fail(kind, parsed.error)
             self.failures[kind].answered += parsed.answered
+            if not parsed.answered:
+                self.failed.append((parsed.scrape.at, parsed.error))
             return
         self._take_counters(parsed.scrape, parsed.content)
         self._take_particulars(parsed.scrape, parsed.content)

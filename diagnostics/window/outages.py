@@ -1,0 +1,350 @@
+"""When a model, or a server, could not be called: what the index, the log, the counters and failed reads show.
+
+Triton counts only requests that it accepts: those that meet a model that is not there are refused at once and leave
+no trace in any counter. What shows is the model's absence. The index tells its state at each read; the log tells when
+it was unloaded and loaded; statistics and metrics do not list what is not loaded; a server that is down answers none.
+Sources: Triton core, `model_lifecycle.cc`, `model_repository_manager.cc`, `metric_model_reporter.cc`; all tried on
+2.51: the refusals begin with UNLOADING, while a Python model's processes may take seconds more to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from statistics import median
+
+from diagnostics.window.counters import Counter, CounterTable, Opened, Step
+from diagnostics.window.lifecycle import READY, UNAVAILABLE, UNLOADED_REASON
+from diagnostics.window.logs import LogEvent, LogKind
+from diagnostics.window.openings import MOST_MISSED_ROUNDS
+from diagnostics.window.window import METRICS, STATISTICS, ServerWindow
+from diagnostics.wire.server import IndexEntry
+
+INDEX, LOG, READS = "index", "log", "failed reads"
+LOADING, UNLOADING, RESTARTED = "LOADING", "UNLOADING", "RESTARTED"
+# A version that was listed and is no longer at so many reads in a row, to the last one: bodies that lost a row are
+# rarer. One that is back with counters from zero was unloaded, however few reads missed it.
+FEWEST_UNLISTED = 3
+# One model whose counters begin anew was loaded; of two, that both were at once is less likely than a restart.
+FEWEST_RESTARTED = 2
+_SLACK = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """A stretch in which a model (all its versions), or a server, was not there.
+
+    Attributes:
+        model: empty for the server as a whole.
+        after: Unix seconds at which it was last seen there; None when it was away from the first read on.
+        since, until: it was away from `since` to `until` for certain.
+        before: when it was first seen there again; None when it was still away at the last read.
+        source: `index`, `log`, `metrics`, `statistics` or `failed reads`, the most exact that shows it.
+        state: its last state meanwhile, as the index names it; `RESTARTED` of a server whose counters all began anew;
+            empty where nothing tells.
+        reason: why, where the index or the log gives one.
+
+    """
+
+    model: str = ""
+    after: float | None
+    since: float
+    until: float
+    before: float | None
+    source: str
+    state: str = ""
+    reason: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether it ended inside the window."""
+        return self.before is not None
+
+    def may_hold(self, start: float, end: float) -> bool:
+        """Return whether it may overlap a stretch of time."""
+        first, last = self._bounds
+        return start < last and first < end
+
+    def may_touch(self, other: Outage) -> bool:
+        """Return whether two may have been at the same time."""
+        return self.may_hold(*other._bounds)
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return (
+            float("-inf") if self.after is None else self.after,
+            float("inf") if self.before is None else self.before,
+        )
+
+
+def outages(server: ServerWindow, end: float) -> tuple[Outage, ...]:
+    """Return when a server was down and when its models were away, in time order of their beginning.
+
+    Args:
+        server: what was read of it.
+        end: Unix seconds of the window's last read, of any server.
+
+    """
+    down = [replace(one, state=RESTARTED) if _fell(server, one) else one for one in _unanswered(server, end)]
+    down += [one for one in _restarted(server) if not any(one.may_touch(other) for other in down)]
+    states = _states(server)
+    away = [one for model in _models(server, states) for one in _of_model(server, model, states.get(model, ()))]
+    # While a server is down, and while it loads its models again, they are away with it.
+    apart = [one for one in away if not any(one.may_touch(whole) for whole in down)]
+    return tuple(sorted([*down, *apart], key=lambda one: (one.since, one.model)))
+
+
+def _models(server: ServerWindow, states: Mapping[str, Sequence[_Spell]]) -> list[str]:
+    counted = {model for model, _ in server.keys_seen()}
+    return sorted(counted | {model for model, spells in states.items() if not all(spell.ready for spell in spells)})
+
+
+def _of_model(server: ServerWindow, model: str, spells: Sequence[_Spell]) -> Iterator[Outage]:
+    events = [event for event in server.log if event.model == model]
+    listed = [one for one in _from_spells(model, spells) if not _served(server, one)]
+    yield from (_refined(one, events) for one in listed)
+    between = [one for one in _from_log(server, model, events, spells) if not _served(server, one)]
+    yield from (one for one in between if not any(one.may_touch(other) for other in listed))
+    if not spells:
+        yield from _unlisted(server, model)
+    known = [*listed, *between]
+    yield from (one for one in _anew(server, model) if not any(one.may_touch(other) for other in known))
+
+
+# --- the index
+
+
+@dataclass(frozen=True, slots=True)
+class _Spell:
+    """Reads of the index, one after another, in which a model's entries were the same."""
+
+    first: float
+    last: float
+    entries: tuple[IndexEntry, ...]
+
+    @property
+    def ready(self) -> bool:
+        return any(entry.state == READY for entry in self.entries)
+
+    @property
+    def loading(self) -> bool:
+        return any(entry.state == LOADING for entry in self.entries)
+
+
+def _states(server: ServerWindow) -> Mapping[str, Sequence[_Spell]]:
+    """Return each listed model's spells, in time order; a read that leaves a model out says nothing of it."""
+    found: dict[str, list[_Spell]] = {}
+    for entries, reads in groupby(server.index, key=lambda read: read[1]):
+        times = [at for at, _ in reads]
+        by_model: dict[str, list[IndexEntry]] = {}
+        for entry in entries:
+            by_model.setdefault(entry.name, []).append(entry)
+        for model, own in by_model.items():
+            spells = found.setdefault(model, [])
+            if spells and spells[-1].entries == tuple(own):
+                spells[-1] = _Spell(spells[-1].first, times[-1], tuple(own))
+            else:
+                spells.append(_Spell(times[0], times[-1], tuple(own)))
+    return found
+
+
+def _from_spells(model: str, spells: Sequence[_Spell]) -> Iterator[Outage]:
+    after: float | None = None
+    for ready, group in groupby(spells, key=lambda spell: spell.ready):
+        run = list(group)
+        if ready:
+            after = run[-1].last
+            continue
+        following = next((spell.first for spell in spells if spell.first > run[-1].last), None)
+        told = _telling(run[-1].entries)
+        yield Outage(
+            model=model,
+            after=after,
+            since=run[0].first,
+            until=run[-1].last,
+            before=following,
+            source=INDEX,
+            state=told.state,
+            reason=_reason(run),
+        )
+
+
+def _telling(entries: Sequence[IndexEntry]) -> IndexEntry:
+    """Return the entry that tells most of a model that is not ready."""
+    return max(entries, key=lambda entry: (entry.reason not in ("", UNLOADED_REASON), entry.state == UNAVAILABLE))
+
+
+def _reason(run: Sequence[_Spell]) -> str:
+    """Return the newest reason but `unloaded`; that one where it is the only one; empty without any."""
+    reasons = [entry.reason for spell in run for entry in spell.entries if entry.reason]
+    return next((one for one in reversed(reasons) if one != UNLOADED_REASON), reasons[-1] if reasons else "")
+
+
+# --- what contradicts it, and what makes it exact
+
+
+def _served(server: ServerWindow, one: Outage) -> bool:
+    """Return whether the model went on answering all the while, as an old copy does until a new one is loaded.
+
+    What was accepted before it was unloaded may still end, so the half of the stretch that counts is the later one.
+    """
+    middle = (one.since + one.until) / 2
+    return any(
+        step.start >= middle and step.end <= one.until and step.values.get(Counter.SUCCESS, 0.0) > 0
+        for table in _tables(server, one.model)
+        for step in table.steps
+    )
+
+
+def _tables(server: ServerWindow, model: str) -> list[CounterTable]:
+    tables = (server.tables[source].get(key) for source in (METRICS, STATISTICS) for key in server.keys_of(model))
+    return [table for table in tables if table is not None]
+
+
+def _refined(one: Outage, events: Sequence[LogEvent]) -> Outage:
+    """Return the outage with the instants that the log tells: it was there up to the one, and from the other on."""
+    gone = [e.at for e in events if e.kind is LogKind.UNLOADED and (one.after or one.since) <= e.at <= one.since]
+    back = [e.at for e in events if e.kind is LogKind.LOADED and one.over and one.until <= e.at <= (one.before or 0.0)]
+    failed = [e.reason for e in events if e.kind is LogKind.FAILED and one.may_hold(e.at, e.at) and e.reason]
+    since = gone[0] if gone else one.since
+    until = back[-1] if back else one.until
+    return replace(
+        one,
+        after=since if gone and one.after is not None else one.after,
+        since=since,
+        until=until,
+        before=until if back else one.before,
+        reason=failed[-1] if failed and one.reason in ("", UNLOADED_REASON) else one.reason,
+    )
+
+
+def _from_log(
+    server: ServerWindow, model: str, events: Sequence[LogEvent], spells: Sequence[_Spell]
+) -> Iterator[Outage]:
+    """Yield what was unloaded and loaded again between two reads. A load that began before is a reload in place."""
+    start, end = _span(server)
+    for number, event in enumerate(events):
+        if event.kind is not LogKind.UNLOADED or not start <= event.at <= end:
+            continue
+        later = events[number + 1 :]
+        begun = next((e for e in later if e.kind is LogKind.LOADING), None)
+        back = next((e for e in later if e.kind is LogKind.LOADED), None)
+        if begun is None or back is None or back.at < begun.at or _another_serves(spells, event):
+            continue
+        yield Outage(model=model, after=event.at, since=event.at, until=back.at, before=back.at, source=LOG)
+
+
+def _another_serves(spells: Sequence[_Spell], event: LogEvent) -> bool:
+    """Return whether another version of the model was ready at the last read before it was unloaded."""
+    before = [spell for spell in spells if spell.first <= event.at]
+    return any(e.state == READY and e.version != event.version for spell in before[-1:] for e in spell.entries)
+
+
+def _span(server: ServerWindow) -> tuple[float, float]:
+    times = [at for reads in server.reads.values() for at, _ in reads]
+    return min(times, default=0.0), max(times, default=0.0)
+
+
+# --- counters, where the index was not read
+
+
+def _unlisted(server: ServerWindow, model: str) -> Iterator[Outage]:
+    """Yield when a source listed no version of a model: then none is loaded. Without the index there is no more."""
+    for source in (METRICS, STATISTICS):
+        tables = [table for table in _tables(server, model) if table.source == source and table.steps]
+        if not tables:
+            continue
+        reads = [at for at, _ in server.reads[source]]
+        gaps = [*_gaps(tables, reads), *_gone(tables, reads)]
+        yield from (replace(one, model=model, source=source) for one in gaps)
+        return
+
+
+def _gaps(tables: Sequence[CounterTable], reads: Sequence[float]) -> Iterator[Outage]:
+    for step in (step for table in tables for step in table.openings if step.opened is Opened.RESET):
+        missed = [at for at in reads if step.start < at < step.end]
+        if missed and not any(_covers(table, missed) for table in tables):
+            yield Outage(after=step.start, since=missed[0], until=missed[-1], before=step.end, source="")
+
+
+def _anew(server: ServerWindow, model: str) -> Iterator[Outage]:
+    """Yield when a model's metrics began anew between two reads: it was unloaded and loaded, nobody knows how long.
+
+    A reload in place goes on with the same metrics, and lets only the statistics begin anew.
+    """
+    reads = [at for at, _ in server.reads[METRICS]]
+    tables = [table for table in _tables(server, model) if table.source == METRICS]
+    for step in (step for table in tables for step in table.openings if step.opened is Opened.RESET):
+        between = not any(step.start < at < step.end for at in reads)
+        if between and not any(other.inside(step.start, step.end) for other in tables if step not in other.steps):
+            yield Outage(model=model, after=step.start, since=step.end, until=step.end, before=step.end, source=METRICS)
+
+
+def _covers(table: CounterTable, missed: Sequence[float]) -> bool:
+    """Return whether a version was listed at any of these reads."""
+    return any(step.end in missed or step.start in missed for step in table.steps)
+
+
+def _gone(tables: Sequence[CounterTable], reads: Sequence[float]) -> Iterator[Outage]:
+    last = max(table.last.at for table in tables if table.last is not None)
+    missed = [at for at in reads if at > last]
+    if len(missed) >= FEWEST_UNLISTED:
+        yield Outage(after=last, since=missed[0], until=missed[-1], before=None, source="")
+
+
+# --- servers that do not answer
+
+
+def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
+    """Yield when no read of a server was answered: at several tries in a row, or for several rounds without a trace.
+
+    A recorder that keeps no failed read leaves a hole. Whether the server was down, or nobody read, tells what it had
+    counted meanwhile.
+    """
+    often = max(server.reads.values(), key=len)
+    rounds = [later - sooner for (sooner, _), (later, _) in pairwise(often) if later > sooner]
+    answered = sorted({at for reads in server.reads.values() for at, _ in reads} | {at for at, _ in server.index})
+    if not rounds:
+        return
+    usual = median(rounds)
+    tried = sorted(at for at, _ in server.failed)
+    last = max([end, *tried])
+    for sooner, later in pairwise([*answered, last]):
+        if later - sooner <= MOST_MISSED_ROUNDS * usual:
+            continue
+        failed = [at for at in tried if sooner < at <= later]
+        back = later if later in answered else None
+        until = later - usual if back else later
+        since, until = (failed[0], failed[-1]) if failed else (sooner + usual, until)
+        yield Outage(after=sooner, since=since, until=until, before=back, source=READS)
+
+
+def _fell(server: ServerWindow, one: Outage) -> bool:
+    """Return whether all that is counted stood lower when a server answered again."""
+    back = {mono for reads in server.reads.values() for at, mono in reads if one.may_hold(at - _SLACK, at)}
+    tables = [table for source in (METRICS, STATISTICS) for table in server.tables[source].values() if table.counts]
+    return bool(tables) and all(back.intersection(table.fell_at) for table in tables)
+
+
+def _restarted(server: ServerWindow) -> Iterator[Outage]:
+    """Yield when every model's counters began anew between two reads: nobody knows how long the server was down."""
+    for source in (METRICS, STATISTICS):
+        tables = [table for table in server.tables[source].values() if table.counts]
+        resets = [[step for step in table.openings if step.opened is Opened.RESET] for table in tables]
+        if len(tables) < FEWEST_RESTARTED or not all(resets):
+            continue
+        for step in resets[0]:
+            answered = any(step.start < at < step.end for at, _ in server.reads[source])
+            if not answered and all(any(_overlap(step, other) for other in others) for others in resets):
+                yield Outage(
+                    after=step.start, since=step.end, until=step.end, before=step.end, source=source, state=RESTARTED
+                )
+        return
+
+
+def _overlap(one: Step, other: Step) -> bool:
+    return one.start < other.end and other.start < one.end
+
+
+__all__ = ["INDEX", "LOADING", "LOG", "READS", "RESTARTED", "UNLOADING", "Outage", "outages"]
