@@ -106,6 +106,7 @@ class Fires:
         saved_seconds: per request of the subject, what its intervention would save; rivals rank by it.
         suggestion: what to do.
         severity: None takes it from the harm.
+        began: Unix seconds at which it began, where the check knows; None where the course of its claims tells.
 
     """
 
@@ -115,6 +116,7 @@ class Fires:
     saved_seconds: float = 0.0
     suggestion: Suggestion | None = None
     severity: Severity | None = None
+    began: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,25 +1,29 @@
-"""A model, or its new version, could not be loaded.
+"""A model that is asked for, or the whole server, was not there.
 
 ## Looks for
-Versions that the repository index calls UNAVAILABLE with a reason, and loads that the log calls failed and that no
-later load made good; and whether another version of the model still serves.
+Times in which no version of a model was READY (index, log, counters that no longer list it), or in which a server
+answered no read; and requests that came meanwhile: clients' failed ones, else the usual rate times that time. Also
+loads that failed, by the index or the log, and that no later load made good.
 
 ## Means
-Without a version that serves, every request to the model, and to each ensemble that calls it, is refused at once, and
-no counter shows it: Triton counts only what it accepts. With an older version, users still get that one: the deployment
-did not happen.
+Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts
+only what it accepts. Whatever is slow once it is back, as cold executions, follows from it. Where a new version failed
+and an older one serves, users still get that one: the deployment did not happen.
 
 ## Rules out
-- A model that was unloaded as asked: its reason says `unloaded`.
-- A version that is still loading.
-- An ensemble whose member is missing: the member is named instead.
+- A model that nobody asked when it was unloaded, and traffic that pauses by itself: index and log show no outage, or
+  gaps as long are usual.
+- A reload in place and a new version beside the old one: some version is READY throughout.
+- Replicas that were given the requests meanwhile; reads that failed while the counters went on.
+- A version that is still loading; an ensemble whose member is missing: the member is named instead.
 
 ## Do
-1. Read the reason (`curl -X POST HOST:8000/v2/repository/index`), and the server's log around it: a missing file, a
-   wrong shape or type, memory, a wrong backend.
-2. Put the version before it back (`version_policy`), or repair and load it again
-   (`curl -X POST HOST:8000/v2/repository/models/NAME/load`).
-3. Let the pipeline that deploys wait for READY, and fail when it does not come.
+1. Read the state and its reason (`curl -X POST HOST:8000/v2/repository/index`), and the server's log around it: who
+   unloaded it, a missing file, a wrong shape or type, memory, a crash.
+2. Load it (`curl -X POST HOST:8000/v2/repository/models/NAME/load`), or put the version before it back
+   (`version_policy`).
+3. Change versions beside each other, never by unload and load; take a replica out of the load balancer before it is
+   stopped; let the pipeline that deploys wait for READY, and fail when it does not come.
 
 ## Sources
 Triton, "Model Repository Extension" (index states and reasons); core, `model_lifecycle.cc`: a failing reload leaves
@@ -28,26 +32,103 @@ the old version READY, and the error only in the answer and the log.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.failing import ENOUGH_FAILURES
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.availability import FAILED_VERSIONS, MODEL_WANTED, OF_A_MEMBER, READY_VERSIONS
+from diagnostics.signals.outages import (
+    AWAY_WITH_ANOTHER,
+    REFUSED_REQUESTS,
+    REFUSED_SHARE,
+    STILL_UNAVAILABLE,
+    UNAVAILABLE_SECONDS,
+)
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.units import Unit
-from diagnostics.window.lifecycle import Happened
+from diagnostics.window.lifecycle import UNAVAILABLE, UNLOADED_REASON, Happened
+from diagnostics.window.outages import LOADING, LOG, RESTARTED, UNLOADING, Outage
 
 FAILED = Limit(value=1, unit=Unit.COUNT, because="a load either succeeds or fails")
 # Reasons are texts of backends, some with a whole traceback.
 SHOWN_REASON = 160
-CHECK = Check(layer=Layer.SERVING, scope=Scope.LISTED, limits={"failed_versions": FAILED})
+CHECK = Check(
+    layer=Layer.SERVING,
+    scope=Scope.LISTED,
+    limits={"failed_versions": FAILED, "refused_while_unavailable": ENOUGH_FAILURES},
+)
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
-    """Decide for one model of the repository."""
+    """Decide for one model of the repository, or for a server that did not answer for a while."""
+    if see.evidence.read(REFUSED_REQUESTS, on).value and see.at_least(REFUSED_REQUESTS, on, ENOUGH_FAILURES):
+        if see.evidence.read(AWAY_WITH_ANOTHER, on).value:
+            return Quiet(because="it was away because another model was")
+        return _outage(see, on)
+    if on.model is None:
+        return Quiet(because="nothing shows that requests were refused while it did not answer")
     if see.evidence.read(FAILED_VERSIONS, on).missing is Missing.NOT_EXPORTED:
         raise Undecided(FAILED_VERSIONS.name, Missing.NOT_EXPORTED)
     if not see.at_least(FAILED_VERSIONS, on, FAILED):
-        return Quiet(because="no load of it failed")
+        return Quiet(because="no load of it failed, and nobody asked for it while it was away")
+    return _failed_load(see, on)
+
+
+# --- it was not there
+
+
+def _outage(see: Ledger, on: Subject) -> Fires:
+    found, still = see.evidence.outages(on), see.need(STILL_UNAVAILABLE, on) > 0
+    seconds, share = see.read(UNAVAILABLE_SECONDS, on), see.need(REFUSED_SHARE, on)
+    refused = see.evidence.read(REFUSED_REQUESTS, on)
+    about = "about " if refused.estimated else ""
+    name, how = on.model or on.server, _how(found, on)
+    return Fires(
+        summary=f"{name} {'has been' if still else 'was'} unavailable for {Unit.SECONDS.show(seconds.value)}{how}: "
+        f"{about}{Unit.COUNT.show(refused.value)} requests {'to it ' if still else ''}were refused, "
+        f"{Unit.RATIO.show(share)} of those in the window",
+        failed_share=share,
+        severity=Severity.CRITICAL if still else None,
+        suggestion=Suggestion(text=_remedy(found, on, still=still)),
+        began=min((one.since for one in found), default=None),
+    )
+
+
+def _how(found: Sequence[Outage], on: Subject) -> str:
+    last = found[-1] if found else None
+    if on.model is None:
+        return " (restarted)" if last and last.state == RESTARTED else " (it answered no read)"
+    if last is None:
+        return ""
+    if last.reason not in ("", UNLOADED_REASON):
+        return f": its load failed ({_short(last.reason)})"
+    state = UNAVAILABLE if last.reason == UNLOADED_REASON else last.state
+    return _STATES.get(state or last.source, f" (not listed in the {last.source})")
+
+
+# What shows that it was not there, in words.
+_STATES = {LOADING: " (loading)", UNLOADING: " (unloading)", UNAVAILABLE: " (unloaded)", LOG: " (unloaded)"}
+
+
+def _remedy(found: Sequence[Outage], on: Subject, *, still: bool) -> str:
+    if on.model is None:
+        return (
+            f"find out why {on.server} stopped (its log, the kernel's, probes, deployments); take a replica out of the "
+            "load balancer before it is stopped, and let it back when it is ready"
+        )
+    if any(one.reason not in ("", UNLOADED_REASON) for one in found):
+        return f"repair {on.model} as the reason says and load it again, or put the version before it back"
+    if still:
+        return f"load {on.model} again; find out who unloaded it"
+    return f"find out who unloaded {on.model}; load new versions beside the old one, or on a replica without requests"
+
+
+# --- a load failed
+
+
+def _failed_load(see: Ledger, on: Subject) -> Fires | Quiet:
     reason = _reason(see, on)
     if any(mark in reason for mark in OF_A_MEMBER):
         return Quiet(because="a member of the ensemble is what is missing")
@@ -77,10 +158,22 @@ def _reason(see: Ledger, on: Subject) -> str:
         for change in see.evidence.changes(on.server)
         if change.model == on.model and change.kind is Happened.LOAD_FAILED and change.reason
     ]
-    return " ".join(reasons[-1].split())[:SHOWN_REASON] if reasons else ""
+    return _short(reasons[-1]) if reasons else ""
+
+
+def _short(reason: str) -> str:
+    return " ".join(reason.split())[:SHOWN_REASON]
 
 
 _DOWN = {FAILED_VERSIONS: 1, READY_VERSIONS: 0, MODEL_WANTED: 1}
+_AWAY = {
+    FAILED_VERSIONS: 0,
+    UNAVAILABLE_SECONDS: 8,
+    REFUSED_REQUESTS: 120,
+    REFUSED_SHARE: 0.3,
+    STILL_UNAVAILABLE: 0,
+    AWAY_WITH_ANOTHER: 0,
+}
 CASES = (
     Case(title="fires when no version serves", expect=Expected.FIRES, readings=_DOWN),
     Case(
@@ -88,6 +181,12 @@ CASES = (
         expect=Expected.FIRES,
         readings={**_DOWN, READY_VERSIONS: 1},
     ),
+    Case(title="fires when requests came while it was unloaded", expect=Expected.FIRES, readings=_AWAY),
     Case(title="is quiet when every load succeeded", expect=Expected.QUIET, readings={**_DOWN, FAILED_VERSIONS: 0}),
+    Case(
+        title="is quiet when nobody asked while it was unloaded",
+        expect=Expected.QUIET,
+        readings={**_AWAY, REFUSED_REQUESTS: 0},
+    ),
     Case(title="is unknown without the index", expect=Expected.UNKNOWN, readings={READY_VERSIONS: 0}),
 )

@@ -42,6 +42,8 @@ class Onset:
 def onset_of(result: Result, fires: Fires) -> Onset | None:
     """Return when what a finding claims most of rose; None when it was so from the start, or nothing is certain."""
     evidence, server = result.ledger.evidence, result.subject.server
+    if fires.began is not None:
+        return Onset(at=fires.began)
     at = instants(evidence.moments(server))
     if len(at) <= FEWEST_STEPS + FEWEST_OUTSIDE:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 from weakref import ref
 
@@ -14,7 +14,7 @@ from diagnostics.signals.callers import requests_of
 from diagnostics.signals.engine_rows import is_engine, shows_its_time
 from diagnostics.signals.executions import service_time
 from diagnostics.signals.gaps import paths
-from diagnostics.signals.inner_calls import InnerCalls, inner_calls
+from diagnostics.signals.outages import all_outages
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
@@ -22,6 +22,7 @@ from diagnostics.signals.triton import REQUESTS
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.window.graph import DeploymentGraph
 from diagnostics.window.lifecycle import Change, changes
+from diagnostics.window.outages import Outage
 from diagnostics.window.paths import Path
 from diagnostics.window.traces import SpanCounts
 from diagnostics.window.view import METRICS, STATISTICS, View
@@ -61,6 +62,10 @@ class Evidence(Protocol):
         """Return what happened to a server's models: loads, failed loads, restarts, new settings, in time order."""
         ...
 
+    def outages(self, on: Subject) -> Sequence[Outage]:
+        """Return when a model, or a server as a whole, was not there, in time order."""
+        ...
+
     def moments(self, server: str) -> Sequence[float]:
         """Return the instants (Unix seconds) at which a server's counters were read, in time order."""
         ...
@@ -71,10 +76,6 @@ class Evidence(Protocol):
 
     def calls(self, on: Subject) -> Sequence[TracedRequest]:
         """Return the traced requests that called a model or ensemble themselves."""
-        ...
-
-    def inner_calls(self, server: str) -> Mapping[str, InnerCalls]:
-        """Return what a server's models call from inside their executions, as counters tell, by the caller."""
         ...
 
     def span_counts(self) -> SpanCounts:
@@ -192,6 +193,10 @@ class WindowEvidence:
             made.changes[server] = changes(made.window.servers[server])
         return made.changes[server]
 
+    def outages(self, on: Subject) -> Sequence[Outage]:
+        """Return the whole window's."""
+        return [one for one in all_outages(self._whole(on)) if one.model == (on.model or "")]
+
     def moments(self, server: str) -> Sequence[float]:
         """Return the times of the source that was read more often."""
         reads = self.window.servers[server].reads
@@ -204,10 +209,6 @@ class WindowEvidence:
     def calls(self, on: Subject) -> Sequence[TracedRequest]:
         """Return the whole window's."""
         return requests_of(self._whole(on))
-
-    def inner_calls(self, server: str) -> Mapping[str, InnerCalls]:
-        """Return the whole window's."""
-        return inner_calls(self._whole(Subject(server=server)))
 
     def span_counts(self) -> SpanCounts:
         """Return the whole window's."""
@@ -241,8 +242,9 @@ class WindowEvidence:
             case Scope.ENTRY:
                 return self._entries(server)
             case Scope.LISTED:
-                listed = sorted({entry.name for _, entries in server.index[-1:] for entry in entries})
-                return [Subject(server=server.name, model=model) for model in listed]
+                away = {one.model for one in all_outages(self._whole(Subject(server=server.name)))}
+                listed = {entry.name for _, entries in server.index[-1:] for entry in entries}
+                return [Subject(server=server.name, model=model or None) for model in sorted(listed | away)]
             case Scope.GPU:
                 cards = self._whole(Subject(server=server.name)).gpu_series()
                 return [Subject(server=server.name, gpu=uuid) for uuid in sorted(cards)]

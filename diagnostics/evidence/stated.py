@@ -8,7 +8,6 @@ from diagnostics.evidence.evidence import Span
 from diagnostics.evidence.ledger import Entry
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS
-from diagnostics.signals.inner_calls import InnerCalls
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
@@ -16,6 +15,7 @@ from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.service import BatchPoint, ServiceTime, fit
 from diagnostics.window.graph import DeploymentGraph
 from diagnostics.window.lifecycle import Change
+from diagnostics.window.outages import Outage
 from diagnostics.window.paths import Path
 from diagnostics.window.traces import SpanCounts
 from diagnostics.window.visits import TracedRequest
@@ -69,6 +69,10 @@ class StatedEvidence:
         """Return no change: what happened is stated as readings."""
         return []
 
+    def outages(self, on: Subject) -> Sequence[Outage]:  # noqa: ARG002
+        """Return none: how long one lasted is stated as a reading."""
+        return []
+
     def moments(self, server: str) -> Sequence[float]:  # noqa: ARG002
         """Return no instant."""
         return []
@@ -80,10 +84,6 @@ class StatedEvidence:
     def calls(self, on: Subject) -> Sequence[TracedRequest]:  # noqa: ARG002
         """Return no trace."""
         return []
-
-    def inner_calls(self, server: str) -> Mapping[str, InnerCalls]:  # noqa: ARG002
-        """Return none: their share is stated as a reading."""
-        return {}
 
     def span_counts(self) -> SpanCounts:
         """Return none."""

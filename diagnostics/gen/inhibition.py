@@ -21,7 +21,7 @@ SENDER = "diag"
 _OURS = f'alertname=~"{PREFIX}.+"'
 _PLACE = ("deployment", "server")
 _SUBJECT = ("check", *_PLACE, "model", "version", "gpu", "ensemble")
-_OF_A_MODEL = frozenset({Scope.MODEL, Scope.LISTED})
+_OF_A_MODEL = frozenset({Scope.MODEL})
 _OF_NO_MODEL = frozenset({Scope.SERVER, Scope.GPU, Scope.ENSEMBLE})
 # Where notifications go is known to nobody but the reader; nothing listens there.
 _NOWHERE = "http://127.0.0.1:9/replace-this"

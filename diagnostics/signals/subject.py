@@ -15,7 +15,7 @@ class Scope(StrEnum):
     GPU = "gpu"
     # What users call: each ensemble, and each model that no ensemble calls (all its versions).
     ENTRY = "entry"
-    # Each model of the repository index, served or not.
+    # Each model of the repository index, served or not; and whatever was away for a while, a server as well.
     LISTED = "listed"
 
 

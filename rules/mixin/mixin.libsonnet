@@ -441,8 +441,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: a model, or its new version, could not be loaded",
-              "description": "Without a version that serves, every request to the model, and to each ensemble that calls it, is refused at once, and no counter shows it: Triton counts only what it accepts. With an older version, users still get that one: the deployment did not happen. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: a model that is asked for, or the whole server, was not there",
+              "description": "Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts only what it accepts. Whatever is slow once it is back, as cold executions, follows from it. Where a new version failed and an older one serves, users still get that one: the deployment did not happen. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/model-unavailable.md"
             }
           },

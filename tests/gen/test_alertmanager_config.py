@@ -17,7 +17,7 @@ from tests.service.telling.alertmanagers import program
 
 TEXT = generated(catalogue(), "runbooks")["alertmanager/alertmanager.yaml"]
 RULES = yaml.safe_load(TEXT)["inhibit_rules"]
-OF_A_MODEL, OF_NONE = {Scope.MODEL, Scope.LISTED}, {Scope.SERVER, Scope.GPU, Scope.ENSEMBLE}
+OF_A_MODEL, OF_NONE = {Scope.MODEL}, {Scope.SERVER, Scope.GPU, Scope.ENSEMBLE}
 
 
 @pytest.fixture

@@ -1,0 +1,437 @@
+"""Whether anybody asked for what was not there, and how many requests were refused.
+
+A refused request is counted nowhere. A client's record has it; else it is what would have arrived: the rate at which a
+model was asked until it was gone, times how long it was gone. A model that nobody asks may be unloaded, a server from
+which the traffic was taken first may restart, and traffic may pause by itself: so a gap counts only where requests came
+up to its beginning and neither chance nor the bursts of the other times leave gaps like it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import sqrt
+
+from diagnostics.signals.counting import FEWEST_EVENTS
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.units import Unit
+from diagnostics.window.client import ClientRequest
+from diagnostics.window.outages import READS, RESTARTED, Outage, outages
+from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+
+CLIENT = "client"
+# Requests that must be missing, by groups that arrive together, before chance does not explain it: e^-5 is under 1 %.
+BEYOND_CHANCE = 5.0
+# A pause of half the length, at another time, says that the traffic pauses by itself.
+USUAL_PAUSE = 0.5
+# Replicas that take in this share of what one lost were given its requests.
+TAKEN_OVER = 0.8
+# A Python model's processes end within so many seconds; their metrics are listed until then, and refused is what comes.
+ENDING_SECONDS = 10.0
+# A client's record that holds this share of what the server counted at other times is of its clients as a whole.
+MOST_CLIENTS = 0.5
+_SLACK = 1e-6
+# A stretch of which so little may lie in an outage is as good as outside.
+_EDGE = 0.1
+_NEAR, _BUSY, _SILENT = "near", "busy", "silent"
+# Two standard deviations of a count.
+_DEVIATIONS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """What arrived between two reads: successes and failures, of all versions."""
+
+    start: float
+    end: float
+    count: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+    def touches(self, one: Outage) -> bool:
+        """Return whether an outage may have been in it; the reads of one round lie some milliseconds apart."""
+        edge = _EDGE * self.seconds
+        return one.may_hold(self.start + edge, self.end - edge)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Requests at the times when what they ask was there.
+
+    Attributes:
+        rate: per second; 0 without any. Where an outage touches all that was counted, the least that it can be.
+        known: whether it was counted at other times than an outage's.
+        group: requests that arrive together, by the dispersion of counts; 1 for independent ones.
+        pause: longest stretch without one, in seconds.
+        stretches: all, also those around outages, in time order.
+        apart: those of `stretches` that no outage touches.
+
+    """
+
+    rate: float
+    known: bool
+    group: float
+    pause: float
+    stretches: Sequence[_Stretch]
+    apart: Sequence[_Stretch]
+    source: str
+
+    def unlikely(self, seconds: float) -> bool:
+        """Return whether neither chance nor bursts leave so long a gap."""
+        return self.known and self.rate * seconds >= BEYOND_CHANCE * self.group and self.pause < USUAL_PAUSE * seconds
+
+    def noise(self, seconds: float) -> float:
+        """Return by how many requests a count over so many seconds may be off."""
+        return _DEVIATIONS * sqrt(max(self.group * self.rate * seconds, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One outage with what it cost.
+
+    Attributes:
+        outage: when it was.
+        seconds: how long, as (least, likely, most).
+        requests: refused ones, as (least, likely, most); likely is 0 where nothing shows that any was.
+        source: `client`, or the counters that the estimate is from.
+
+    """
+
+    outage: Outage
+    seconds: tuple[float, float, float]
+    requests: tuple[float, float, float]
+    source: str
+
+
+def all_outages(view: View) -> tuple[Outage, ...]:
+    """Return the outages of the view's server and of its models."""
+    return view.beside(None).once(_outages)
+
+
+def _outages(view: View) -> tuple[Outage, ...]:
+    return outages(view.server, view.window.end)
+
+
+def refusals(view: View) -> Sequence[Refusal]:
+    """Return the outages of a view's model, or of its server as a whole, each with what it cost."""
+    return view.once(_refusals)
+
+
+def _refusals(view: View) -> Sequence[Refusal]:
+    own = [one for one in all_outages(view) if one.model == (view.model or "")]
+    if not own:
+        return ()
+    traffic = _traffic(view, own)
+    return [_refusal(view, one, traffic) for one in own]
+
+
+def _refusal(view: View, one: Outage, traffic: Traffic) -> Refusal:
+    low, high = _length(one, traffic)
+    likely = (low + high) / 2
+    seconds = (low, likely, high)
+    seen = _clients(view, one, traffic)
+    if seen is not None:
+        return Refusal(one, seconds, (seen, seen, seen), CLIENT)
+    least = max(traffic.rate * low - traffic.noise(low), 0.0)
+    most = traffic.rate * high + traffic.noise(high)
+    asked = _callers_were_asked(view, one) or _asked(one, traffic)
+    if asked is False or _taken_over(view, one, traffic):
+        return Refusal(one, seconds, (0.0, 0.0, 0.0), traffic.source)
+    certain = asked and traffic.unlikely(likely)
+    return Refusal(one, seconds, (least, traffic.rate * likely, most) if certain else (0.0, 0.0, most), traffic.source)
+
+
+# --- traffic
+
+
+def _traffic(view: View, own: Sequence[Outage]) -> Traffic:
+    stretches, source = _stretches(view)
+    apart = _apart(stretches, own)
+    known = sum(s.count for s in apart) >= FEWEST_EVENTS
+    counted = apart if known else stretches
+    seconds, count = sum(s.seconds for s in counted), sum(s.count for s in counted)
+    rate = count / seconds if seconds > 0 else 0.0
+    return Traffic(rate, known, _group(apart, rate), _pause(apart), stretches, apart, source)
+
+
+def _apart(stretches: Sequence[_Stretch], own: Sequence[Outage]) -> list[_Stretch]:
+    """Return the stretches that no outage touches, without the silence right before and after one."""
+    kinds = [(s.start, _kind(s, own), [s]) for s in stretches]
+    marks = sorted([*kinds, *((one.since, _NEAR, []) for one in own)], key=lambda mark: mark[0])
+    runs = [(kind, [s for _, _, part in run for s in part]) for kind, run in groupby(marks, key=lambda mark: mark[1])]
+    beside = [{kind for kind, _ in runs[max(at - 1, 0) : at + 2]} for at in range(len(runs))]
+    kept = [run for (kind, run), near in zip(runs, beside, strict=True) if kind == _BUSY or _NEAR not in near]
+    return [s for run in kept for s in run]
+
+
+def _kind(stretch: _Stretch, own: Sequence[Outage]) -> str:
+    if any(stretch.touches(one) for one in own):
+        return _NEAR
+    return _BUSY if stretch.count > 0 else _SILENT
+
+
+def _group(apart: Sequence[_Stretch], rate: float) -> float:
+    """Return the index of dispersion of the counts; 1 with too few to tell."""
+    if rate <= 0 or len(apart) < 2:
+        return 1.0
+    squares = sum((s.count - rate * s.seconds) ** 2 / (rate * s.seconds) for s in apart)
+    return max(squares / (len(apart) - 1), 1.0)
+
+
+def _pause(apart: Sequence[_Stretch]) -> float:
+    runs = (list(run) for empty, run in groupby(apart, key=lambda s: s.count == 0) if empty)
+    return max((run[-1].end - run[0].start for run in runs), default=0.0)
+
+
+def _stretches(view: View) -> tuple[list[_Stretch], str]:
+    """Return what arrived at the model, or at all that a server's clients call, by steps of the better source."""
+    models = [view.model] if view.model else _entries(view)
+    for source in (METRICS, STATISTICS):
+        counts: dict[tuple[float, float], float] = {}
+        for step in (step for model in models for step in view.beside(model).steps(source)):
+            arrived = step.values.get(Counter.SUCCESS, 0.0) + step.values.get(Counter.FAILURE, 0.0)
+            counts[step.start, step.end] = counts.get((step.start, step.end), 0.0) + arrived
+        if counts:
+            return [_Stretch(start, end, counts[start, end]) for start, end in sorted(counts) if end > start], source
+    return [], METRICS
+
+
+def _entries(view: View) -> list[str]:
+    """Return what a server's clients call; without configurations, which tell an ensemble's members, the busiest."""
+    graph, models = view.server.graph, {model for model, _ in view.server.keys_seen()}
+    if not view.server.configs:
+        return sorted(models, key=lambda model: -_counted(view.beside(model)))[:1]
+    members = {model for ensemble in graph.ensembles.values() for model in ensemble.models()}
+    return sorted(models - members)
+
+
+def _counted(view: View) -> float:
+    delta = view.delta(METRICS) or view.delta(STATISTICS)
+    return delta.values.get(Counter.SUCCESS, 0.0) if delta else 0.0
+
+
+# --- how long
+
+
+def _length(one: Outage, traffic: Traffic) -> tuple[float, float]:
+    """Return the least and the most seconds that an outage can have lasted, also by what was counted around it.
+
+    Where counters began anew, what was counted before it is seen only up to the last read there. A server whose
+    counters went on as usual while nobody read it was there.
+    """
+    after = one.since if one.after is None else one.after
+    before = one.until if one.before is None else one.before
+    low, high = one.until - one.since, before - after
+    if not traffic.known:
+        return low, max(high, low)
+    near = [s for s in traffic.stretches if s.touches(one)]
+    span = max([before, *(s.end for s in near)]) - min([after, *(s.start for s in near)])
+    missing = span - sum(s.count for s in near) / traffic.rate
+    slack = traffic.noise(span) / traffic.rate
+    if one.source == READS and one.state != RESTARTED and near and missing < slack:
+        return 0.0, 0.0
+    high = min(high, missing + slack)
+    low = min(low, high) if one.source == READS else low
+    low = max(low, min(missing - slack - (one.since - after), high), 0.0)
+    return low, max(high, low)
+
+
+# --- who asked
+
+
+def _asked(one: Outage, traffic: Traffic) -> bool | None:
+    """Return whether requests came up to its beginning; or, where nobody saw that, at once when it was over.
+
+    None where they stopped so shortly before that its end may have been the reason. What is loaded for the first time
+    was not asked before.
+    """
+    if traffic.rate <= 0:
+        return False
+    after, since = one.after, one.since + _SLACK
+    sooner = [s for s in traffic.stretches if after is not None and s.start < after and s.end <= since]
+    if sooner:
+        last = max((s.end for s in sooner if s.count > 0), default=None)
+        quiet = float("inf") if last is None else sooner[-1].end - last
+        ending = quiet <= ENDING_SECONDS and one.source in (METRICS, STATISTICS)
+        return (None if ending else False) if last is None or traffic.unlikely(quiet) else True
+    first = min((s.start for s in traffic.stretches if s.count > 0 and one.before and s.end > one.until), default=None)
+    at_once = first is not None and not traffic.unlikely(max(first - (one.before or 0.0), 0.0))
+    return at_once and (after is not None or one.reason != "")
+
+
+def _callers_were_asked(view: View, one: Outage) -> bool:
+    """Return whether an ensemble that calls the model was away with it, and asked up to then."""
+    graph = view.server.graph.ensembles
+    callers = [name for name, ensemble in graph.items() if view.model in ensemble.models() and name != view.model]
+    for name in callers:
+        own = _away(view, name)
+        traffic = _traffic(view.beside(name), own) if own else None
+        if traffic and any(one.may_touch(other) and _asked(other, traffic) for other in own):
+            return True
+    return False
+
+
+def _taken_over(view: View, one: Outage, traffic: Traffic) -> bool:
+    """Return whether other servers of the window were given the requests meanwhile."""
+    gained = 0.0
+    for name, server in view.window.servers.items():
+        if name == view.server.name:
+            continue
+        other = View(window=view.window, server=server, model=None, version=None, start=view.start, end=view.end)
+        stretches, _ = _stretches(other.beside(view.model))
+        inside = [s for s in stretches if s.start >= one.since - _SLACK and s.end <= one.until + _SLACK]
+        outside = [s for s in stretches if not s.touches(one)]
+        gained += _rate(inside) - _rate(outside) if inside else 0.0
+    return gained >= TAKEN_OVER * traffic.rate
+
+
+def _rate(stretches: Sequence[_Stretch]) -> float:
+    seconds = sum(s.seconds for s in stretches)
+    return sum(s.count for s in stretches) / seconds if seconds > 0 else 0.0
+
+
+def _clients(view: View, one: Outage, traffic: Traffic) -> float | None:
+    """Return how many requests of clients failed in an outage; None where no record is whole enough to say so."""
+    if len(view.window.servers) > 1:
+        return None  # a client's record does not say which of several servers answered
+    asked = _callers(view)
+    sent = [r for r in view.window.clients if asked is None or r.model in asked]
+    if not sent:
+        return None
+    failed = _beyond_usual(sent, one)
+    apart = sum(1 for r in sent if any(s.start <= r.at < s.end for s in traffic.apart))
+    whole = apart >= MOST_CLIENTS * sum(s.count for s in traffic.apart) > 0
+    return failed if whole or failed >= FEWEST_EVENTS else None
+
+
+def _beyond_usual(sent: Sequence[ClientRequest], one: Outage) -> float:
+    """Return how many requests failed in an outage beyond those that fail at other times as well."""
+    meanwhile = [r for r in sent if one.may_hold(r.at, r.at + _SLACK)]
+    failed, everything = sum(1 for r in meanwhile if not r.ok), sum(1 for r in sent if not r.ok)
+    elsewhere = len(sent) - len(meanwhile)
+    usual = (everything - failed) / elsewhere * len(meanwhile) if elsewhere else 0.0
+    beyond = failed - usual
+    return beyond if beyond > _DEVIATIONS * sqrt(usual) else 0.0
+
+
+def _callers(view: View) -> frozenset[str] | None:
+    """Return the names under which clients ask a model; None for a server: whatever they ask."""
+    if view.model is None:
+        return None
+    found, graph = {view.model}, view.server.graph.ensembles
+    for _ in graph:  # ensembles of ensembles
+        found |= {name for name, ensemble in graph.items() if found & set(ensemble.models())}
+    return frozenset(found)
+
+
+# --- what goes with what
+
+
+def with_another(view: View) -> bool:
+    """Return whether a model was away because another was, which is the one to look at.
+
+    Triton unloads an ensemble with its first member that goes. Where all its members went, the ensemble was unloaded
+    with what it depends on, and is the one that somebody unloaded.
+    """
+    if view.model is None:
+        return False
+    graph, own = view.server.graph.ensembles, _away(view, view.model)
+    if view.model in graph:
+        gone = [member for member in set(graph[view.model].models()) if _together(own, _away(view, member))]
+        return bool(gone) and not _all_of(view, view.model)
+    return any(_all_of(view, name) for name, ensemble in graph.items() if view.model in ensemble.models())
+
+
+def _all_of(view: View, ensemble: str) -> bool:
+    """Return whether an ensemble of several members was away with all of them."""
+    members, own = set(view.server.graph.ensembles[ensemble].models()), _away(view, ensemble)
+    return len(members) > 1 and all(_together(own, _away(view, member)) for member in members)
+
+
+def _away(view: View, model: str) -> Sequence[Outage]:
+    return [one for one in all_outages(view) if one.model == model]
+
+
+def _together(some: Sequence[Outage], others: Sequence[Outage]) -> bool:
+    return any(one.may_touch(other) for one in some for other in others)
+
+
+# --- what clients saw
+
+
+def _client_failures(view: View) -> Reading:
+    """Return how many of the requests that clients recorded for a model came back as errors, or not at all."""
+    sent = [r for r in view.window.clients if r.model == view.model and view.start <= r.at <= view.end]
+    if not sent:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, CLIENT)
+    failed = sum(1 for request in sent if not request.ok)
+    return Reading.of(float(failed), Unit.COUNT, CLIENT, events=len(sent))
+
+
+# --- signals
+
+
+def _summed(pick: Callable[[Refusal], tuple[float, float, float]], unit: Unit) -> Callable[[View], Reading]:
+    def read(view: View) -> Reading:
+        found = refusals(view)
+        low, value, high = (sum(parts) for parts in zip(*map(pick, found), strict=True)) if found else (0.0, 0.0, 0.0)
+        estimated = any(one.source != CLIENT for one in found) if unit is Unit.COUNT else False
+        return Reading.of(value, unit, _sources(found), low=low, high=high, estimated=estimated, events=value)
+
+    return read
+
+
+def _sources(found: Iterable[Refusal]) -> str:
+    return " and ".join(sorted({source for one in found for source in (one.outage.source, one.source)})) or "index"
+
+
+def _share(view: View) -> Reading:
+    """Refused ÷ (refused + answered) requests of the window."""
+    found = refusals(view)
+    refused = sum(one.requests[1] for one in found)
+    answered = sum(stretch.count for stretch in _stretches(view)[0])
+    return Reading.of(refused / max(refused + answered, 1.0), Unit.RATIO, _sources(found), estimated=True)
+
+
+def _still(view: View) -> Reading:
+    found = refusals(view)
+    now = any(not one.outage.over and one.requests[2] > 0 for one in found)
+    return Reading.of(float(now), Unit.COUNT, _sources(found))
+
+
+def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading]) -> Signal:
+    return Signal(name=name, unit=unit, scope=Scope.LISTED, doc=doc, readers=(read,))
+
+
+UNAVAILABLE_SECONDS = _signal(
+    "unavailable_seconds",
+    Unit.SECONDS,
+    "How long no version of the model was ready, or the server did not answer; 0 when it was there all the while.",
+    _summed(lambda one: one.seconds, Unit.SECONDS),
+)
+REFUSED_REQUESTS = _signal(
+    "refused_while_unavailable",
+    Unit.COUNT,
+    "Requests refused meanwhile: as clients record them, else the usual rate times that time; 0 where nobody asked.",
+    _summed(lambda one: one.requests, Unit.COUNT),
+)
+REFUSED_SHARE = _signal(
+    "refused_while_unavailable_share", Unit.RATIO, "Those refused ÷ (refused + answered) of the window.", _share
+)
+STILL_UNAVAILABLE = _signal(
+    "still_unavailable", Unit.COUNT, "1 when it was still away at the last read and is asked for; else 0.", _still
+)
+CLIENT_FAILURES = _signal(
+    "client_failures", Unit.COUNT, "Requests to the model that clients recorded as failed.", _client_failures
+)
+AWAY_WITH_ANOTHER = _signal(
+    "away_with_another",
+    Unit.COUNT,
+    "1 when it was away because a member, or the ensemble that it was unloaded with, was; else 0.",
+    lambda view: Reading.of(float(with_another(view)), Unit.COUNT, "configuration"),
+)
