@@ -2,15 +2,18 @@
 
 `caused_by(a, b)` of two findings holds when the table lists it and they speak of the same model of the same server, or
 the cause speaks of no model: what befalls an entry or a server befalls all its models. The table has no cycles; a test
-holds that.
+holds that. An outage is told apart: it brings about what began in it or after it, and nothing that was there before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+OUTAGE = "model-unavailable"
 # consequence -> its possible causes, the likeliest first
 CAUSED_BY: Mapping[str, tuple[str, ...]] = {
+    "cold-start": (OUTAGE,),
+    "model-reload-stall": (OUTAGE,),
     "queue-rejections": (
         "cold-start",
         "scheduler-stall",
@@ -33,17 +36,44 @@ CAUSED_BY: Mapping[str, tuple[str, ...]] = {
     "gpu-saturated": ("gpu-contended-by-other-process", "gpu-contended-by-colocated-model", "gpu-fault"),
     "gpu-throttled": ("gpu-saturated", "gpu-contended-by-other-process", "gpu-fault"),
     "over-instanced": ("gpu-contended-by-other-process",),
-    "model-unavailable": ("gpu-memory-pressure", "gpu-fault"),
+    OUTAGE: ("gpu-memory-pressure", "gpu-fault"),
     "single-instance-serialization": (
         "cold-start",
         "version-regression",
         "replica-imbalance",
         "replica-outlier",
     ),
-    "request-failures": ("model-unavailable",),
+    "request-failures": (OUTAGE,),
     "engine-bound": ("bursty-arrivals",),
     "prefill-interference": ("bursty-arrivals",),
 }
+
+# What an outage brings about by the requests that come when it is over, and that has causes of its own at other times:
+# only that it began then tells, so it is no part of the table.
+AFTER_OUTAGE = frozenset(
+    {
+        "bursty-arrivals",
+        "capacity-exceeded",
+        "queue-rejections",
+        "replica-imbalance",
+        "single-instance-serialization",
+        "workload-shift",
+    }
+)
+
+
+def follows_outage(check: str, began: float | None, outage_began: float | None) -> bool:
+    """Return whether a finding may be what an outage brought about: one that was there before it is not.
+
+    Args:
+        check: the id of the finding's check.
+        began: Unix seconds at which it began; None where it was so from the start, or nobody knows.
+        outage_began: the same of the outage.
+
+    """
+    if began is None or outage_began is None:
+        return check not in AFTER_OUTAGE
+    return began >= outage_began
 
 
 def cause_of(check: str, model: str | None, others: Mapping[tuple[str, str | None], str]) -> str | None:
@@ -55,7 +85,7 @@ def cause_of(check: str, model: str | None, others: Mapping[tuple[str, str | Non
         others: fingerprints of all findings by (check, model).
 
     """
-    for cause in CAUSED_BY.get(check, ()):
+    for cause in (*([OUTAGE] if check in AFTER_OUTAGE else ()), *CAUSED_BY.get(check, ())):
         found = others.get((cause, model)) or others.get((cause, None))
         if found is None and model is None:  # what befalls a card or a server may be some model's doing
             found = next((one for (check_id, _), one in others.items() if check_id == cause), None)

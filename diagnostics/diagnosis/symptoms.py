@@ -12,8 +12,8 @@ from diagnostics.checks.frontend_threads import THREAD_BUSY
 from diagnostics.checks.gates import HOST_FULL
 from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
 from diagnostics.checks.prefill_interference import may_read_long_prompts
-from diagnostics.diagnosis.claiming import Cell, entry_name
-from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.finding import Cell, Finding, entry_name
+from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.callers import HANDLING_SECONDS, OUTSIDE_SECONDS, TRANSFER_SECONDS
@@ -25,6 +25,7 @@ from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
 from diagnostics.signals.neighbours import FOREIGN_PROCESS, FOREIGN_SHARE, FOREIGN_STAY, OWN_GPU_SECONDS
+from diagnostics.signals.outages import AWAY_WITH_ANOTHER, CLIENT_FAILURES, REFUSED_REQUESTS, UNAVAILABLE_SECONDS
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.threads import FRONTEND_BUSY
 from diagnostics.signals.triton import PENDING, REQUESTS
@@ -61,18 +62,34 @@ def symptoms(
     explained_failures = any(finding.impact.share_of_requests_failed > 0 for finding in found)
     gpu_explained = any(finding.check.startswith("gpu-") for finding in found)
     return (
+        *_absences(evidence, found),
         *_stuck(evidence),
         *_queues(anatomy, left),
         *_between(evidence, anatomy, found),
         *_engines(evidence, found),
         *_prompts(evidence, anatomy, found),
-        *(() if explained_failures else _failures(evidence)),
+        *(() if explained_failures else (*_failures(evidence), *_client_failures(evidence))),
         *_clients(evidence, anatomy, found),
         *_threads(evidence, anatomy),
         *(() if any(finding.layer is Layer.HOST for finding in found) else _host(evidence)),
         *(() if gpu_explained else _gpus(evidence)),
         *_strangers(evidence, anatomy, found),
     )
+
+
+def _absences(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
+    """Outages in which requests may have been refused, where nothing tells whether any was."""
+    explained = {(one.subject.server, one.subject.model) for one in found if one.check == OUTAGE}
+    for on in evidence.subjects(Scope.LISTED):
+        refused, away = evidence.read(REFUSED_REQUESTS, on), evidence.read(UNAVAILABLE_SECONDS, on)
+        possible = (refused.high or 0.0) >= 1 and not evidence.read(AWAY_WITH_ANOTHER, on).value
+        if possible and (on.server, on.model) not in explained:
+            yield Symptom(
+                text=f"{on.model or on.server} was unavailable for up to {Unit.SECONDS.show(away.high)}; requests may "
+                "have been refused",
+                next_measurement="look at the errors that clients got then, and at the server's log; read the index "
+                "more often",
+            )
 
 
 def _stuck(evidence: Evidence) -> Iterator[Symptom]:
@@ -186,6 +203,21 @@ def _failures(evidence: Evidence) -> Iterator[Symptom]:
             yield Symptom(
                 text=f"{Unit.RATIO.show(share)} of the requests of {subject.ensemble or subject.model} fail",
                 next_measurement="read the server's log and the error text that clients get",
+            )
+
+
+def _client_failures(evidence: Evidence) -> Iterator[Symptom]:
+    """Errors that only clients see: Triton counts none of the requests that it does not accept."""
+    names = {(on.server, on.model or on.ensemble) for s in (Scope.ENTRY, Scope.LISTED) for on in evidence.subjects(s)}
+    for server, name in sorted((server, name) for server, name in names if name):
+        failed = evidence.read(CLIENT_FAILURES, Subject(server=server, model=name))
+        share = (failed.value or 0.0) / (failed.events or 1.0)
+        if (failed.value or 0.0) >= ENOUGH_FAILURES.value and share >= FAILED_PART.value:
+            yield Symptom(
+                text=f"{Unit.RATIO.show(share)} of the requests that clients sent to {name} failed, and no counter "
+                "shows it",
+                next_measurement="read the error text that clients got, and the log of what is between them and "
+                f"{server}",
             )
 
 

@@ -1,0 +1,265 @@
+"""An outage of what is asked for is the first cause, and what looks like one is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.link import CAUSED_BY, OUTAGE, follows_outage
+from diagnostics.window.window import window_of
+from diagnostics.wire.records import Kind, Scrape
+from tests.builders import START, chain, model_config
+from tests.builders_traffic import Did, indexed, scrapes_told, sent
+
+BUSY, IDLE, AWAY = Did(requests=40, infer=0.02, seconds=0.021), Did(), Did(absent=True)
+READY, GONE = ("READY", ""), ("UNAVAILABLE", "unloaded")
+M, OTHER = ("m", "1"), ("other", "1")
+CONFIGS = {"m": model_config("m"), "other": model_config("other")}
+# Seconds: it goes after the read at 20 and is back at the one at 30.
+STEPS = 22
+OUTAGE_STEPS = range(10, 15)
+
+
+def away(before: Did = BUSY, after: Did = BUSY, steps: range = OUTAGE_STEPS) -> list[Did]:
+    return [AWAY if n in steps else before if n < steps.start else after for n in range(STEPS)]
+
+
+def index(
+    model: str = "m", steps: range = OUTAGE_STEPS, meanwhile: tuple[str, str] = GONE, **more: str
+) -> list[Scrape]:
+    """Return an index read after each step; the model is not ready after those in which it is away."""
+    others = [(name, "1", state, "") for name, state in {"other": "READY", **more}.items()]
+    return [
+        indexed(2.0 * number, (model, "1", *(meanwhile if number - 1 in steps else READY)), *others)
+        for number in range(STEPS + 1)
+    ]
+
+
+def explained(*scrapes: Sequence[Scrape], without: Sequence[Kind] = ()) -> Explanation:
+    return explain_window(window_of([s for part in scrapes for s in part if s.kind not in without]))
+
+
+def told(story: Sequence[Did], other: Sequence[Did] = (BUSY,) * STEPS) -> list[Scrape]:
+    return scrapes_told({M: story, OTHER: other}, configs=CONFIGS)
+
+
+def causes(explanation: Explanation) -> list[tuple[str, str | None]]:
+    return [(finding.check, finding.subject.model) for finding in explanation.loud]
+
+
+class TestAnOutage:
+    @pytest.mark.parametrize("without", [(), (Kind.INDEX,), (Kind.STATISTICS,), (Kind.METRICS,)])
+    def test_a_model_that_was_unloaded_under_load_and_loaded_again_is_the_cause(self, without: Sequence[Kind]) -> None:
+        explanation = explained(told(away()), index(), without=without)
+
+        assert causes(explanation) == [(OUTAGE, "m")]
+        # Twenty requests a second, for eight to twelve seconds.
+        assert explanation.loud[0].impact.share_of_requests_failed == pytest.approx(200 / 880, abs=0.06)
+        assert explanation.loud[0].onset is not None
+        assert explanation.loud[0].onset.at == START + 22.0
+
+    def test_one_that_is_still_away_is_critical_however_short_that_is(self) -> None:
+        explanation = explained(told(away(steps=range(20, STEPS))), index(steps=range(20, STEPS)))
+
+        assert causes(explanation) == [(OUTAGE, "m")]
+        assert explanation.loud[0].severity == "critical"
+        assert "has been unavailable" in explanation.loud[0].summary
+
+    def test_one_that_began_before_the_window_is_seen_when_requests_come_at_once_after_it(self) -> None:
+        explanation = explained(told(away(steps=range(6))), index(steps=range(-1, 6)))
+
+        assert causes(explanation) == [(OUTAGE, "m")]
+
+    def test_a_failed_load_that_leaves_no_version_tells_its_reason(self) -> None:
+        meanwhile = ("UNAVAILABLE", "weights are missing")
+        explanation = explained(told(away(steps=range(10, STEPS))), index(steps=range(10, STEPS), meanwhile=meanwhile))
+
+        assert causes(explanation) == [(OUTAGE, "m")]
+        assert "its load failed (weights are missing)" in explanation.loud[0].summary
+
+    def test_clients_tell_how_many_requests_failed(self) -> None:
+        moments = [at / 20 for at in range(20 * 44)]
+        record = replace(sent(moments), body=failing(sent(moments), 22.0, 30.0))
+        (finding,) = explained(told(away()), index(), [record]).loud
+
+        assert "160 requests were refused" in finding.summary
+        assert finding.confidence == 0.95
+
+    def test_a_hundred_failures_of_clients_tell_of_a_model_that_no_counter_ever_listed(self) -> None:
+        moments = [at / 20 for at in range(20 * 44)]
+        record = replace(sent(moments), body=failing(sent(moments), 0.0, 44.0))
+        explanation = explained(told([AWAY] * STEPS), index(steps=range(-1, STEPS)), [record])
+
+        assert causes(explanation) == [(OUTAGE, "m")]
+
+    def test_what_is_cold_once_it_is_back_is_its_consequence(self) -> None:
+        story = away()
+        story[15] = replace(BUSY, infer=0.5, seconds=0.5)
+        running = [s for s in told(story) if s.at > START or s.kind is Kind.CONFIG]
+        explanation = explained(running, index())
+
+        assert causes(explanation) == [(OUTAGE, "m"), ("cold-start", "m")]
+        assert explanation.loud[1].caused_by == explanation.loud[0].id
+
+
+@pytest.mark.parametrize(
+    ("check", "began", "follows"),
+    [
+        ("cold-start", 31.0, True),
+        ("cold-start", None, True),  # what executes first was loaded just before
+        ("cold-start", 10.0, False),
+        ("single-instance-serialization", 31.0, True),
+        ("single-instance-serialization", None, False),  # it was there from the start
+        ("single-instance-serialization", 10.0, False),
+    ],
+)
+def test_an_outage_brings_about_what_began_in_it_or_later(check: str, began: float | None, follows: bool) -> None:
+    assert follows_outage(check, began, outage_began=20.0) is follows
+
+
+class TestTheRoot:
+    CONFIGS: ClassVar = {"chat": chain("chat", "m", "other"), **CONFIGS, "solo": model_config("solo")}
+
+    def story(self, *gone: str) -> Explanation:
+        models = ("chat", "m", "other", "solo")
+        steps = {(name, "1"): away() if name in gone else [BUSY] * STEPS for name in models}
+        states = [
+            indexed(
+                2.0 * number,
+                *((name, "1", *(GONE if name in gone and number - 1 in OUTAGE_STEPS else READY)) for name in models),
+            )
+            for number in range(STEPS + 1)
+        ]
+        return explained(scrapes_told(steps, configs=self.CONFIGS), states)
+
+    def test_an_ensemble_that_goes_with_a_member_is_no_cause_of_its_own(self) -> None:
+        assert causes(self.story("chat", "m")) == [(OUTAGE, "m")]
+
+    def test_an_ensemble_that_goes_alone_is_the_cause(self) -> None:
+        assert causes(self.story("chat")) == [(OUTAGE, "chat")]
+
+    def test_an_ensemble_that_goes_with_all_its_members_is_the_cause(self) -> None:
+        assert causes(self.story("chat", "m", "other")) == [(OUTAGE, "chat")]
+
+
+class TestWhatLooksLikeOne:
+    def test_a_model_that_nobody_asks_may_be_unloaded(self) -> None:
+        assert explained(told(away(IDLE, IDLE)), index()).verdict is Verdict.HEALTHY
+
+    def test_a_model_that_nobody_asked_any_more_may_be_unloaded(self) -> None:
+        story = [BUSY if n < 5 else IDLE if n < 10 else AWAY for n in range(STEPS)]
+
+        assert explained(told(story), index(steps=range(10, STEPS))).verdict is Verdict.HEALTHY
+
+    def test_a_model_from_which_the_traffic_was_taken_before_may_be_exchanged(self) -> None:
+        story = [BUSY if n < 5 or n > 16 else AWAY if n in OUTAGE_STEPS else IDLE for n in range(STEPS)]
+
+        assert explained(told(story), index()).verdict is Verdict.HEALTHY
+
+    def test_traffic_may_pause_by_itself(self) -> None:
+        story = [IDLE if n in OUTAGE_STEPS else BUSY for n in range(STEPS)]
+
+        assert OUTAGE not in [check for check, _ in causes(explained(told(story, story), index(steps=range(0))))]
+
+    def test_a_model_that_is_loaded_for_the_first_time_was_not_asked_before(self) -> None:
+        steps = range(-1, 6)
+        explanation = explained(told(away(steps=range(6))), index(steps=steps, meanwhile=("", "")))
+
+        assert explanation.verdict is Verdict.HEALTHY
+
+    def test_an_older_version_may_be_retired(self) -> None:
+        story = {M: away(steps=range(10, STEPS)), ("m", "2"): away(AWAY, BUSY, range(0)), OTHER: [BUSY] * STEPS}
+        story["m", "2"] = [AWAY if n < 10 else BUSY for n in range(STEPS)]
+        states = [
+            indexed(
+                2.0 * n,
+                ("m", "1", *(READY if n < 11 else GONE)),
+                *([("m", "2", *READY)] if n > 10 else []),
+                ("other", "1", *READY),
+            )
+            for n in range(STEPS + 1)
+        ]
+
+        assert explained(scrapes_told(story, configs=CONFIGS), states).verdict is Verdict.HEALTHY
+
+    def test_clients_that_were_answered_all_the_while_deny_it(self) -> None:
+        record = sent([at / 20 for at in range(20 * 44)])
+
+        assert OUTAGE not in [check for check, _ in causes(explained(told(away()), index(), [record]))]
+
+    def test_rows_that_are_lost_and_go_on_where_they_were_were_not_read(self) -> None:
+        read = [s for s in told([BUSY] * STEPS) if not 20.0 < s.at - START < 30.0]
+
+        assert explained(read).verdict is Verdict.HEALTHY
+
+
+class TestWhereNothingTellsWhetherAnyWasRefused:
+    def test_a_model_that_is_rarely_asked_is_not_healthy_after_an_outage(self) -> None:
+        rare = Did(requests=1, infer=0.02, seconds=0.021)
+        sparse = [rare if n % 3 == 0 else IDLE for n in range(STEPS)]
+        story = [AWAY if n in OUTAGE_STEPS else did for n, did in enumerate(sparse)]
+        explanation = explained(told(story), index())
+
+        assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+        assert "m was unavailable for up to" in explanation.reason
+
+    def test_traffic_that_comes_and_goes_may_have_rested_then(self) -> None:
+        pulses = [BUSY if n % 8 < 4 else IDLE for n in range(STEPS)]
+        story = [AWAY if n in OUTAGE_STEPS else did for n, did in enumerate(pulses)]
+
+        assert OUTAGE not in [check for check, _ in causes(explained(told(story), index()))]
+
+    def test_errors_that_only_clients_saw_are_not_healthy(self) -> None:
+        moments = [at / 20 for at in range(20 * 44)]
+        record = replace(sent(moments), body=failing(sent(moments), 10.0, 14.0))
+        explanation = explained(told([BUSY] * STEPS), index(steps=range(0)), [record])
+
+        assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+        assert "of the requests that clients sent to m failed" in explanation.reason
+
+
+class TestServers:
+    def down(self, *, gained: float = 0.0, replicas: int = 1) -> list[Scrape]:
+        """Return a server that restarts after 20 s and answers again after 30 s, and replicas that go on."""
+        first = told([BUSY] * 10, [BUSY] * 10)
+        again = [
+            replace(s, at=s.at + 28.0, mono=s.mono + 28.0)
+            for s in told([BUSY] * 7, [BUSY] * 7)
+            if s.at > START and s.kind is not Kind.CONFIG
+        ]
+        more = replace(BUSY, requests=BUSY.requests * (1 + gained))
+        beside = [more if n in range(10, 14) else BUSY for n in range(STEPS)]
+        others = [replace(s, server=f"triton-{r}") for r in range(1, replicas) for s in told(beside, beside)]
+        return [*first, *again, *others]
+
+    def test_a_server_that_was_down_for_a_while_is_the_cause(self) -> None:
+        explanation = explained(self.down())
+
+        assert causes(explanation) == [(OUTAGE, None)]
+        assert explanation.loud[0].summary.startswith("triton-0 was unavailable for 8.5 s (restarted)")
+
+    def test_replicas_that_were_given_its_requests_served_them(self) -> None:
+        assert OUTAGE not in [check for check, _ in causes(explained(self.down(gained=1.0, replicas=2)))]
+
+    def test_replicas_that_go_on_as_before_did_not(self) -> None:
+        assert causes(explained(self.down(replicas=2)))[0] == (OUTAGE, None)
+
+
+def failing(record: Scrape, since: float, until: float) -> bytes:
+    """Return a client's record in which the requests of a stretch failed."""
+    lines = (record.body or b"").decode().splitlines()
+    return "\n".join(
+        line.replace('"ok": true', '"ok": false, "code": 404') if failed else line
+        for line in lines
+        for failed in [since <= float(line.split('"t": ')[1].split(",")[0]) - START < until]
+    ).encode()
+
+
+def test_an_outage_may_bring_about_what_a_load_does() -> None:
+    assert {"cold-start", "model-reload-stall", "request-failures"} <= {
+        check for check, its in CAUSED_BY.items() if OUTAGE in its
+    }
