@@ -65,8 +65,9 @@ soak: venv tools triton ## test for an hour what takes long: kills, outages, loa
 	@$(BIN)/python -m tests.soak.days --days 30
 	@$(BIN)/python -m tests.soak.observer
 
-accuracy: venv ## replay the recorded incidents and print what was found
+accuracy: venv ## replay the recorded incidents, whole and without some sources, and print what was found
 	@$(BIN)/python -m tests.captures.accuracy
+	@$(BIN)/python -m tests.captures.drops
 
 benchmark: venv ## diagnose the incidents that were drawn at random, and print how often it was right
 	@$(BIN)/python -m tests.benchmark score fixtures/benchmark

@@ -15,7 +15,7 @@ from diagnostics.anatomy.critical_path import bounded
 from diagnostics.anatomy.from_calls import entries_alone, with_called
 from diagnostics.anatomy.from_outside import from_outside, is_orchestrated
 from diagnostics.anatomy.from_traces import from_direct_calls, from_traces, slowest
-from diagnostics.anatomy.unread import longest_call, perhaps_ensembles
+from diagnostics.anatomy.unread import calls_others, longest_call, perhaps_ensembles
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Entry
 from diagnostics.signals.engine_tokens import ENGINE_SECONDS
@@ -217,4 +217,4 @@ def _weight(evidence: Evidence, on: Subject) -> float:
     return own / everything if own is not None and everything else 1.0
 
 
-__all__ = ["Anatomy", "Phase", "Stage", "anatomies", "entry_of", "perhaps_ensembles"]
+__all__ = ["Anatomy", "Phase", "Stage", "anatomies", "calls_others", "entry_of", "longest_call", "perhaps_ensembles"]

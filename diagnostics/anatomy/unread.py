@@ -33,6 +33,11 @@ def perhaps_ensembles(anatomy: Sequence[Anatomy], evidence: Evidence) -> list[An
     ]
 
 
+def calls_others(item: Anatomy, anatomy: Sequence[Anatomy]) -> bool:
+    """Return whether an entry that looks like an ensemble can have sent most of another entry's requests."""
+    return any(_may_call(item, one) for one in anatomy if one is not item and len(one.stages) == 1)
+
+
 def longest_call(item: Anatomy, perhaps: Sequence[Anatomy]) -> float:
     """Return the mean seconds of the longest of these that can have sent most of an entry's requests; 0 without any."""
     return max((one.mean_seconds for one in perhaps if one is not item and _may_call(one, item)), default=0.0)

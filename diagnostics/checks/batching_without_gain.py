@@ -74,9 +74,18 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="batches hardly form")
     if not see.is_set(DYNAMIC_BATCHING, on):
         return Quiet(because="batches are the clients' own")
+    if not see.worthwhile("batched_seconds", on, _batched_seconds(see, on)):
+        return Quiet(because="even batches that cost their sum would add little")
     if not see.at_least(BATCH_MARGINAL_COST, on, LINEAR_COST):
         return Quiet(because="a larger batch is cheaper per item")
     return _without_batching(see, on)
+
+
+def _batched_seconds(see: Ledger, on: Subject) -> Reading:
+    """Return what other requests in its batch can add to a request's execution at most: all but its own items' part."""
+    compute, batch = see.evidence.read(COMPUTE_SECONDS, on), see.need(BATCH_SIZE, on)
+    own = see.evidence.read(CLIENT_BATCH_SIZE, on).value or 1.0
+    return compute * Reading.of(max(1.0 - own / max(batch, 1.0), 0.0), Unit.RATIO, compute.source)
 
 
 def _without_batching(see: Ledger, on: Subject) -> Fires | Quiet:

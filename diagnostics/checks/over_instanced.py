@@ -52,6 +52,11 @@ SEVERAL = Limit(
     because="two instances overlap copies with execution, as Triton's guide recommends; of four and more, half may be "
     "too many",
 )
+BUSY_AT_ONCE = Limit(
+    value=SEVERAL.value * BUSY.value,
+    unit=Unit.COUNT,
+    because="so many requests execute on average where four instances are busy",
+)
 HALF = Limit(
     value=0.5,
     unit=Unit.RATIO,
@@ -63,7 +68,13 @@ _FEWEST = 2
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={"instances": SEVERAL, "busy": BUSY, "device_headroom": DEVICE_FULL, "enough_instances_share": HALF},
+    limits={
+        "requests_executing": BUSY_AT_ONCE,
+        "instances": SEVERAL,
+        "busy": BUSY,
+        "device_headroom": DEVICE_FULL,
+        "enough_instances_share": HALF,
+    },
     symptom="model-queue-dominates",
 )
 
@@ -74,6 +85,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the model is idle")
     if see.evidence.is_engine(on):
         return Quiet(because="an engine batches inside, so its instances are no measure")
+    if _few_at_once(see, on):
+        return Quiet(because="too few requests execute at once to crowd a card")
     if not see.at_least(INSTANCES, on, SEVERAL):
         return Quiet(because="there are few instances")
     if not see.is_set(ON_GPU, on):
@@ -83,6 +96,18 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if not device_is_full(see, on):
         return Quiet(because="the GPU has room for them")
     return _with_fewer(see, on)
+
+
+def _few_at_once(see: Ledger, on: Subject) -> bool:
+    """Return whether fewer requests execute on average than so many busy instances do; not known counts as no.
+
+    Little's law: what is not in the queue. Requests of one batch count apart, so this is an upper end.
+    """
+    beyond_queue = see.evidence.read(REQUEST_SECONDS, on) - see.evidence.read(QUEUE_SECONDS, on)
+    at_once = see.evidence.read(ARRIVAL_RATE, on) * beyond_queue
+    if at_once.value is None:
+        return False
+    return not see.compare("requests_executing", at_once.with_unit(Unit.COUNT), BUSY_AT_ONCE)
 
 
 def _with_fewer(see: Ledger, on: Subject) -> Fires | Quiet:

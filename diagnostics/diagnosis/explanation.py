@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
-from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies
+from diagnostics.anatomy.anatomy import Anatomy, anatomies
 from diagnostics.checks.check import Layer, Unknown
-from diagnostics.diagnosis.clock_notes import DISORDERS, clock_notes
+from diagnostics.diagnosis.clock_notes import clock_notes
 from diagnostics.diagnosis.finding import Finding, findings, unclaimed
 from diagnostics.diagnosis.gpu_notes import gpu_notes
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
 from diagnostics.diagnosis.trace_notes import trace_notes
+from diagnostics.diagnosis.undecided import Open, undecided
+from diagnostics.diagnosis.unread import core_missing, unread
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
-from diagnostics.signals.latency import SUMMARIZED_REQUESTS
 from diagnostics.signals.reading import Missing
-from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.signals.subject import Scope
 from diagnostics.window.window import Window
 
 
@@ -63,7 +64,10 @@ class WindowFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Everything a renderer shows. `results` keep each check's ledger for `--why-not`."""
+    """Everything a renderer shows. `results` keep each check's ledger for `--why-not`.
+
+    `next_measurement` tells the causes that remain apart; empty where a cause is named or nothing is wrong.
+    """
 
     window: WindowFacts
     verdict: Verdict
@@ -75,6 +79,7 @@ class Explanation:
     blind_spots: tuple[BlindSpot, ...]
     results: tuple[Result, ...]
     evidence: Evidence
+    next_measurement: str = ""
 
     @property
     def unknown(self) -> tuple[tuple[Result, Unknown], ...]:
@@ -110,12 +115,13 @@ def explain(
         *symptoms(evidence, anatomy, unclaimed(results, anatomy), found),
         *(objective.missed(evidence, anatomy) if objective else ()),
     )
-    verdict, reason = _verdict(evidence, anatomy, found, signs)
+    judged = _verdict(evidence, anatomy, found, signs, undecided(evidence, results, anatomy))
     loud = [finding for finding in found if finding.severity.loud]
     return Explanation(
         window=window,
-        verdict=verdict,
-        reason=reason,
+        verdict=judged.verdict,
+        reason=judged.reason,
+        next_measurement=judged.next_measurement,
         layer=loud[0].layer if loud else None,
         findings=found,
         symptoms=signs,
@@ -173,12 +179,13 @@ def rejudged(
     found = findings(results, anatomy, ahead)
     missed = tuple(sign for sign in explanation.symptoms if sign.misses_objective)
     signs = (*symptoms(evidence, anatomy, unclaimed(results, anatomy), found), *missed)
-    verdict, reason = _verdict(evidence, anatomy, found, signs)
+    judged = _verdict(evidence, anatomy, found, signs, undecided(evidence, results, anatomy))
     loud = [finding for finding in found if finding.severity.loud]
     return replace(
         explanation,
-        verdict=verdict,
-        reason=reason,
+        verdict=judged.verdict,
+        reason=judged.reason,
+        next_measurement=judged.next_measurement,
         layer=loud[0].layer if loud else None,
         findings=found,
         symptoms=signs,
@@ -192,63 +199,42 @@ def with_findings(explanation: Explanation, found: Sequence[Finding]) -> Explana
     return replace(explanation, findings=tuple(found), layer=layer)
 
 
+class _Judged(NamedTuple):
+    verdict: Verdict
+    reason: str = ""
+    next_measurement: str = ""
+
+
 def _verdict(
-    evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding], signs: Sequence[Symptom]
-) -> tuple[Verdict, str]:
+    evidence: Evidence,
+    anatomy: Sequence[Anatomy],
+    found: Sequence[Finding],
+    signs: Sequence[Symptom],
+    left: Sequence[Open],
+) -> _Judged:
     if any(finding.severity.loud for finding in found):
-        return Verdict.DEGRADED, ""
+        return _Judged(Verdict.DEGRADED)
     missed = next((sign for sign in signs if sign.misses_objective), None)
     if missed is not None:
-        return Verdict.DEGRADED, missed.text
-    if missing := _core_missing(evidence):
-        return Verdict.INSUFFICIENT_DATA, missing
+        return _Judged(Verdict.DEGRADED, missed.text, left[0].next_measurement if left else missed.next_measurement)
+    if missing := core_missing(evidence):
+        return _Judged(Verdict.INSUFFICIENT_DATA, missing)
     if signs:
-        return Verdict.NO_CLEAR_CAUSE, signs[0].text
-    if unseen := _engine_unseen(evidence, anatomy):
-        return Verdict.INSUFFICIENT_DATA, unseen
+        return _Judged(Verdict.NO_CLEAR_CAUSE, signs[0].text, _tells_apart(signs[0], left))
+    if unseen := unread(evidence, anatomy):
+        return _Judged(Verdict.INSUFFICIENT_DATA, *unseen)
     requests = sum(item.requests for item in anatomy)
     if requests < ENOUGH_EVENTS:
-        return Verdict.IDLE, f"{requests:.0f} requests completed; {ENOUGH_EVENTS} are needed to judge"
-    return Verdict.HEALTHY, ""
+        return _Judged(Verdict.IDLE, f"{requests:.0f} requests completed; {ENOUGH_EVENTS} are needed to judge")
+    if left:
+        return _Judged(Verdict.INSUFFICIENT_DATA, left[0].text, left[0].next_measurement)
+    return _Judged(Verdict.HEALTHY)
 
 
-def _core_missing(evidence: Evidence) -> str:
-    """Return what is missing of the signals without which nothing can be called healthy; empty when nothing is."""
-    models = evidence.subjects(Scope.MODEL)
-    if not models:
-        return "no model's counters could be read"
-    readings = [evidence.read(REQUESTS, model) for model in models]
-    if all(reading.value is None for reading in readings):
-        return _uncounted({reading.missing for reading in readings})
-    for model, reading in zip(models, readings, strict=True):
-        if reading.value == 0 and (evidence.read(SUMMARIZED_REQUESTS, model).value or 0.0) > 0:
-            return f"counters of {model.model} stand still while its summaries count: counter_latencies is off"
-        if not reading.value or reading.value < ENOUGH_EVENTS:
-            continue
-        for signal in (QUEUE_SECONDS, REQUEST_SECONDS):
-            if evidence.read(signal, model).missing not in (None, Missing.TOO_FEW_EVENTS):
-                return f"{signal.name} of {model.model} could not be read"
-    return ""
-
-
-def _engine_unseen(evidence: Evidence, anatomy: Sequence[Anatomy]) -> str:
-    """Return whose engine's time nothing shows; empty when all of it, or none, is there.
-
-    A row that ends when its request is handed to an engine tells of a request's time nothing.
-    """
-    for item in anatomy:
-        stage = item.stages[0]
-        on = Subject(server=item.server, model=stage.model)
-        alone = item.ensemble is None and Phase.ENGINE not in stage.cells
-        if alone and item.requests >= ENOUGH_EVENTS and evidence.is_engine(on) and not evidence.shows_engine_time(on):
-            return f"the row of {stage.model} ends where a request is handed to its engine: its time there is unseen"
-    return ""
-
-
-def _uncounted(reasons: Set[Missing | None]) -> str:
-    if reasons == {Missing.TOO_FEW_EVENTS}:
-        return "no counter was read twice"
-    return next((told for reason, told in DISORDERS.items() if reason in reasons), "request counters are not exported")
+def _tells_apart(sign: Symptom, left: Sequence[Open]) -> str:
+    """Return what decides the checks that may explain a symptom, else what to look at for it."""
+    explaining = (one.next_measurement for one in left if sign.cell is not None and sign.cell in one.cells)
+    return next(explaining, sign.next_measurement)
 
 
 def _of_signals(evidence: Evidence, results: Sequence[Result]) -> Iterator[BlindSpot]:

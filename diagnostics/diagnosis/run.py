@@ -9,11 +9,12 @@ from math import inf
 
 import msgspec
 
-from diagnostics.anatomy.anatomy import Anatomy, entry_of, perhaps_ensembles
+from diagnostics.anatomy.anatomy import Anatomy, calls_others, entry_of, perhaps_ensembles
 from diagnostics.checks.catalogue import Registered, catalogue
 from diagnostics.checks.check import Fires, Layer, Outcome, Quiet, Unknown
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import Entry, Ledger, Undecided
+from diagnostics.signals.reading import Missing
 from diagnostics.signals.subject import Subject
 
 # What befalls a card or a host befalls every branch of an ensemble that is on it.
@@ -63,6 +64,7 @@ def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
             of_model.setdefault((item.server, model), []).append(item)
 
     perhaps = perhaps_ensembles(anatomy, evidence)
+    callers = {(item.server, item.stages[0].model) for item in perhaps if calls_others(item, anatomy)}
 
     def among(on: Subject) -> Sequence[Anatomy]:
         return anatomy if on.model is None else of_model.get((on.server, on.model), ())
@@ -72,17 +74,28 @@ def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
         return entry_of(among(on), evidence, on, perhaps)
 
     return tuple(
-        _one(registered, evidence, entry, subject)
+        _one(registered, evidence, entry, subject, is_caller=(subject.server, subject.model) in callers)
         for registered in catalogue().values()
         for subject in evidence.subjects(registered.check.scope)
     )
 
 
-def _one(registered: Registered, evidence: Evidence, entry: Callable[[Subject], Entry | None], on: Subject) -> Result:
+def _one(
+    registered: Registered,
+    evidence: Evidence,
+    entry: Callable[[Subject], Entry | None],
+    on: Subject,
+    *,
+    is_caller: bool,
+) -> Result:
     if registered.check.layer in _SHARED:
         entry = partial(_whole, entry)
     ledger = Ledger(evidence, entry)
-    return Result(check=registered, subject=on, outcome=decide(registered, ledger, on), noted=ledger, entry=entry(on))
+    outcome = decide(registered, ledger, on)
+    if is_caller and isinstance(outcome, Fires) and outcome.claims:
+        # The row of an ensemble holds its members' time: without its configuration it is not told from theirs.
+        outcome = Unknown(reason=Missing.NOT_EXPORTED, signal="configuration")
+    return Result(check=registered, subject=on, outcome=outcome, noted=ledger, entry=entry(on))
 
 
 def _whole(entry: Callable[[Subject], Entry | None], on: Subject) -> Entry | None:

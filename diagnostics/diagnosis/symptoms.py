@@ -47,12 +47,18 @@ _OUTSIDE = frozenset({"client-or-transport-bound", "frontend-limited", "external
 class Symptom:
     """What is wrong, in words, and the measurement that would tell why.
 
-    `misses_objective` says that it is a stated objective that is missed, which is wrong whatever the cause.
+    Attributes:
+        text: what is wrong.
+        next_measurement: what would tell why.
+        misses_objective: whether it is a stated objective that is missed, which is wrong whatever the cause.
+        cell: the part of a request's time that it is about; None where it is about no one part.
+
     """
 
     text: str
     next_measurement: str
     misses_objective: bool = False
+    cell: Cell | None = None
 
 
 def symptoms(
@@ -113,6 +119,7 @@ def _queues(anatomy: Sequence[Anatomy], left: Mapping[Cell, float]) -> Iterator[
                     text=f"requests wait {Unit.SECONDS.show(seconds)} for {stage.model}, "
                     f"{Unit.RATIO.show(seconds / item.mean_seconds)} of their time",
                     next_measurement="ask --why-not single-instance-serialization what speaks against it",
+                    cell=cell,
                 )
 
 
@@ -329,7 +336,9 @@ def _not_own(evidence: Evidence, card: Subject, served: Sequence[Anatomy], item:
 
 def _on_card(evidence: Evidence, item: Anatomy, phase: Phase) -> float:
     on = {stage.model: Subject(server=item.server, model=stage.model) for stage in item.stages}
-    return sum(stage.cells.get(phase, 0.0) for stage in item.stages if evidence.read(ON_GPU, on[stage.model]).value)
+    return sum(
+        stage.cells.get(phase, 0.0) for stage in item.stages if evidence.read(ON_GPU, on[stage.model]).value != 0
+    )
 
 
 def _models(evidence: Evidence) -> Sequence[Subject]:

@@ -57,6 +57,8 @@ def next_step(explanation: Explanation) -> str:
         return ""
     if explanation.window.untimed and explanation.blind_spots:
         return f"next: {explanation.blind_spots[0].fix}"
+    if explanation.next_measurement:
+        return f"next: {explanation.next_measurement}"
     # Where checks could not decide, what they lacked tells more than any look at what is there.
     fixes = Counter(spot.fix for spot in explanation.blind_spots if spot.fix)
     if fixes and explanation.unknown:

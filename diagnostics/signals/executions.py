@@ -14,7 +14,7 @@ from diagnostics.tuning.service import DISPATCH_GAP, BatchPoint, ServiceTime, co
 from diagnostics.units import Unit
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, View
 
-_STATISTICS_FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/stats"
+STATISTICS_FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/stats"
 
 
 def _model_signal(name: str, unit: Unit, doc: str, *readers: Read, fix: str = "") -> Signal:
@@ -115,7 +115,7 @@ INSTANCE_BUSY_SHARE = _model_signal(
     "Share of the time in which the model's instances execute.",
     _busy_share,
     _busy_share_bound,
-    fix=_STATISTICS_FIX,
+    fix=STATISTICS_FIX,
 )
 
 
@@ -165,7 +165,7 @@ BATCH_MARGINAL_COST = _model_signal(
     Unit.RATIO,
     "What one more item in a batch costs, as a share of a batch of one: 0 is free, 1 is no gain from batching.",
     _marginal_cost,
-    fix=_STATISTICS_FIX,
+    fix=STATISTICS_FIX,
 )
 
 

@@ -148,6 +148,20 @@ def _wrapped(view: View) -> Reading:
     return Reading.of(0.0, Unit.COUNT, source)
 
 
+def _in_step(view: View) -> Reading:
+    """Count the other models that are called as often, read for read; unknown for too few requests or reads."""
+    own = counts_of(view)
+    if own is None:
+        return absent(view, METRICS, Unit.COUNT)
+    source, counts = own
+    others = [_completed(one, source) for one in view.executing() if one.model != view.model]
+    partings = [parting_of([counts, other], source) for other in others if sum(other.values())]
+    if partings and all(parting.value is None for parting in partings):
+        return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.COUNT, source)
+    in_step = [parting for parting in partings if parting.value is not None and parting.value <= LOCKSTEP]
+    return Reading.of(float(len(in_step)), Unit.COUNT, source)
+
+
 def _hops_from_traces(view: View) -> Reading:
     """Per trace: from the first call's start to the last one's end, less the calls on the longest way through."""
     ensemble = ensemble_of(view)
@@ -253,4 +267,11 @@ HOP_SECONDS = _signal(
 )
 ORCHESTRATED_SECONDS = _signal(
     "orchestrated_seconds", Unit.SECONDS, "Mean time of the whole as its clients see it.", client_seconds
+)
+MODELS_IN_STEP = Signal(
+    name="models_in_step",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="Other models that are called as often, read for read, whoever calls them.",
+    readers=(_in_step,),
 )

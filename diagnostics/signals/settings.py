@@ -16,7 +16,7 @@ from diagnostics.wire.model_config import ModelConfig
 CONFIGURATION = "configuration"
 # No server runs as many of one model; the scheduler model's time grows with their number.
 MOST_INSTANCES = 1024
-_FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
+CONFIG_FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
 
 
 def _instances(view: View) -> Reading:
@@ -57,7 +57,7 @@ INSTANCES = Signal(
     doc="Model instances per version: the sum over active instance groups of count × GPUs; unknown where executions "
     "took more time than these have.",
     readers=(_instances,),
-    fix=_FIX,
+    fix=CONFIG_FIX,
 )
 
 
@@ -67,7 +67,7 @@ def _setting(name: str, unit: Unit, doc: str, pick: Callable[[ModelConfig], floa
             return Reading.unknown(Missing.NOT_EXPORTED, unit, CONFIGURATION)
         return Reading.of(pick(view.config), unit, CONFIGURATION)
 
-    return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=(read,), fix=_FIX)
+    return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=(read,), fix=CONFIG_FIX)
 
 
 def _delay(config: ModelConfig) -> float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from diagnostics.signals.executions import STATISTICS_FIX
 from diagnostics.signals.lifecycle import execution_seconds, warm_steps, worked
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
@@ -15,6 +17,8 @@ from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
 # Executions of one batch size on each side; a mean of fewer says nothing of a difference of a fifth.
 FEWEST_EXECUTIONS = 10
+# Clocks and placement move the same kernels by a tenth from load to load.
+AS_FAST = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,19 @@ class Compared:
     source: str
 
 
+class _Met(NamedTuple):
+    """How many requests there were, and the mean seconds of the execution that each was part of."""
+
+    requests: float
+    seconds: float
+
+
 def compared(view: View) -> Compared | Missing:
     """Return a version against the one before it, or against itself before its reload in the window."""
     for source in (STATISTICS, METRICS):
         sides = _sides(view, source)
         if sides is not None:
-            return _compare(*sides, source) or Missing.IDLE
+            return _compare(*sides, source)
     return Missing.IDLE
 
 
@@ -76,13 +87,15 @@ def _epochs(view: View, source: str) -> list[Sequence[Step]]:
     return [steps for steps in warm if steps]
 
 
-def _compare(old: Sequence[Step], new: Sequence[Step], before: str, source: str) -> Compared | None:
+def _compare(old: Sequence[Step], new: Sequence[Step], before: str, source: str) -> Compared | Missing:
     then, now = _by_size(old), _by_size(new)
+    if not then or not now:
+        return _as_requests_met(old, new, before, source)
     sizes = [size for size in then if size in now and min(then[size][0], now[size][0]) >= FEWEST_EXECUTIONS]
     weight = {size: min(then[size][0], now[size][0]) for size in sizes}
     total = sum(weight.values())
     if total <= 0:
-        return None
+        return Missing.IDLE
     return Compared(
         old=sum(weight[size] * then[size][1] for size in sizes) / total,
         new=sum(weight[size] * now[size][1] for size in sizes) / total,
@@ -90,6 +103,24 @@ def _compare(old: Sequence[Step], new: Sequence[Step], before: str, source: str)
         before=before,
         source=source,
     )
+
+
+def _as_requests_met(old: Sequence[Step], new: Sequence[Step], before: str, source: str) -> Compared | Missing:
+    """Compare the executions that requests met, of batches that were not counted by size.
+
+    Larger batches can make these longer, so they show that a version is as fast, and not that it is slower.
+    """
+    then, now = _met(old), _met(new)
+    if min(then.requests, now.requests) < FEWEST_EXECUTIONS:
+        return Missing.TOO_FEW_EVENTS
+    if now.seconds > AS_FAST * then.seconds:
+        return Missing.NOT_EXPORTED
+    return Compared(old=then.seconds, new=now.seconds, executions=now.requests, before=before, source=source)
+
+
+def _met(steps: Sequence[Step]) -> _Met:
+    requests = sum(step.values[Counter.SUCCESS] for step in steps)
+    return _Met(requests, sum(step.values[Counter.INFER_SECONDS] for step in steps) / requests)
 
 
 def _by_size(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
@@ -127,8 +158,10 @@ def _requests(steps: Sequence[Step]) -> float:
 def _from_comparison(unit: Unit, compute: Callable[[Compared], float], idle: float) -> Callable[[View], Reading]:
     def read(view: View) -> Reading:
         found = compared(view)
-        if isinstance(found, Missing):
+        if found is Missing.IDLE:
             return Reading.of(idle, unit, STATISTICS)
+        if isinstance(found, Missing):
+            return Reading.unknown(found, unit)
         return Reading.of(compute(found), unit, found.source, events=found.executions)
 
     return read
@@ -139,6 +172,7 @@ VERSION_SLOWDOWN = Signal(
     unit=Unit.COUNT,
     scope=Scope.MODEL,
     doc="Warm execution time of a version ÷ that of the one before it, at the batch sizes both executed; 1 alone.",
+    fix=STATISTICS_FIX,
     readers=(_from_comparison(Unit.COUNT, lambda found: found.new / max(found.old, 1e-9), 1.0),),
 )
 VERSION_EXTRA_SECONDS = Signal(

@@ -17,7 +17,8 @@ Variation = Callable[[Scrapes], Scrapes]
 _COUNTED = (Kind.METRICS, Kind.STATISTICS)
 
 
-def _without(*kinds: Kind) -> Variation:
+def without(*kinds: Kind) -> Variation:
+    """Return the variation that leaves out all bodies of some kinds."""
     return lambda scrapes: [scrape for scrape in scrapes if scrape.kind not in kinds]
 
 
@@ -31,13 +32,13 @@ def _every_third(scrapes: Scrapes) -> Scrapes:
 
 
 ABLATIONS: Mapping[str, Variation] = {
-    "no-statistics": _without(Kind.STATISTICS),
-    "no-traces": _without(Kind.TRACES),
-    "no-nvml": _without(Kind.NVML),
-    "no-configuration": _without(Kind.CONFIG, Kind.REPOSITORY),
-    "no-host": _without(Kind.HOST),
-    "no-metrics": _without(Kind.METRICS),
-    "no-index": _without(Kind.INDEX),
+    "no-statistics": without(Kind.STATISTICS),
+    "no-traces": without(Kind.TRACES),
+    "no-nvml": without(Kind.NVML),
+    "no-configuration": without(Kind.CONFIG, Kind.REPOSITORY),
+    "no-host": without(Kind.HOST),
+    "no-metrics": without(Kind.METRICS),
+    "no-index": without(Kind.INDEX),
     "every-third": _every_third,
     "reset": with_reset_in_the_middle,
 }

@@ -165,6 +165,7 @@ model-unavailable failed_versions failed_versions 0.93 quiet 1.07 fires
 model-unavailable refused_while_unavailable refused_while_unavailable 4.65 quiet 5.35 fires case=2
 over-instanced busy instance_busy_share 0.651 quiet 0.749 informs
 over-instanced device_headroom device_headroom 0.093 unknown 0.107 quiet without=max_batch_size
+over-instanced requests_executing arrival_rate 19.4 quiet 22.4 fires
 over-instanced instances instances 3.72 quiet 4.28 informs
 over-instanced enough_instances_share arrival_rate 64 informs 73 quiet device_headroom=0.05
 prefill-interference engine_context_share engine_context_share 0.31 quiet 0.3567 unknown \

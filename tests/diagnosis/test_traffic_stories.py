@@ -177,9 +177,10 @@ class TestShifts:
         assert shift.onset.at == START + 18
 
     def test_more_traffic_that_nobody_notices_is_nothing(self) -> None:
-        more = Did(requests=100, seconds=0.03, infer=0.02)
+        before = Did(requests=40, seconds=0.021, infer=0.02)
+        more = Did(requests=100, seconds=0.021, infer=0.02)
 
-        assert explanation([*story([BUSY] * 9 + [more] * 9), *machine(18)]).verdict is Verdict.HEALTHY
+        assert explanation([*story([before] * 9 + [more] * 9), *machine(18)]).verdict is Verdict.HEALTHY
 
 
 class TestFleets:

@@ -134,10 +134,23 @@ def test_most_of_the_time_between_stages_is_never_healthy_where_the_engine_is_se
     assert "trace some requests" in explanation.symptoms[0].next_measurement
 
 
-def test_time_that_a_stage_may_have_worked_unseen_is_no_sign_of_trouble() -> None:
-    """A Python stage may answer from its own thread, and a decoupled one does."""
-    assert _with_engine("python").explain().verdict is Verdict.HEALTHY
+def test_time_that_a_decoupled_stage_works_unseen_is_no_sign_of_trouble() -> None:
     assert _with_engine("python", model_transaction_policy={"decoupled": True}).explain().verdict is Verdict.HEALTHY
+
+
+def test_most_of_a_request_that_no_stage_accounts_for_is_never_healthy() -> None:
+    """A Python stage may answer from its own thread; or requests wait where no counter shows it."""
+    explanation = _with_engine("python").explain()
+
+    assert explanation.verdict is Verdict.INSUFFICIENT_DATA
+    assert "1.7 s of a request of whole, 85 %, is outside of what its models account for" in explanation.reason
+    assert "--trace-config" in explanation.next_measurement
+
+
+def test_a_hand_over_that_takes_little_is_healthy() -> None:
+    chat = Stage("chat", rate=20, overhead=0.012, config=chain("chat", "fast"))
+
+    assert SyntheticTriton(models=(chat, FAST)).explain().verdict is Verdict.HEALTHY
 
 
 def test_requests_that_wait_while_none_completes_are_not_idle() -> None:

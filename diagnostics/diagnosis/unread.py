@@ -1,0 +1,113 @@
+"""What a window lacks without which nothing in it can be called healthy: counters, reads, an engine's time, a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import NamedTuple
+
+from diagnostics.anatomy.anatomy import Anatomy, Phase, longest_call, perhaps_ensembles
+from diagnostics.diagnosis.clock_notes import DISORDERS
+from diagnostics.evidence.evidence import Evidence
+from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.latency import SUMMARIZED_REQUESTS
+from diagnostics.signals.orchestration import MODELS_IN_STEP
+from diagnostics.signals.reading import Missing
+from diagnostics.signals.settings import CONFIG_FIX
+from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
+
+# A steady level is told from a stall or a step beside it by a quartile of four intervals: five reads.
+FEWEST_READS = 5
+
+
+class Unread(NamedTuple):
+    """What is missing, and the measurement to take next; the latter may be empty."""
+
+    text: str
+    next_measurement: str = ""
+
+
+def core_missing(evidence: Evidence) -> str:
+    """Return what is missing of the signals without which nothing can be called healthy; empty when nothing is."""
+    models = evidence.subjects(Scope.MODEL)
+    if not models:
+        return "no model's counters could be read"
+    readings = [evidence.read(REQUESTS, model) for model in models]
+    if all(reading.value is None for reading in readings):
+        return _uncounted({reading.missing for reading in readings})
+    for model, reading in zip(models, readings, strict=True):
+        if reading.value == 0 and (evidence.read(SUMMARIZED_REQUESTS, model).value or 0.0) > 0:
+            return f"counters of {model.model} stand still while its summaries count: counter_latencies is off"
+        if not reading.value or reading.value < ENOUGH_EVENTS:
+            continue
+        for signal in (QUEUE_SECONDS, REQUEST_SECONDS):
+            if evidence.read(signal, model).missing not in (None, Missing.TOO_FEW_EVENTS):
+                return f"{signal.name} of {model.model} could not be read"
+    return ""
+
+
+def _uncounted(reasons: Set[Missing | None]) -> str:
+    if reasons == {Missing.TOO_FEW_EVENTS}:
+        return "no counter was read twice"
+    return next((told for reason, told in DISORDERS.items() if reason in reasons), "request counters are not exported")
+
+
+def unread(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
+    """Return what was not read, and could hold a fault that nothing else shows; None when there is no such thing."""
+    return (
+        _engine_unseen(evidence, anatomy) or _read_too_rarely(evidence, anatomy) or _perhaps_by_hand(evidence, anatomy)
+    )
+
+
+def _engine_unseen(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
+    """A row that ends when its request is handed to an engine tells of a request's time nothing."""
+    for item in anatomy:
+        stage = item.stages[0]
+        on = Subject(server=item.server, model=stage.model)
+        alone = item.ensemble is None and Phase.ENGINE not in stage.cells
+        if alone and item.requests >= ENOUGH_EVENTS and evidence.is_engine(on) and not evidence.shows_engine_time(on):
+            return Unread(
+                f"the row of {stage.model} ends where a request is handed to its engine: its time there is unseen"
+            )
+    return None
+
+
+def _read_too_rarely(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
+    """Few reads hold means alone: a stall, a slow start or a step between them is spread over all requests."""
+    for server in sorted({item.server for item in anatomy if item.requests >= ENOUGH_EVENTS}):
+        reads = len(evidence.moments(server))
+        if reads < FEWEST_READS:
+            return Unread(
+                f"counters of {server} were read {reads} times: that shows means, and no stall or change between them",
+                f"read for longer or more often: {FEWEST_READS} reads tell a change from what is usual",
+            )
+    return None
+
+
+def _perhaps_by_hand(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
+    """Models that are called in step beside an idle one that may be their ensemble: who calls them is not known."""
+    for server in sorted({item.server for item in anatomy}):
+        perhaps = perhaps_ensembles(anatomy, evidence)
+        alone = [
+            item.stages[0].model
+            for item in anatomy
+            if item.server == server and item.ensemble is None and not longest_call(item, perhaps)
+        ]
+        in_step = [model for model in alone if _in_step(evidence, Subject(server=server, model=model))]
+        if len(in_step) >= 2 and _idles_unread(evidence, server):
+            return Unread(
+                f"{', '.join(in_step)} are called in step: an ensemble that idles may be done by hand, and "
+                "configurations were not read",
+                CONFIG_FIX,
+            )
+    return None
+
+
+def _in_step(evidence: Evidence, on: Subject) -> bool:
+    return evidence.config(on) is None and (evidence.read(MODELS_IN_STEP, on).value or 0.0) >= 1
+
+
+def _idles_unread(evidence: Evidence, server: str) -> bool:
+    """Return whether a model without requests is there whose configuration was not read: it may be an ensemble."""
+    models = [one for one in evidence.subjects(Scope.MODEL) if one.server == server and evidence.config(one) is None]
+    return any(evidence.read(REQUESTS, one).value == 0 for one in models)

@@ -1,0 +1,97 @@
+"""Prints what is left of each recorded incident's answer when one source of it was never read.
+
+Run as `python -m tests.captures.drops [--every] [--only DROP]`. Exits with 1 when a fault reads as healthy, a wrong
+cause is named, or a healthy recording gets a loud finding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from diagnostics.wire.capture import open_capture
+from diagnostics.wire.records import Kind, Scrape
+from tests.benchmark.score import Scored, judged
+from tests.captures.recorded import explanation_of
+from tests.captures.variations import Scrapes, Variation, without
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+FOLDERS = ("captures", "benchmark", "held_out")
+SCRAPE_SECONDS = 15.0
+RESULTS = ("hit", "extra", "abstained", "missed", "wrong", "silent", "alarm")
+FORBIDDEN = ("missed", "wrong", "alarm")
+
+
+def metrics_page_every_15_seconds(scrapes: Scrapes) -> Scrapes:
+    """Leave what a Prometheus with its usual interval has of a server: its metrics page, and nothing else."""
+    kept: dict[tuple[str, str], list[Scrape]] = {}
+    for scrape in sorted((s for s in scrapes if s.kind is Kind.METRICS), key=lambda s: s.at):
+        pages = kept.setdefault((scrape.server, scrape.name), [])
+        if not pages or scrape.at - pages[-1].at >= SCRAPE_SECONDS:
+            pages.append(scrape)
+    return [scrape for pages in kept.values() for scrape in pages]
+
+
+DROPS: Mapping[str, Variation] = {
+    "no-statistics": without(Kind.STATISTICS),
+    "no-configuration": without(Kind.CONFIG, Kind.REPOSITORY),
+    "no-traces": without(Kind.TRACES),
+    "metrics-every-15s": metrics_page_every_15_seconds,
+}
+
+
+@cache
+def recordings() -> Mapping[str, tuple[Path, Mapping[str, object]]]:
+    """Return the path and the label of every recorded incident, by name."""
+    found = {}
+    for folder in FOLDERS:
+        labels = json.loads((FIXTURES / folder / "labels.json").read_text("utf-8"))
+        found |= {name: (FIXTURES / folder / f"{name}.tar.xz", label) for name, label in sorted(labels.items())}
+    return found
+
+
+def without_a_source(name: str, drops: Sequence[str] = tuple(DROPS)) -> dict[str, Scored]:
+    """Return what is made of a recording, by what was dropped of it."""
+    path, label = recordings()[name]
+    scrapes = tuple(open_capture(path).scrapes())
+    return {drop: judged(explanation_of(DROPS[drop](scrapes)), name, label) for drop in drops}
+
+
+def _lines(found: Mapping[str, Mapping[str, Scored]], *, every: bool) -> Iterator[str]:
+    counts: dict[str, Counter[str]] = {}
+    for name, by_drop in found.items():
+        for drop, scored in by_drop.items():
+            counts.setdefault(drop, Counter())[scored.result] += 1
+            if every or scored.result in FORBIDDEN:
+                confidence = "" if scored.confidence is None else f" {scored.confidence:.2f}"
+                yield f"{name:<36}{scored.kind:<26}{drop:<20}{scored.result:<11}{scored.said}{confidence}"
+    yield f"{'dropped':<20}" + "".join(f"{result:>11}" for result in RESULTS)
+    for drop, of_drop in counts.items():
+        yield f"{drop:<20}" + "".join(f"{of_drop[result]:>11}" for result in RESULTS)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.captures.drops", description=__doc__)
+    parser.add_argument("--every", action="store_true", help="a line for each recording, not only the wrong ones")
+    parser.add_argument("--only", action="append", choices=[*DROPS, "nothing"], help="drop only this; repeatable")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args(arguments)
+    drops = tuple(given.only or DROPS)
+    names = list(recordings())
+    with ProcessPoolExecutor(given.workers) as pool:
+        found = dict(zip(names, pool.map(without_a_source, names, [drops] * len(names)), strict=True))
+    for line in _lines(found, every=given.every):
+        print(line)
+    return 1 if any(s.result in FORBIDDEN for by_drop in found.values() for s in by_drop.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

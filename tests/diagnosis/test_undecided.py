@@ -1,0 +1,104 @@
+"""Nothing is healthy while an undecided check, or a part that nobody read, could hold what is worth a change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.checks.check import Case, Expected, Fires
+from diagnostics.diagnosis.explanation import Explanation, Verdict
+from diagnostics.diagnosis.undecided import REACH
+from diagnostics.diagnosis.unread import FEWEST_READS
+from diagnostics.wire.records import Kind
+from tests.builders import Stage, SyntheticTriton, chain, model_config
+from tests.checks.stated import decided
+
+# Checks that may claim time and are bounded otherwise; see the table.
+BOUNDED_ELSEWHERE = frozenset(
+    {
+        "client-or-transport-bound",
+        "ensemble-overhead",
+        "external-orchestration",
+        "frontend-limited",
+        "gpu-contended-by-colocated-model",
+        "gpu-contended-by-other-process",
+        "gpu-throttled",
+        "kv-cache-thrashing",
+        "observer-overhead",
+        "prefill-interference",
+    }
+)
+FIRING = [(check, case) for check in catalogue().values() for case in check.cases if case.expect is Expected.FIRES]
+SIX = ({"kind": "KIND_CPU", "count": 6},)
+FAST = Stage("fast", rate=20, execution=0.04, config=model_config("fast"))
+CROWDED = Stage("crowded", rate=100, execution=0.04, config=model_config("crowded", groups=SIX))
+
+
+def without_configuration(*stages: Stage) -> Explanation:
+    return SyntheticTriton(models=stages).without(Kind.CONFIG, Kind.REPOSITORY).explain()
+
+
+@pytest.mark.parametrize(("check", "case"), FIRING, ids=[f"{check.id}-{case.title}" for check, case in FIRING])
+def test_a_check_claims_no_phase_that_is_not_in_its_reach(check: Registered, case: Case) -> None:
+    outcome, _ = decided(check, case.readings)
+    assert isinstance(outcome, Fires)
+    claimed = {claim.phase for claim in outcome.claims if claim.seconds > 0}
+
+    assert check.id in BOUNDED_ELSEWHERE or claimed <= REACH.get(check.id, frozenset())
+
+
+def test_only_checks_have_a_reach() -> None:
+    assert set(REACH) <= set(catalogue())
+    assert not set(REACH) & BOUNDED_ELSEWHERE
+
+
+def test_an_undecided_check_with_most_of_a_request_in_reach_is_never_healthy() -> None:
+    explanation = without_configuration(CROWDED)
+
+    assert explanation.verdict is Verdict.INSUFFICIENT_DATA
+    assert explanation.reason == "over-instanced of model crowded cannot be decided: instances not exported"
+    assert "GET v2/models/<model>/config" in explanation.next_measurement
+
+
+def test_an_undecided_check_with_little_in_reach_leaves_it_healthy() -> None:
+    explanation = without_configuration(replace(CROWDED, execution=0.004, rate=900))
+
+    assert any(result.check.id == "over-instanced" for result, _ in explanation.unknown)
+    assert explanation.verdict is Verdict.HEALTHY
+
+
+def test_too_few_requests_at_once_to_crowd_a_card_need_no_configuration() -> None:
+    assert without_configuration(FAST).verdict is Verdict.HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("reads", "verdict"), [(FEWEST_READS - 1, Verdict.INSUFFICIENT_DATA), (FEWEST_READS, Verdict.HEALTHY)]
+)
+def test_fewer_reads_than_tell_a_change_from_what_is_usual_are_never_healthy(reads: int, verdict: Verdict) -> None:
+    explanation = SyntheticTriton(models=(FAST,)).explain(reads=reads)
+
+    assert explanation.verdict is verdict
+    if verdict is not Verdict.HEALTHY:
+        assert explanation.next_measurement.startswith("read for longer or more often")
+
+
+def _called(*, by_hand: bool) -> Explanation:
+    members = ("first", "second", "third")
+    stages = [Stage(name, rate=20, execution=0.01, queue=0.001, config=model_config(name)) for name in members]
+    # An ensemble's row holds its members' compute, and takes their queue beyond it.
+    rate = 0 if by_hand else 20
+    chat = Stage("chat", rate=rate, execution=0.03, overhead=0.003, config=chain("chat", *members))
+    return without_configuration(*stages, chat)
+
+
+def test_members_called_in_step_beside_an_idle_row_without_configuration_are_never_healthy() -> None:
+    explanation = _called(by_hand=True)
+
+    assert explanation.verdict is Verdict.INSUFFICIENT_DATA
+    assert "are called in step" in explanation.reason
+
+
+def test_members_that_their_ensemble_calls_are_healthy_without_configuration() -> None:
+    assert _called(by_hand=False).verdict is Verdict.HEALTHY
