@@ -76,7 +76,7 @@ def _read_too_rarely(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread |
     """Few reads hold means alone: a stall, a slow start or a step between them is spread over all requests."""
     for server in sorted({item.server for item in anatomy if item.requests >= ENOUGH_EVENTS}):
         reads = len(evidence.moments(server))
-        if reads < FEWEST_READS:
+        if 0 < reads < FEWEST_READS:
             return Unread(
                 f"counters of {server} were read {reads} times: that shows means, and no stall or change between them",
                 f"read for longer or more often: {FEWEST_READS} reads tell a change from what is usual",

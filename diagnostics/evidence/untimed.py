@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from diagnostics.evidence.evidence import WindowEvidence
@@ -31,3 +33,7 @@ class UntimedEvidence(WindowEvidence):
         if (short.value, short.low, short.high, short.missing) != (long.value, long.low, long.high, long.missing):
             return Reading.unknown(Missing.TOO_FEW_EVENTS, signal.unit, short.source)
         return replace(short, span=None, estimated=True) if self._estimated and short.missing is None else short
+
+    def moments(self, server: str) -> Sequence[float]:
+        """Return none: when the readings were made is not known."""
+        return ()
