@@ -34,6 +34,6 @@ class UntimedEvidence(WindowEvidence):
             return Reading.unknown(Missing.TOO_FEW_EVENTS, signal.unit, short.source)
         return replace(short, span=None, estimated=True) if self._estimated and short.missing is None else short
 
-    def moments(self, server: str) -> Sequence[float]:
+    def moments(self, server: str) -> Sequence[float]:  # noqa: ARG002 (of no server is it known)
         """Return none: when the readings were made is not known."""
         return ()

@@ -150,10 +150,10 @@ def _wrapped(view: View) -> Reading:
 
 def _in_step(view: View) -> Reading:
     """Count the other models that are called as often, read for read; unknown for too few requests or reads."""
-    own = counts_of(view)
-    if own is None:
+    source = _source(view)
+    if source is None:
         return absent(view, METRICS, Unit.COUNT)
-    source, counts = own
+    counts = _completed(view, source)
     others = [_completed(one, source) for one in view.executing() if one.model != view.model]
     partings = [parting_of([counts, other], source) for other in others if sum(other.values())]
     if partings and all(parting.value is None for parting in partings):
