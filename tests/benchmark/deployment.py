@@ -104,15 +104,24 @@ def write(deployment: Deployment, into: Path) -> Path:
         shutil.copy(_MODELS / "stage_model.py", into / spec.name / "1/model.py")
         shutil.copy(common / "stage.py", into / spec.name / "1/stage.py")
     if deployment.engine is not None:
-        folder = into / deployment.engine.name
-        standin = reference_root() / "model_repository/tensorrt_llm/1"
-        shutil.copy(standin / "model.py", folder / "1/standin.py")
-        for name in ("batcher.py", "gauges.py"):
-            shutil.copy(standin / name, folder / "1" / name)
-        shutil.copy(_MODELS / "engine_model.py", folder / "1/model.py")
+        _engine_code(deployment.engine, into)
     if deployment.callers:
         shutil.copy(_MODELS / "caller_model.py", into / deployment.ensemble / "1/model.py")
     return into
+
+
+def write_engine(spec: EngineSpec, into: Path) -> None:
+    """Write the folder of an engine."""
+    _folder(into, spec.name, _engine_config(spec))
+    _engine_code(spec, into)
+
+
+def _engine_code(spec: EngineSpec, into: Path) -> None:
+    folder, standin = into / spec.name / "1", reference_root() / "model_repository/tensorrt_llm/1"
+    shutil.copy(standin / "model.py", folder / "standin.py")
+    for name in ("batcher.py", "gauges.py"):
+        shutil.copy(standin / name, folder / name)
+    shutil.copy(_MODELS / "engine_model.py", folder / "model.py")
 
 
 def configs(deployment: Deployment) -> dict[str, str]:

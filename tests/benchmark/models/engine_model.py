@@ -30,4 +30,4 @@ class TritonPythonModel(Standin):
         return Sequence((sender, data), self.prompt, tokens)
 
     def outputs(self, sequence):
-        return [pb_utils.Tensor("OUT", sequence.owner[1])]
+        return [pb_utils.Tensor.from_dlpack("OUT", np.array(sequence.owner[1], copy=True))]
