@@ -9,7 +9,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import urllib3
 from urllib3 import exceptions as http_errors
@@ -94,12 +94,16 @@ class HttpReader:
 
     def _connections(self, *, secure: bool) -> urllib3.PoolManager:
         options = self._options
+        # Not for plain HTTP: its connections in urllib3 before 2.8 refuse arguments of TLS.
+        tls: dict[str, Any] = {
+            "ssl_context": self._tls,
+            "assert_hostname": False if options.insecure else None,
+            "cert_reqs": "CERT_NONE" if options.insecure else "CERT_REQUIRED",
+        }
         manager = urllib3.PoolManager(
             retries=False,
             timeout=urllib3.Timeout(connect=options.read_timeout, read=options.read_timeout),
-            ssl_context=self._tls if secure else None,
-            assert_hostname=False if options.insecure else None,
-            cert_reqs="CERT_NONE" if options.insecure else "CERT_REQUIRED",
+            **(tls if secure else {}),
         )
         manager.pool_classes_by_scheme = TIMELY_POOLS
         return manager

@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+import urllib3
 from fake_triton import FakeServer, cut_off, dripping, free_ports, guarded, page, silent, status
 
 from exporters.sources.access import SourceOptions
@@ -210,3 +211,19 @@ def test_authorities_are_read_anew_when_their_file_was_replaced(certificate: Pat
     file.write_bytes(certificate.read_bytes() * 2)
 
     assert options.tls() is not before
+
+
+def test_connections_of_plain_http_are_given_nothing_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In urllib3 before 2.8 they refuse `assert_hostname`, and no server could be read."""
+    made: list[dict[str, object]] = []
+    make = urllib3.PoolManager
+
+    def remember(**arguments: object) -> urllib3.PoolManager:
+        made.append(arguments)
+        return make(**arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(urllib3, "PoolManager", remember)
+    with pytest.raises(ReadFailure):
+        HttpReader(SourceOptions(timeout=0.5)).read("GET", "http://127.0.0.1:9/v2")
+
+    assert [sorted(arguments) for arguments in made] == [["retries", "timeout"]]
