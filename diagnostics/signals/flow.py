@@ -69,15 +69,19 @@ class _Count:
     seconds: float
 
 
-def _completed(view: View, model: str, *, backlog: bool) -> _Count | None:
-    """Return what a model completed, on request with the growth of what waits for it; None when not counted."""
+def _completed(view: View, model: str, *, backlog: bool, failed: bool = False) -> _Count | None:
+    """Return what a model completed, on request with the growth of what waits for it and with what failed there.
+
+    None when not counted.
+    """
     other = view.beside(model)
     for source in (METRICS, STATISTICS):
         delta = other.delta(source)
         if delta is not None and Counter.SUCCESS in delta.values:
             points = other.pending() if backlog else []
             growth = points[-1][1] - points[0][1] if len(points) >= 2 else 0.0
-            return _Count(delta.values[Counter.SUCCESS] + growth, delta.seconds)
+            ended = delta.values[Counter.SUCCESS] + (delta.values.get(Counter.FAILURE, 0.0) if failed else 0.0)
+            return _Count(ended + growth, delta.seconds)
     return None
 
 
@@ -87,21 +91,23 @@ def _own_completed(view: View) -> _Count | None:
     return _Count(own, delta.seconds) if delta and own is not None else None
 
 
-def _only_ensemble(view: View) -> Ensemble | None:
+def only_ensemble(view: View) -> Ensemble | None:
+    """Return the ensemble that calls a model; None where none or several do."""
     callers = view.server.graph.callers(view.model or "")
     return callers[0] if len(callers) == 1 else None
 
 
 def _lost_after(view: View) -> Reading:
     """Completed here, but arrived at no next stage: answered with an error that Triton counts as success."""
-    ensemble = _only_ensemble(view)
+    ensemble = only_ensemble(view)
     followers = ensemble.after(view.model or "") if ensemble else ()
-    return _difference(view, _own_completed(view), (_completed(view, model, backlog=True) for model in followers), min)
+    arrived = (_completed(view, model, backlog=True, failed=True) for model in followers)
+    return _difference(view, _own_completed(view), arrived, min)
 
 
 def _lost_before(view: View) -> Reading:
     """Completed by the stage before, but neither completed nor waiting here: refused at this stage's queue."""
-    ensemble = _only_ensemble(view)
+    ensemble = only_ensemble(view)
     sources = ensemble.before(view.model or "") if ensemble else ()
     here = _completed(view, view.model or "", backlog=True)
     lost = _difference(view, here, (_completed(view, model, backlog=False) for model in sources), min)

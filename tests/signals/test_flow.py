@@ -76,6 +76,12 @@ def test_requests_that_wait_at_the_next_stage_are_not_lost() -> None:
     assert read(LOST_AFTER_STAGE, "safety", *stages).value == pytest.approx(0)
 
 
+def test_requests_that_fail_at_the_next_stage_are_not_lost_on_the_way_to_it() -> None:
+    stages = (CHAT, PRE, SAFETY, replace(POST, rate=8, failing={"BACKEND": 2.0}))
+
+    assert read(LOST_AFTER_STAGE, "safety", *stages).value == pytest.approx(0)
+
+
 def test_requests_refused_at_a_queue_are_missing_before_the_stage() -> None:
     stages = (CHAT, PRE, replace(SAFETY, rate=7), replace(POST, rate=7))
 
