@@ -139,6 +139,7 @@ _QUEUE_POLICY = "dynamic_batching.default_queue_policy"
 _RULES: Mapping[str, _Rule] = {
     "max_batch_size": _Rule(fits=_integer(0, _INT32_MAX), wants="a whole number from 0", removable=False),
     "instance_group.count": _Rule(fits=_integer(1, 1024), wants="a whole number from 1 to 1024", removable=False),
+    "instance_group.rate_limiter": _Rule(fits=lambda value: value is None, wants="None (removed)"),
     "dynamic_batching": _Rule(fits=lambda value: value is True, wants="True (present) or None (removed)"),
     "dynamic_batching.max_queue_delay_microseconds": _Rule(
         fits=_integer(0, _UINT64_MAX), wants="whole microseconds from 0"

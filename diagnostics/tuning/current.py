@@ -57,6 +57,10 @@ def _count(config: ModelConfig) -> int | None:
     return counts.pop() if len(counts) == 1 else None
 
 
+def _rate_limiter(config: ModelConfig) -> bool | None:
+    return True if any(group.resources or group.limiter_priority for group in config.instance_groups) else None
+
+
 def _policy(config: ModelConfig) -> QueuePolicy:
     return config.dynamic_batching.queue_policy if config.dynamic_batching is not None else QueuePolicy()
 
@@ -72,6 +76,7 @@ _OF_SCHEDULING: Mapping[str, Callable[[ModelConfig], SettingValue]] = {
 }
 _OF_MODEL: Mapping[str, Callable[[ModelConfig], SettingValue]] = {
     **_OF_SCHEDULING,
+    "instance_group.rate_limiter": _rate_limiter,
     _POLICY: lambda config: True if _policy(config) != QueuePolicy() else None,
     "version_policy": lambda config: config.version_policy,
     "response_cache.enable": lambda config: config.response_cache,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from diagnostics.tuning.pbtxt import quote
-from diagnostics.wire.model_config import DynamicBatching, Input, InstanceGroup, ModelConfig
+from diagnostics.wire.model_config import DynamicBatching, Input, InstanceGroup, LimiterResource, ModelConfig
 
 
 def fragment(effective: ModelConfig, paths: Sequence[str]) -> str:
@@ -64,7 +64,20 @@ def _group(group: InstanceGroup, model: str) -> str:
         parts.append(f"gpus: [ {', '.join(map(str, group.gpus))} ]")
     if group.passive:
         parts.append("passive: true")
+    if group.resources or group.limiter_priority:
+        parts.append(_rate_limiter(group))
     return f"{{ {' '.join(parts)} }}"
+
+
+def _rate_limiter(group: InstanceGroup) -> str:
+    parts = [f"resources [ {', '.join(map(_resource, group.resources))} ]"] if group.resources else []
+    if group.limiter_priority:
+        parts.append(f"priority: {group.limiter_priority}")
+    return f"rate_limiter {{ {' '.join(parts)} }}"
+
+
+def _resource(one: LimiterResource) -> str:
+    return f"{{ name: {quote(one.name)} count: {one.count}{' global: true' if one.everywhere else ''} }}"
 
 
 def _dynamic_batching(effective: ModelConfig) -> str:

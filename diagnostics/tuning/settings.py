@@ -164,6 +164,12 @@ def _instances(draft: Draft, value: SettingValue) -> None:
         set_field(draft, group, "count", literal(value), f"{_GROUP}.count")
 
 
+def _rate_limiter(draft: Draft, _: SettingValue) -> None:
+    """Take the rate limiter out of every group: what it needs of resources, and its priority."""
+    for index in range(len(draft.root.messages(_GROUP))):
+        remove_all(draft, draft.root.messages(_GROUP)[index], "rate_limiter", f"{_GROUP}.rate_limiter")
+
+
 def _schedulable_instances(draft: Draft) -> None:
     if draft.root.all("ensemble_scheduling"):
         raise UsageError(
@@ -247,6 +253,7 @@ def _set_parameter(draft: Draft, parent: Field, index: int, entry: Message, key:
 _WHOLE: Mapping[str, Callable[[Draft, SettingValue], None]] = {
     "max_batch_size": _max_batch_size,
     f"{_GROUP}.count": _instances,
+    f"{_GROUP}.rate_limiter": _rate_limiter,
     _BATCHING: _dynamic_batching,
     "version_policy": _version_policy,
     "model_warmup": _model_warmup,

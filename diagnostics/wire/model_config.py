@@ -18,14 +18,29 @@ LATEST = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LimiterResource:
+    """What an execution needs `count` of under the rate limiter; of `everywhere`, all devices share what is there."""
+
+    name: str
+    count: int = 1
+    everywhere: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceGroup:
-    """Instances of one kind: `count` per listed GPU, or per visible one when KIND_GPU lists none."""
+    """Instances of one kind: `count` per listed GPU, or per visible one when KIND_GPU lists none.
+
+    `resources` is what each execution takes from the rate limiter, and `limiter_priority` its place in line there. Both
+    count only where the server runs it.
+    """
 
     name: str = ""
     kind: str = "KIND_AUTO"
     count: int = 1
     gpus: tuple[int, ...] = ()
     passive: bool = False
+    resources: tuple[LimiterResource, ...] = ()
+    limiter_priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +191,14 @@ def _group(fields: Fields) -> InstanceGroup:
         count=max(1, _int32(fields, "count")),
         gpus=fields.integers("gpus"),
         passive=fields.flag("passive"),
+        resources=tuple(_resource(one) for one in fields.child("rate_limiter").children("resources")),
+        limiter_priority=fields.child("rate_limiter").integer("priority"),
+    )
+
+
+def _resource(fields: Fields) -> LimiterResource:
+    return LimiterResource(
+        name=fields.text("name"), count=max(1, _int32(fields, "count")), everywhere=fields.flag("global")
     )
 
 

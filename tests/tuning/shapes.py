@@ -79,6 +79,10 @@ _OTHERS = _to(
 )
 _PREFERRED = _file("dynamic_batching { preferred_batch_size: [ 4, 16 ] }\n")
 _LISTED = _file(group="instance_group [ { kind: KIND_GPU count: 1 gpus: [ 0, 1 ] } ]")
+_LIMITED = _file(
+    group="instance_group [ { count: 4 kind: KIND_CPU "
+    'rate_limiter { resources [ { name: "R1" count: 1 }, { name: "R2" global: true count: 2 } ] priority: 2 } } ]'
+)
 _WAITING = _file(group="instance_group [ { kind: KIND_CPU }, { kind: KIND_CPU passive: true } ]")
 
 IN_FILES: tuple[tuple[str, str, ConfigChange], ...] = (
@@ -88,6 +92,7 @@ IN_FILES: tuple[tuple[str, str, ConfigChange], ...] = (
     ("instances of several groups", _file(group=_TWO_GROUPS), _MORE),
     ("instances on two listed GPUs", _LISTED, _MORE),
     ("instances beside a waiting group", _WAITING, _MORE),
+    ("no rate limiter", _LIMITED, _to(("instance_group.rate_limiter", None))),
     ("batching of a decoupled model", _file(_DECOUPLED), _to(("dynamic_batching", True))),
     ("all that a batcher can be told", _file("dynamic_batching { }\n"), _BATCHER),
     ("late requests last", CASE_BATCHING, _to((f"{_POLICY}.timeout_action", "DELAY"))),
@@ -103,6 +108,8 @@ IN_FILES: tuple[tuple[str, str, ConfigChange], ...] = (
 )
 IN_EFFECT: tuple[tuple[str, str, ConfigChange], ...] = (
     ("instances on two listed GPUs", _LISTED, _MORE),
+    ("no rate limiter", _LIMITED, _to(("instance_group.rate_limiter", None))),
+    ("one more beside a rate limiter", _LIMITED, _MORE),
     ("no batching", CASE_BATCHING, _to(("dynamic_batching", None))),
     ("all that a batcher can be told", CASE_BATCHING, _BATCHER),
     ("warm-up of every kind of input", _EVERY_INPUT, _WARM),

@@ -32,6 +32,7 @@ NOT_SUGGESTED = {
     "dynamic_batching.default_queue_policy.allow_timeout_override",
     "dynamic_batching.default_queue_policy.timeout_action",
     "response_cache.enable",
+    "instance_group.rate_limiter",
 }
 each_origin = pytest.mark.parametrize("origin", [*ORIGINS, *LABELS])
 
