@@ -2,39 +2,54 @@
 
 ## Looks for
 Requests that wait at every read up to the last one, while not a single execution of the model ends or fails, for many
-times as long as executions take.
+times as long as executions take. Or requests that wait although instances execute nothing: a process that uses no
+processor time or is gone, or fewer executions at once than there are instances while requests wait all along.
 
 ## Means
-Every instance of the model is stuck inside its backend: a deadlock, a lost collective of a multi-GPU engine, a call
-without a timeout, a stopped process. Counters stand still, so a dashboard of rates shows no traffic instead of a fault.
+An instance is stuck inside its backend: a deadlock, a lost collective of a multi-GPU engine, a call without a timeout,
+a stopped process. Or its process was killed: Triton 24.10 does not start it again, logs nothing, and fails about one
+request a second with it. Where all instances are stuck, counters stand still, so a dashboard of rates shows no traffic
+instead of a fault. Where some are, the rest serves, and requests wait as if there were fewer.
 
 ## Rules out
 - An idle model: nothing waits then.
 - A load: a version that was just loaded may initialise for long (`cold-start`, `model-reload-stall`).
 - Executions that take long by nature: the limit counts in their own length.
 - A pause that ended inside the window (`scheduler-stall`).
+- Instances without work: an idle one takes the next request at once, so that nothing waits beside it.
+- The rate limiter, which lets some instances rest (`single-instance-serialization`).
 
 ## Do
 1. Before anything else take stacks: `py-spy dump --pid STUB` of the Python stubs,
-   `gdb -p SERVER -batch -ex 'thread apply all bt'` of the server; `dmesg | grep Xid` for an error of the GPU.
+   `gdb -p SERVER -batch -ex 'thread apply all bt'` of the server; `dmesg | grep Xid` for an error of the GPU,
+   `dmesg | grep -i oom` for a process that is gone.
 2. Reload the model (`curl -X POST HOST:8000/v2/repository/models/NAME/load`), or restart the replica, to serve again.
 3. Give calls inside the model a timeout, and the queue one (`default_timeout_microseconds`), so that clients get an
    error instead of silence.
+4. Where processes cannot be seen, count them on the server's machine: `pgrep -fc triton_python_backend_stub`.
 
 ## Sources
 server#5927 (counters move only when a request ends: stalls show in the pending gauge). Triton core,
-`infer_stats.cc`.
+`infer_stats.cc`. Measured on 24.10: of two instances, one that never returned and one that was killed.
 """
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.gates import QUEUE, Gate, first_rival, host_is_full
+from diagnostics.checks.predictions import queue_of
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.capacity import IDLE_STUBS, INSTANCE_PROCESSES, LOST_INSTANCES
 from diagnostics.signals.executions import EXECUTION_SECONDS
+from diagnostics.signals.flow import FAILED_SHARE
 from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.stalls import LOADS, STANDSTILL_SECONDS, WAITING_NOW
+from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
+from diagnostics.signals.stalls import LIFETIME_EXECUTION_SECONDS, LOADS, STANDSTILL_SECONDS, WAITING_NOW
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import REQUESTS
+from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.tuning.queueing import predict
 from diagnostics.units import Unit
 
 STILL = Limit(
@@ -47,10 +62,17 @@ MANY = Limit(
     unit=Unit.COUNT,
     because="an execution of twenty times the mean is one in 500 million where times are exponential",
 )
+ONE = Limit(value=1, unit=Unit.COUNT, because="an instance that executes nothing is lost whole")
+NONE_IDLE = Limit(value=0, unit=Unit.COUNT, because="where every process works, none is hung or gone")
+_SOME_LEFT = (
+    Gate(lambda see, on: not see.at_least(QUEUE_SECONDS, on, QUEUE), "requests hardly wait for an instance"),
+    Gate(lambda see, on: not see.at_least(LOST_INSTANCES, on, ONE), "no instance rests while requests wait"),
+    Gate(host_is_full, "the host's processors are full: executions begin late"),
+)
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={"standstill_seconds": STILL, "standstill_executions": MANY},
+    limits={"standstill_seconds": STILL, "standstill_executions": MANY, "lost_instances": ONE, "queue": QUEUE},
     severity=Severity.CRITICAL,
     symptom="model-stuck",
 )
@@ -61,18 +83,71 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     still = see.read(STANDSTILL_SECONDS, on)
     if still.missing is not None:
         if see.evidence.read(REQUESTS, on).value:
-            return Quiet(because="requests of it end")
+            return _of_several(see, on)
         raise Undecided(STANDSTILL_SECONDS.name, still.missing)
-    if not see.compare(STANDSTILL_SECONDS.name, still, STILL):
-        return Quiet(because="nothing waits, or executions end")
+    since = _since(still)
+    if (since.value or 0.0) < STILL.value and (see.evidence.read(LOST_INSTANCES, on).value or 0.0) >= ONE.value:
+        return _of_several(see, on)
+    if not see.compare(STANDSTILL_SECONDS.name, since, STILL):
+        return _of_several(see, on)
     if see.evidence.read(LOADS, on).value:
         return Quiet(because="the version was loaded inside the window and may still initialise")
-    usual = see.evidence.read(EXECUTION_SECONDS, on)
-    if usual.value is None:
-        raise Undecided(EXECUTION_SECONDS.name, usual.missing or Missing.NOT_EXPORTED)
+    usual = _usual(see, on)
     if not see.compare("standstill_executions", (still / usual).with_unit(Unit.COUNT), MANY):
         return Quiet(because="executions of this model take that long")
-    return _finding(see, on, still, usual)
+    return _finding(see, on, since, usual)
+
+
+def _since(still: Reading) -> Reading:
+    """Return for how long nothing has ended: where requests waited from the first read on, since the last inference."""
+    longest = max(still.value or 0.0, still.high or 0.0)
+    return Reading.of(longest, Unit.SECONDS, still.source, low=still.low, estimated=still.estimated)
+
+
+def _usual(see: Ledger, on: Subject) -> Reading:
+    """Return what an execution takes: in the window, else since the load.
+
+    Raises:
+        Undecided: none was ever seen to end.
+
+    """
+    for signal in (EXECUTION_SECONDS, LIFETIME_EXECUTION_SECONDS):
+        usual = see.evidence.read(signal, on)
+        if usual.value is not None:
+            return usual
+    raise Undecided(EXECUTION_SECONDS.name, usual.missing or Missing.NOT_EXPORTED)
+
+
+def _of_several(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide whether some instances execute nothing while others serve."""
+    if (see.evidence.read(INSTANCES, on).value or 0.0) < 2:
+        return Quiet(because="nothing waits, or executions end")
+    if quiet := first_rival(see, on, _SOME_LEFT):
+        return quiet
+    if see.ruled_out(IDLE_STUBS, on, NONE_IDLE, above=False):
+        return Quiet(because="the processes of all instances work")
+    lost = see.need(LOST_INSTANCES, on)
+    queue, load = see.evidence.read(QUEUE_SECONDS, on), stage_load(see, on)
+    saved = queue - queue_of(predict(load))
+    if not see.worthwhile("queue_with_all_instances_saves", on, saved):
+        return Quiet(because="requests would wait about as long with all instances")
+    return _lost(see, on, lost, load.instances, saved.value or 0.0)
+
+
+def _lost(see: Ledger, on: Subject, lost: float, instances: int, saved: float) -> Fires:
+    show, processes = Unit.SECONDS.show, see.evidence.read(INSTANCE_PROCESSES, on).value
+    what = "hung, or its process is gone"
+    if processes is not None:
+        what = "its process does nothing" if processes >= instances else "its process is gone"
+    text = f"reload {on.model} or restart the replica; before that, take stacks of its processes (py-spy dump --pid)"
+    return Fires(
+        summary=f"{lost:.0f} of {instances} instances of {on.model} serve nothing ({what}): requests wait "
+        f"{show(see.need(QUEUE_SECONDS, on))} for {show(see.need(EXECUTION_SECONDS, on))} of work",
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
+        saved_seconds=saved,
+        failed_share=see.evidence.read(FAILED_SHARE, on).value or 0.0,
+        suggestion=Suggestion(text=text, remedy=Remedy.MITIGATE),
+    )
 
 
 def _finding(see: Ledger, on: Subject, still: Reading, usual: Reading) -> Fires:
@@ -97,8 +172,26 @@ _STUCK = {
     EXECUTION_SECONDS: 0.02,
     REQUESTS: 800,
 }
+_ONE_LOST = {
+    STANDSTILL_SECONDS: 0,
+    QUEUE_SECONDS: 0.09,
+    EXECUTION_SECONDS: 0.025,
+    REQUESTS: 1000,
+    REQUEST_SECONDS: 0.12,
+    INSTANCES: 2,
+    LOST_INSTANCES: 1,
+    IDLE_STUBS: 1,
+    INSTANCE_PROCESSES: 2,
+    ARRIVAL_RATE: 34,
+    FAILED_SHARE: 0,
+    MAX_BATCH_SIZE: 1,
+    DYNAMIC_BATCHING: 0,
+    BATCH_DELAY: 0,
+    CLIENT_BATCH_SIZE: 1,
+}
 CASES = (
     Case(title="fires when requests wait and nothing ends", expect=Expected.FIRES, readings=_STUCK),
+    Case(title="fires when one of two processes does nothing", expect=Expected.FIRES, readings=_ONE_LOST),
     Case(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_STUCK, STANDSTILL_SECONDS: 0}),
     Case(
         title="is quiet when executions take that long",
@@ -106,11 +199,6 @@ CASES = (
         readings={**_STUCK, EXECUTION_SECONDS: 4.0},
     ),
     Case(title="is quiet while a version initialises", expect=Expected.QUIET, readings={**_STUCK, LOADS: 1}),
-    Case(
-        title="is quiet without the gauge when requests end",
-        expect=Expected.QUIET,
-        readings={REQUESTS: 800},
-    ),
     Case(
         title="is unknown when no execution was ever seen to end",
         expect=Expected.UNKNOWN,

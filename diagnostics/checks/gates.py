@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from diagnostics.checks.check import Quiet
+from diagnostics.evidence.capacity import STRETCHED, lost_instances
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Ledger, Limit, Undecided
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, NO_TIME_LEFT
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, INSTANCE_BUSY_SHARE
@@ -14,7 +15,7 @@ from diagnostics.signals.host import CPU_WAIT_PER_LANE, HARDLY_WAITS
 from diagnostics.signals.nested import FILLABLE_SHARE, MOSTLY_NESTED, NESTED_SHARE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.reading import Missing, Reading
-from diagnostics.signals.settings import DYNAMIC_BATCHING, MAX_BATCH_SIZE
+from diagnostics.signals.settings import DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE
 from diagnostics.units import Unit
@@ -50,12 +51,6 @@ CPU_STARVED = Limit(
     unit=Unit.RATIO,
     because="executions that wait for a processor in half of their time would be twice as quick with one, however busy "
     "all processors are on average",
-)
-STRETCHED = Limit(
-    value=1.25,
-    unit=Unit.RATIO,
-    because="executions that take turns last half as long again beside another, which leaves them the rest of its turn "
-    "to wait; half of that is what more instances would share already",
 )
 CALLED_INSIDE = Limit(
     value=MOSTLY_NESTED, unit=Unit.RATIO, because="a model that works itself for half of its time is slow by that first"
@@ -236,9 +231,18 @@ def _leaving(see: Ledger, caller: Subject) -> Reading:
 
 
 def executions_take_turns(see: Ledger, on: Subject) -> bool:
-    """Return whether executions last longer beside others, as under a lock; one instance never shows it."""
-    stretch = see.evidence.read(OVERLAP_STRETCH, on)
-    return stretch.value is not None and see.compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
+    """Return whether executions last longer beside others, as under a lock; one instance never shows it.
+
+    Of several instances of which it was not measured, it costs confidence.
+    """
+    if see.evidence.read(OVERLAP_STRETCH, on).value is None and (see.evidence.read(INSTANCES, on).value or 0.0) < 2:
+        return False
+    return see.ruled_out(OVERLAP_STRETCH, on, STRETCHED, above=True)
+
+
+def has_lost_instances(see: Ledger, on: Subject) -> bool:
+    """Return whether instances execute nothing while requests wait; not known counts as no."""
+    return lost_instances(see.evidence, on) > 0
 
 
 WAITS_BEHIND = "stages behind it complete less than it passes on: what did not wait here would wait there"
@@ -255,6 +259,7 @@ SHORT_OF_LANES = (
     Gate(batching_is_left_unused, "larger batches are possible and cheaper than instances"),
     Gate(host_is_full, "the host's processors are full"),
     Gate(device_is_full, "the device is full: another instance would only share it"),
+    Gate(has_lost_instances, "some of its instances are hung or gone: more would only replace them"),
     Gate(executions_take_turns, "executions last longer beside others: more instances would share what they wait for"),
 )
 """What keeps a lack of instances from being why; past these, only their number or the deployment's size is left."""

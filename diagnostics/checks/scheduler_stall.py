@@ -13,6 +13,7 @@ request. With a short limit, requests are refused meanwhile.
 - Instances that are busy (`single-instance-serialization`, `capacity-exceeded`).
 - A batching window, in which waiting is meant (`batch-window-mistuned`): its length is taken off.
 - Bursts: what a full queue can explain is taken off (`bursty-arrivals`).
+- Instances that are hung or gone (`execution-hung`), and the rate limiter (`single-instance-serialization`).
 - A host without processors to spare, whose threads wake late (`host-cpu-starved`).
 
 ## Do
@@ -30,7 +31,8 @@ from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
-from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, host_is_full
+from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, has_lost_instances, host_is_full
+from diagnostics.evidence.capacity import limiting
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
@@ -59,6 +61,10 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="instances are busy: requests wait for them")
     if see.need(QUEUE_SECONDS, on) <= see.need(BATCH_DELAY, on):
         return Quiet(because="requests wait for the batching window")
+    if limiting(see.evidence, on.server) is not None:
+        return Quiet(because="the rate limiter holds executions back")
+    if has_lost_instances(see, on):
+        return Quiet(because="instances that are hung or gone take no request")
     see.need(BLOCKED_SECONDS, on)
     blocked = see.evidence.read(BLOCKED_SECONDS, on)
     if not see.worthwhile(BLOCKED_SECONDS.name, on, blocked):

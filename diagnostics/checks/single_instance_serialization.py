@@ -2,11 +2,15 @@
 
 ## Looks for
 Requests that wait for an instance (queue time) while the instances of that model execute nearly all the time (busy
-share from the batch statistics), and a device with headroom.
+share from the batch statistics), and a device with headroom. Or executions that use up a resource of the rate limiter
+(`rate_limiter` in `instance_group`), while instances rest.
 
 ## Means
 The stage serves one request, or one batch, per instance at a time, and there are too few instances: usually one. Every
-request of the pipeline waits in line for it, however fast the other stages are. It holds at any count.
+request of the pipeline waits in line for it, however fast the other stages are. It holds at any count. The rate limiter
+(`--rate-limit=execution_count`) can make one of many: without `--rate-limit-resource` there is as much of a resource as
+the instance that needs most of it needs, so that `count: 1` lets one instance execute at a time. While that one waits,
+no other model of the server begins an execution: requests may wait for models that need no resource at all.
 
 ## Rules out
 - Batches that could form and do not: cheaper to mend than instances (`batch-size-collapse`).
@@ -16,6 +20,8 @@ request of the pipeline waits in line for it, however fast the other stages are.
 - A stage behind it that completes less than this one passes on: requests would wait there instead.
 - Executions that hold each other up, as under a lock of the framework: with two or more instances they last longer
   beside others than alone. More instances would share the lock; with one instance it cannot be known beforehand.
+- Instances that are hung or gone: more would only replace them (`execution-hung`).
+- A rate limiter that is off (the server's log says so) or does not bind: its resources are idle then, or more execute.
 - An LLM engine's row: it batches inside, so an instance is not one request at a time.
 
 ## Do
@@ -23,7 +29,9 @@ request of the pipeline waits in line for it, however fast the other stages are.
    `curl -X POST HOST:8000/v2/repository/models/NAME/load` (polling does so by itself; without model control restart).
    It is applied in place, without a reload.
 2. Check that memory allows it: every instance of most backends loads its own weights.
-3. Measure again (`diag explain HOST:8000`): the queue should fall to about the predicted value. If executions last
+3. Where the rate limiter binds: take `rate_limiter` out of the `instance_group`, or start Triton with
+   `--rate-limit-resource=NAME:COUNT`. More instances would wait for the same resource.
+4. Measure again (`diag explain HOST:8000`): the queue should fall to about the predicted value. If executions last
    twice as long instead, they share a lock or thread pool: go back, and serve the model from more processes.
 
 ## Sources
@@ -34,15 +42,22 @@ correction.
 
 from __future__ import annotations
 
+import msgspec
+
 from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
 from diagnostics.checks.instances import Scaling, instances_change, scaling
 from diagnostics.checks.predictions import prediction, queue_of
+from diagnostics.checks.rate_limited import with_more_of_the_resource
+from diagnostics.evidence.capacity import IN_USE, is_rate_limited
 from diagnostics.evidence.ledger import Ledger
+from diagnostics.signals.capacity import MOST_AT_ONCE
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.overlap import OVERLAP_STRETCH
+from diagnostics.signals.rate_limiter import RATE_LIMIT, RATE_LIMIT_USE
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
@@ -53,13 +68,15 @@ from diagnostics.units import Unit
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits=LANE_LIMITS,
+    limits={**LANE_LIMITS, "rate_limiter_use": IN_USE},
     symptom="model-queue-dominates",
 )
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
+    if is_rate_limited(see.evidence, on):
+        return with_more_of_the_resource(see, on)
     if quiet := first_rival(see, on, SHORT_OF_LANES):
         return quiet
     return _with_more_instances(see, on)
@@ -75,6 +92,8 @@ def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
         )
     slower = max(more.forecast.compute_seconds - more.now.compute_seconds, 0.0)
     saved = queue - (queue_of(more.forecast) + Reading.of(slower, Unit.SECONDS, ""))
+    if more.load.instances > 1 and see.evidence.read(OVERLAP_STRETCH, on).value is None:
+        saved = msgspec.structs.replace(saved, estimated=True)  # they may share a lock
     if not see.worthwhile("predicted_saving", on, saved):
         return Quiet(because="more instances would not shorten requests enough to be worth it")
     return _finding(see, on, more, more.forecast, saved.value or 0.0)
@@ -104,6 +123,12 @@ def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, s
 def _risk(see: Ledger, on: Subject) -> str:
     """Return what may make it useless; a Python model's instances are processes, and share no lock by themselves."""
     config = see.evidence.config(on)
+    unmeasured = see.evidence.read(OVERLAP_STRETCH, on).value is None
+    if unmeasured and (see.evidence.read(INSTANCES, on).value or 0.0) >= 2:
+        return (
+            "; if executions take as much longer, its instances share a lock or thread pool: go back, and read traces "
+            "of all requests (rate=1), which show whether executions last longer beside others"
+        )
     if config is None or config.backend in ("", names.PYTHON_BACKEND):
         return ""
     return "; if executions take as much longer, a lock or thread pool of the backend is shared: go back, use replicas"
@@ -146,9 +171,17 @@ CASES = (
         readings={**_LINE, MAX_BATCH_SIZE: 16},
     ),
     Case(
-        title="is quiet when the host's processors are full",
-        expect=Expected.QUIET,
-        readings={**_LINE, HOST_CPU_BUSY: 0.99},
+        title="fires when the rate limiter lets one of four instances execute",
+        expect=Expected.FIRES,
+        readings={
+            **_LINE,
+            INSTANCES: 4,
+            INSTANCE_BUSY_SHARE: 0.21,
+            HOST_CPU_BUSY: 0.2,
+            RATE_LIMIT: 1,
+            RATE_LIMIT_USE: 0.82,
+            MOST_AT_ONCE: 1,
+        },
     ),
     Case(
         title="is unknown without the number of instances",

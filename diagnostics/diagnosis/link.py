@@ -43,7 +43,7 @@ CAUSED_BY: Mapping[str, tuple[str, ...]] = {
         "replica-imbalance",
         "replica-outlier",
     ),
-    "request-failures": (OUTAGE,),
+    "request-failures": (OUTAGE, "execution-hung"),
     "engine-bound": ("bursty-arrivals",),
     "prefill-interference": ("bursty-arrivals",),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from diagnostics import names
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
@@ -14,7 +14,7 @@ from diagnostics.units import Unit
 from diagnostics.window.view import STATISTICS, View
 from diagnostics.wire.host import HostProcess, HostSample
 
-_HOST = "host"
+HOST = "host"
 # A stage that waits for a processor in under a tenth of its executions' time would be at most a tenth quicker on a
 # machine of its own.
 HARDLY_WAITS = 0.1
@@ -72,21 +72,21 @@ def limit_used(view: View) -> float | None:
 def _throttled(view: View) -> Reading:
     found = _ends(view)
     if found is None:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
     first, last, seconds = found
     periods = (last.periods or 0.0) - (first.periods or 0.0)
     if periods <= 0:
-        return Reading.of(0.0, Unit.RATIO, _HOST, span=seconds)
+        return Reading.of(0.0, Unit.RATIO, HOST, span=seconds)
     held = (last.throttled_periods or 0.0) - (first.throttled_periods or 0.0)
-    return Reading.of(min(max(held / periods, 0.0), 1.0), Unit.RATIO, _HOST, events=periods, span=seconds)
+    return Reading.of(min(max(held / periods, 0.0), 1.0), Unit.RATIO, HOST, events=periods, span=seconds)
 
 
 def _pressure(view: View) -> Reading:
     found = _ends(view)
     if found is None or found[0].pressure_seconds is None or found[1].pressure_seconds is None:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
     share = (found[1].pressure_seconds - found[0].pressure_seconds) / found[2]
-    return Reading.of(min(max(share, 0.0), 1.0), Unit.RATIO, _HOST, span=found[2])
+    return Reading.of(min(max(share, 0.0), 1.0), Unit.RATIO, HOST, span=found[2])
 
 
 def _busy_lanes(view: View) -> float | None:
@@ -117,17 +117,33 @@ def _stubs(view: View, spent: Callable[[HostProcess], float | None]) -> list[flo
     return sorted(grown, reverse=True)[: round(instances)]
 
 
+def stub_cpu_seconds(view: View) -> Sequence[float] | None:
+    """Return the processor time that each stub of the model's own spent in the second half of the span, in seconds.
+
+    Those that are there at its end. None where it was not recorded, or not whose stub is whose.
+    """
+    samples = view.hosts()
+    if len(samples) < 2:
+        return None
+    middle, last = samples[(len(samples) - 1) // 2], samples[-1]
+    if not any(process.model for sample in (middle, last) for process in sample.processes):
+        return None
+    before = {process.pid: process.cpu_seconds or 0.0 for process in middle.processes}
+    own = [process for process in last.processes if process.model == view.model]
+    return [max((process.cpu_seconds or 0.0) - before.get(process.pid, 0.0), 0.0) for process in own]
+
+
 def _per_stub(view: View, spent: Callable[[HostProcess], float | None]) -> Reading:
     """Return what the model's stubs spent ÷ the time its instances execute."""
     stubs = _stubs(view, spent)
     if view.config is None or view.config.backend != names.PYTHON_BACKEND or not stubs:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
     lanes = _own_lanes(view)
     if lanes.value is None:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
     if lanes.value <= 0:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, lanes.source)
-    return Reading.of(min(sum(stubs) / lanes.value, 1.0), Unit.RATIO, f"{_HOST} and {lanes.source}", estimated=True)
+    return Reading.of(min(sum(stubs) / lanes.value, 1.0), Unit.RATIO, f"{HOST} and {lanes.source}", estimated=True)
 
 
 def _own_lanes(view: View) -> Reading:
@@ -150,25 +166,25 @@ def _cpu_per_lane(view: View) -> Reading:
     """Return processors used ÷ instances executing: 1 is work on a processor, 0 is waiting for something else."""
     used, lanes = cores_used(view), _busy_lanes(view)
     if used is None or lanes is None:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
     if lanes <= 0:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, STATISTICS)
-    return Reading.of(used / lanes, Unit.RATIO, f"{_HOST} and {STATISTICS}", estimated=True)
+    return Reading.of(used / lanes, Unit.RATIO, f"{HOST} and {STATISTICS}", estimated=True)
 
 
 def _server_share(view: View) -> Reading:
     """Return processors used by the server's tree ÷ those it may use."""
     used, allowed = cores_used(view), _allowed(view)
     if used is None or not allowed:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
-    return Reading.of(min(used / allowed, 1.0), Unit.RATIO, _HOST)
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
+    return Reading.of(min(used / allowed, 1.0), Unit.RATIO, HOST)
 
 
 def _allowed_cores(view: View) -> Reading:
     allowed = _allowed(view)
     if allowed is None:
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, _HOST)
-    return Reading.of(allowed, Unit.COUNT, _HOST)
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, HOST)
+    return Reading.of(allowed, Unit.COUNT, HOST)
 
 
 def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading], fix: str = "") -> Signal:

@@ -10,17 +10,26 @@ from bisect import bisect_left
 from collections import Counter as Tally
 from collections.abc import Sequence
 
+import msgspec
+
 from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.occupied import executed
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.settings import INSTANCES
-from diagnostics.signals.signal import Signal
+from diagnostics.signals.signal import Read, Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import ALL_TRACED, TRACED_SHARE, TRACES, executed_visits, mean_reading
 from diagnostics.units import Unit
-from diagnostics.window.view import STATISTICS, Step, View
-from diagnostics.window.visits import NANOSECOND
+from diagnostics.window.view import METRICS, STATISTICS, Step, View
+from diagnostics.window.visits import NANOSECOND, Visit
 
 Run = tuple[int, int]
+# A free instance begins within 0.3 ms: who waits so long found none.
+_WAITED = 0.002
+# Of two reads with thirty executions each, chance moves the mean of times that vary by half of it by a fifteenth.
+_FEWEST_READS = 2
+# The mean of ten differs from the mean of many by a third of the spread.
+_FEWEST_OF_EACH = 10
 # Overlap grows with the rate: below this factor between busy and quiet reads it hardly does.
 _BUSIER = 1.3
 
@@ -37,6 +46,85 @@ def _from_traces(view: View) -> Reading:
     if min(len(alone), len(beside)) < ENOUGH_EVENTS:
         return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, TRACES)
     return mean_reading(beside, Unit.SECONDS, TRACES) / mean_reading(alone, Unit.SECONDS, TRACES)
+
+
+def _from_waits(view: View) -> Reading:
+    """Executions of requests that waited ÷ of those that did not; any part of the traffic shows it, without batches.
+
+    A request that waited found all instances busy, and began as one of them was freed: beside all the others. One that
+    did not wait found an instance free. Executions that get longer for another reason lengthen the queue, too: only
+    those of the same half of the span are compared.
+    """
+    if not _one_at_a_time(view):
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
+    middle = (view.start + view.end) / 2 / NANOSECOND
+    visits = executed_visits(view)
+    halves = ([one for one in visits if (one.start < middle) is first] for first in (True, False))
+    return _least_of([_waited_and_not(half) for half in halves], TRACES)
+
+
+def _least_of(halves: Sequence[Reading], source: str) -> Reading:
+    """Return the smaller of the readings of both halves of a span; what one of them alone shows is estimated."""
+    found = [one for one in halves if one.value is not None]
+    if not found:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, source)
+    least = min(found, key=lambda one: one.value or 0.0)
+    return least if len(found) == len(halves) else msgspec.structs.replace(least, estimated=True)
+
+
+def _one_at_a_time(view: View) -> bool:
+    """Return whether each of several instances executes one request after the other, whoever's."""
+    config = view.config
+    several = (INSTANCES.read(view).value or 0.0) >= 2
+    return several and config is not None and config.dynamic_batching is None and not config.sequence_batching
+
+
+def _waited_and_not(visits: Sequence[Visit]) -> Reading:
+    at_once, waited = list[float](), list[float]()
+    for visit in visits:
+        seconds = ((visit.computed or 0) - (visit.began or 0)) * NANOSECOND
+        (waited if (visit.queue_seconds or 0.0) >= _WAITED else at_once).append(seconds)
+    if min(len(at_once), len(waited)) < _FEWEST_OF_EACH:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, TRACES)
+    return mean_reading(waited, Unit.SECONDS, TRACES) / mean_reading(at_once, Unit.SECONDS, TRACES)
+
+
+def _from_occupancy(source: str) -> Read:
+    """Return a reader of an execution's time over the reads with most executions at once ÷ over those with fewest.
+
+    A read in which executions happened to be long has more at once by that alone. Where each read holds thirty, that
+    makes a ratio of 1.2 at most of times that vary by half their mean; without traces it is not known how they vary.
+    """
+
+    def read(view: View) -> Reading:
+        if not _one_at_a_time(view):
+            return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, source)
+        runs = [(step, *work) for step in view.steps(source) if (work := executed(step)) is not None]
+        many = [one for one in runs if one[0].end > one[0].start and one[2] >= ENOUGH_EVENTS]
+        middle = (view.start + view.end) / 2
+        halves = ([one for one in many if (one[0].end <= middle) is first] for first in (True, False))
+        least = _least_of([_full_and_not(half, source) for half in halves], source)
+        if least.estimated:  # one half alone may hold the change that made them longer
+            return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, source)
+        return msgspec.structs.replace(least, estimated=True)
+
+    return read
+
+
+def _full_and_not(runs: Sequence[tuple[Step, float, float]], source: str) -> Reading:
+    ordered = sorted((seconds / (step.end - step.start), seconds, number) for step, seconds, number in runs)
+    third = len(ordered) // 3
+    if third < _FEWEST_READS:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, source)
+    (sparse, short, few), (dense, long, many) = _totals(ordered[:third]), _totals(ordered[-third:])
+    if dense < _BUSIER * sparse:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, source)
+    return Reading.of((long / many) / (short / few), Unit.RATIO, source, events=min(few, many))
+
+
+def _totals(runs: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
+    at_once, seconds, number = zip(*runs, strict=True)
+    return sum(at_once), sum(seconds), sum(number)
 
 
 def _parted(runs: Sequence[Run], counted: set[Run]) -> tuple[list[float], list[float]]:
@@ -96,5 +184,5 @@ OVERLAP_STRETCH = Signal(
     scope=Scope.MODEL,
     doc="An execution's time beside others ÷ alone (traces of all requests), else at the busiest ÷ at the quietest "
     "reads: 1 where executions do not touch each other, 1.5 and more where they take turns.",
-    readers=(_from_traces, _from_statistics),
+    readers=(_from_traces, _from_waits, _from_statistics, _from_occupancy(STATISTICS), _from_occupancy(METRICS)),
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median, quantiles
 
-from diagnostics.signals.counting import absent, disorder
+from diagnostics.signals.counting import FEWEST_EVENTS, absent, disorder
+from diagnostics.signals.flow import ENSEMBLE_FAILURES_PER_REQUEST, only_ensemble
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
@@ -40,7 +41,52 @@ def _standstill(view: View) -> Reading:
     done = [step.end for step in newest if step is not None]
     doubted = [at for source in seen for table in view.tables(source) for at in table.doubted_at]
     since = max([waiting_since, *done, *doubted])
-    return Reading.of(pending[-1][0] - since, Unit.SECONDS, METRICS, events=pending[-1][1])
+    seconds = max(pending[-1][0] - since, 0.0)
+    longest = max(seconds, _since_last_inference(view)) if since == pending[0][0] else seconds
+    return Reading.of(seconds, Unit.SECONDS, METRICS, high=longest, events=pending[-1][1])
+
+
+def _since_last_inference(view: View) -> float:
+    """Return the seconds from a model's last inference to the last read, by the server's clock; 0 where it has none."""
+    ended = [table.last.last_inference for table in view.tables(STATISTICS) if table.last]
+    known = [at for at in ended if at is not None]
+    return view.end - max(known) if known else 0.0
+
+
+def _passed_on(view: View) -> tuple[float, float] | None:
+    """Return since when (Unix seconds) the stages before passed on what this one did not execute, and how many.
+
+    Requests of which the ensemble reports that they failed do not wait. None where no stage before is counted.
+    """
+    ensemble = only_ensemble(view)
+    sources = ensemble.before(view.model or "") if ensemble else ()
+    steps = view.steps(STATISTICS)
+    if ensemble is None or not sources or not any(map(_counts, steps)):
+        return None
+    moved = max((step.end for step in steps if _moved(step)), default=view.start)
+    after = {name: [s for s in view.beside(name).steps(STATISTICS) if s.start >= moved] for name in sources}
+    begun = [next((s.end for s in each if s.values.get(Counter.SUCCESS, 0.0) > 0), None) for each in after.values()]
+    passed = min(sum(s.values.get(Counter.SUCCESS, 0.0) for s in each) for each in after.values())
+    failed = sum(
+        s.values.get(Counter.FAILURE, 0.0) / ENSEMBLE_FAILURES_PER_REQUEST
+        for s in view.beside(ensemble.name).steps(STATISTICS)
+        if s.start >= moved
+    )
+    known = [at for at in begun if at is not None]
+    if len(known) < len(begun) or passed <= failed:
+        return steps[-1].end, 0.0
+    return max(known), passed - failed
+
+
+def _standstill_by_flow(view: View) -> Reading:
+    """Without the gauge: seconds since the stages before passed on requests of which none was executed."""
+    if (wrong := disorder(view, STATISTICS)) is not None:
+        return Reading.unknown(wrong, Unit.SECONDS, STATISTICS)
+    found = _passed_on(view)
+    if found is None:
+        return absent(view, STATISTICS, Unit.SECONDS)
+    seconds = max(view.steps(STATISTICS)[-1].end - found[0], 0.0)
+    return Reading.of(seconds, Unit.SECONDS, f"configuration and {STATISTICS}", estimated=True, events=found[1])
 
 
 def _counts(step: Step) -> bool:
@@ -57,7 +103,7 @@ STANDSTILL_SECONDS = Signal(
     unit=Unit.SECONDS,
     scope=Scope.MODEL,
     doc="How long, up to the last read, requests have waited without one execution ending; 0 when none waits.",
-    readers=(_standstill,),
+    readers=(_standstill, _standstill_by_flow),
     fix=_PENDING_FIX,
 )
 
@@ -69,13 +115,45 @@ def _stuck(view: View) -> Reading:
     return Reading.of(points[-1][1], Unit.COUNT, METRICS)
 
 
+def _passed_on_now(view: View) -> Reading:
+    found = _passed_on(view)
+    if found is None:
+        return absent(view, STATISTICS, Unit.COUNT)
+    return Reading.of(found[1], Unit.COUNT, f"configuration and {STATISTICS}", estimated=True)
+
+
 WAITING_NOW = Signal(
     name="waiting_now",
     unit=Unit.COUNT,
     scope=Scope.MODEL,
-    doc="Requests waiting at the last read.",
-    readers=(_stuck,),
+    doc="Requests waiting at the last read; without the gauge, what the stages before passed on.",
+    readers=(_stuck, _passed_on_now),
     fix=_PENDING_FIX,
+)
+
+
+def _lifetime(view: View) -> Reading:
+    """Mean over all executions that the newest read counts: since the load, before the window too."""
+    for table in (*view.tables(STATISTICS), *view.tables(METRICS)):
+        if table.last is None or table.unsteady:
+            continue
+        seconds = sum(batch.seconds for batch in table.last.batches.values())
+        executions = sum(batch.executions for batch in table.last.batches.values())
+        if not table.last.batches:
+            parts = (Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS)
+            seconds = sum(table.last.values.get(part, 0.0) for part in parts)
+            executions = table.last.values.get(Counter.SUCCESS, 0.0)
+        if executions >= FEWEST_EVENTS:
+            return Reading.of(seconds / executions, Unit.SECONDS, table.source, estimated=True, events=executions)
+    return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.SECONDS, STATISTICS)
+
+
+LIFETIME_EXECUTION_SECONDS = Signal(
+    name="lifetime_execution_seconds",
+    unit=Unit.SECONDS,
+    scope=Scope.MODEL,
+    doc="Mean time of the executions since the model was loaded, whenever they were.",
+    readers=(_lifetime,),
 )
 
 

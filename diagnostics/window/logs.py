@@ -44,6 +44,8 @@ MOST_EVENTS = 100_000
 LONGEST_REASON = 400
 _CLASSIC = re.compile(r"^[IWEF](\d{2})(\d{2}) (\d{2}):(\d{2}):(\d{2})\.(\d{1,9}) \d+ [^\]]{1,200}\] (.*)$")
 _ISO = re.compile(r"^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.\d+)?(Z|[+-]\d{2}:?\d{2})? [^\]]{1,200}\] (.*)$")
+# A row of the table that is logged once at the start (core, `server.cc`, `PrintBackendAndModelInfo`).
+_RATE_LIMIT = re.compile(rb"^[^\n|]{0,200}\|\s*rate_limit\s*\|\s*([A-Z_]+)\s*\|", re.MULTILINE)
 _NAME = r"([^:'\s]{1,256})"
 _MARKERS = (
     (LogKind.LOADING, re.compile(rf"^loading: {_NAME}:(\d+)$")),
@@ -69,6 +71,12 @@ def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
         if len(found) >= MOST_EVENTS:
             break
     return tuple(found)
+
+
+def rate_limiter_is_on(body: bytes) -> bool | None:
+    """Return what a server's log says of its rate limiter, in the table of its options; None where it says nothing."""
+    found = _RATE_LIMIT.findall(body)
+    return found[-1] != b"OFF" if found else None
 
 
 def _event(line: str, near: float) -> LogEvent | None:

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from diagnostics.errors import MalformedBody
 from diagnostics.window.client import ClientRequest, parse_client
 from diagnostics.window.counters import Point
-from diagnostics.window.logs import LogEvent, parse_log
+from diagnostics.window.logs import LogEvent, parse_log, rate_limiter_is_on
 from diagnostics.window.normalize import (
     ModelKey,
     batches_from_statistics,
@@ -79,9 +79,10 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class LogLines:
-    """The events of a server's log."""
+    """The events of a server's log, and whether it says that the rate limiter is on; None where it does not say."""
 
     events: tuple[LogEvent, ...]
+    rate_limited: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,7 @@ def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
                 mono=scrape.mono,
                 values=Numbers(counters_from_statistics(model)),
                 batches=batches_from_statistics(model),
+                last_inference=model.last_inference,
             )
             for model in parse_statistics(body)
         }
@@ -208,7 +210,7 @@ _READERS: Mapping[Kind, Callable[[Scrape, bytes], Content]] = {
     Kind.STATISTICS: _statistics,
     Kind.INDEX: _once(Kind.INDEX, lambda body: Index(parse_index(body))),
     Kind.CONFIG: _once(Kind.CONFIG, parse_model_config),
-    Kind.LOG: lambda scrape, body: LogLines(parse_log(body, scrape.at)),
+    Kind.LOG: lambda scrape, body: LogLines(parse_log(body, scrape.at), rate_limiter_is_on(body)),
     Kind.SERVER: lambda _, body: parse_server(body),
     Kind.HOST: lambda _, body: parse_host(body),
     Kind.NVML: lambda _, body: parse_nvml(body),

@@ -61,12 +61,16 @@ NO_BATCHES: Mapping[int, Batches] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Cumulative values at one read. `batches` maps batch size to executions; empty where the source has none."""
+    """Cumulative values at one read. `batches` maps batch size to executions; empty where the source has none.
+
+    `last_inference` is the server's Unix second of the newest one; None where the source does not say.
+    """
 
     at: float
     mono: float
     values: Numbers[Counter]
     batches: Mapping[int, Batches]
+    last_inference: float | None = None
     _increase: Increase | None = field(default=None, init=False, repr=False, compare=False)
 
     def since(self, before: Point) -> Increase:

@@ -64,6 +64,7 @@ class ServerWindow:
         self.configs: dict[str, ModelConfig] = {}
         self.configured: dict[str, list[tuple[float, ModelConfig]]] = {}
         self.log: tuple[LogEvent, ...] = ()
+        self.rate_limited: bool | None = None
         self.repository: dict[str, str] = {}
         self.index: list[tuple[float, tuple[IndexEntry, ...]]] = []
         self.hosts: list[HostSample] = []
@@ -148,8 +149,9 @@ class ServerWindow:
                 self._take_config(scrape, config)
             case ServerMetadata() as metadata:
                 self.metadata = metadata
-            case LogLines(events):
+            case LogLines(events, rate_limited):
                 self.log = (*self.log, *events)
+                self.rate_limited = self.rate_limited if rate_limited is None else rate_limited
             case RepositoryFile(text):
                 self.repository[scrape.name] = text
             case _:

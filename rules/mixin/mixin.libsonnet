@@ -377,7 +377,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: executions began and never end",
-              "description": "Every instance of the model is stuck inside its backend: a deadlock, a lost collective of a multi-GPU engine, a call without a timeout, a stopped process. Counters stand still, so a dashboard of rates shows no traffic instead of a fault. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "An instance is stuck inside its backend: a deadlock, a lost collective of a multi-GPU engine, a call without a timeout, a stopped process. Or its process was killed: Triton 24.10 does not start it again, logs nothing, and fails about one request a second with it. Where all instances are stuck, counters stand still, so a dashboard of rates shows no traffic instead of a fault. Where some are, the rest serves, and requests wait as if there were fewer. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/execution-hung.md"
             }
           },
@@ -454,8 +454,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: more instances of a model share the GPU than it can serve at once",
-              "description": "Each instance beyond what fills the card only lengthens the others' executions. The queue moves from Triton, where it is seen and batched, into the card, where it is not. It costs memory, and context switches that can lower throughput. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: more instances of a model share a device or a lock than it can serve at once",
+              "description": "Where device and host have room, the instances share something else, of which one at a time has a part: a lock on a file or in a database, a mutex of the GPU, one thread pool, one connection. All of them look busy, and throughput stays what one instance reaches. Where the GPU is full, each instance beyond what fills the card only lengthens the others' executions. The queue moves from Triton, where it is seen and batched, into the card, where it is not. It costs memory, and context switches that can lower throughput. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/over-instanced.md"
             }
           },
@@ -533,7 +533,7 @@
             },
             "annotations": {
               "summary": "{{ $labels.model }} on {{ $labels.server }}: a stage's instances are all busy while the device under them has room",
-              "description": "The stage serves one request, or one batch, per instance at a time, and there are too few instances: usually one. Every request of the pipeline waits in line for it, however fast the other stages are. It holds at any count. Evidence and remedy: diag explain {{ $labels.server }}",
+              "description": "The stage serves one request, or one batch, per instance at a time, and there are too few instances: usually one. Every request of the pipeline waits in line for it, however fast the other stages are. It holds at any count. The rate limiter (`--rate-limit=execution_count`) can make one of many: without `--rate-limit-resource` there is as much of a resource as the instance that needs most of it needs, so that `count: 1` lets one instance execute at a time. While that one waits, no other model of the server begins an execution: requests may wait for models that need no resource at all. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/single-instance-serialization.md"
             }
           },

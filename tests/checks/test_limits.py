@@ -27,6 +27,7 @@ LIMITS = tuple((check, name) for check in catalogue().values() for name in check
 UNNOTICED: Mapping[tuple[str, str], tuple[tuple[float, ...], str]] = {
     ("kv-cache-thrashing", "engine_max_utilization"): ((0.8, 1.2), "zero stays zero when it is multiplied"),
     ("bursty-arrivals", "queue"): ((0.8,), "what a queue of 4 ms adds is not worth a change by the 5 ms of that limit"),
+    ("execution-hung", "queue"): ((0.8,), "what a queue of 4 ms adds is not worth a change by the 5 ms of that limit"),
     ("memory-growth", "growth_in_window"): ((0.8, 1.2), "stated readings span a minute; it decides above an hour"),
 }
 

@@ -14,7 +14,6 @@ from functools import cache
 
 import pytest
 
-from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.reading import Missing
 from diagnostics.window.window import Window, window_of
@@ -158,7 +157,8 @@ def test_more_instances_are_not_advised_where_they_would_share_a_lock() -> None:
 
     assert [finding.check for finding in free.loud] == ["single-instance-serialization"]
     assert "a lock or thread pool of the backend" in str(free.loud[0].suggestion)
-    assert locked.verdict is Verdict.NO_CLEAR_CAUSE
+    assert [finding.check for finding in locked.loud] == ["over-instanced"]
+    assert "more instances would wait for it, too" in str(locked.loud[0].suggestion)
     assert not any("instance_group" in str(finding.suggestion) for finding in locked.findings)
 
 

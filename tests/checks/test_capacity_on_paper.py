@@ -1,0 +1,190 @@
+"""Instances on paper that execute nothing, and why: hung, gone, or held back by the rate limiter.
+
+The figures are those of a real Triton 2.51 (24.10) whose stage of 25 ms has two instances, one of them stuck or killed,
+and of one whose rate limiter lets one of four instances execute at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.window.window import window_of
+from diagnostics.wire.records import Kind, Scrape
+from tests.builders import SERVER, START, Stage, SyntheticTriton, explained, host_body, model_config
+
+STUB = "triton_python_b"
+READS, EVERY = 16, 2.0
+
+
+def group(count: int, *resources: Mapping[str, object]) -> dict[str, object]:
+    limiter = {"rate_limiter": {"resources": list(resources)}} if resources else {}
+    return {"kind": "KIND_CPU", "count": count, **limiter}
+
+
+def stage(name: str, *, rate: float, execution: float, queue: float, instances: int, pending: float = 0.0) -> Stage:
+    return Stage(
+        name,
+        rate=rate,
+        execution=execution,
+        queue=queue,
+        pending=pending,
+        config=model_config(name, groups=[group(instances)]),
+    )
+
+
+def processes(shares: Sequence[float]) -> list[Scrape]:
+    """Return host samples with a stub of `safety` per share: processor seconds that it uses in a second."""
+    found = []
+    for read in range(READS):
+        at = START + read * EVERY
+        stubs = [
+            {"pid": 100 + n, "ppid": 1, "comm": STUB, "model": "safety", "cpu_seconds": 5 + share * read * EVERY}
+            for n, share in enumerate(shares)
+        ]
+        body = json.dumps({**host_body(at, 0.3), "server_pid": 1, "server_processes": stubs}).encode()
+        found.append(Scrape(server=SERVER, kind=Kind.HOST, at=at, mono=at, body=body))
+    return found
+
+
+def told(triton: SyntheticTriton, *more: Scrape) -> Explanation:
+    """Return what is said of a server whose host is known: by processes, where some are given."""
+    server = replace(triton, interval=EVERY, cpu_busy=None)
+    host = () if any(one.kind is Kind.HOST for one in more) else processes(())
+    return explained(window_of([*server.scrapes(READS), *host, *more]))
+
+
+WAITS = SyntheticTriton(
+    models=(stage("safety", rate=34, execution=0.0256, queue=0.089, instances=2, pending=3),),
+)
+
+
+@pytest.mark.parametrize(
+    ("shares", "why"),
+    [
+        ((0.016, 0.0003), "its process does nothing"),
+        ((0.016, 0.99), "its process does nothing"),
+        ((0.016,), "its process is gone"),
+    ],
+    ids=["blocked", "spinning", "killed"],
+)
+def test_one_of_two_instances_that_serves_nothing_is_named(shares: Sequence[float], why: str) -> None:
+    found = told(WAITS, *processes(shares)).findings
+
+    assert [(one.check, one.subject.model) for one in found] == [("execution-hung", "safety")]
+    assert f"1 of 2 instances of safety serve nothing ({why})" in found[0].summary
+    assert found[0].suggestion is not None
+    assert found[0].suggestion.change is None
+
+
+def test_instances_that_all_work_are_not_hung_however_long_requests_wait() -> None:
+    found = told(WAITS, *processes((0.016, 0.015))).findings
+
+    assert "execution-hung" not in {one.check for one in found}
+
+
+def test_an_instance_that_rests_for_lack_of_requests_is_not_hung() -> None:
+    quiet = SyntheticTriton(models=(stage("safety", rate=10, execution=0.0256, queue=0.0003, instances=2),))
+
+    assert told(quiet, *processes((0.016, 0.0003))).findings == ()
+
+
+def test_more_executions_at_once_than_would_be_left_show_that_none_is_lost() -> None:
+    busy = SyntheticTriton(models=(stage("safety", rate=72, execution=0.0256, queue=0.12, instances=2, pending=9),))
+
+    assert "execution-hung" not in {one.check for one in told(busy, *processes((0.016, 0.0003))).findings}
+
+
+def test_a_backlog_that_one_of_two_instances_works_off_shows_that_one_is_lost() -> None:
+    overloaded = SyntheticTriton(
+        models=(stage("safety", rate=38.8, execution=0.0256, queue=3.0, instances=2, pending=120),)
+    )
+
+    found = told(overloaded).findings
+
+    assert [(one.check, one.subject.model) for one in found] == [("execution-hung", "safety")]
+    assert "1 of 2 instances of safety serve nothing (hung, or its process is gone)" in found[0].summary
+    assert found[0].confidence < 0.7, "no process was seen"
+
+
+def test_a_backlog_that_both_instances_work_off_is_a_lack_of_instances() -> None:
+    overloaded = SyntheticTriton(
+        models=(stage("safety", rate=77.4, execution=0.0256, queue=3.0, instances=2, pending=240),)
+    )
+
+    assert "execution-hung" not in {one.check for one in told(overloaded).findings}
+
+
+def hung(sources: tuple[Kind, ...] = (Kind.METRICS, Kind.STATISTICS, Kind.CONFIG)) -> SyntheticTriton:
+    """Return a server on which no execution of `safety` ends, while 300 requests wait for it."""
+    still = {(one.name, one.version): one.after(100.0) for one in WAITS.models}
+    return replace(
+        WAITS,
+        models=(replace(WAITS.models[0], pending=300),),
+        alter=lambda _, __: still,
+        sources=sources,
+    )
+
+
+def test_a_hang_that_began_before_the_first_read_is_found_by_what_was_counted_before_it() -> None:
+    for sources in ((Kind.METRICS, Kind.STATISTICS, Kind.CONFIG), (Kind.METRICS,)):
+        found = told(hung(sources)).findings
+
+        assert [(one.check, one.subject.model) for one in found if one.severity.loud][:1] == [
+            ("execution-hung", "safety")
+        ]
+        assert "usually they take 25.6 ms" in found[0].summary
+
+
+def log(mode: str) -> Scrape:
+    body = f"| rate_limit                       | {mode}   |\n".encode()
+    return Scrape(server=SERVER, kind=Kind.LOG, at=START, mono=START, body=body)
+
+
+def limited(*, at_once: float = 0.82, queue: float = 0.3) -> SyntheticTriton:
+    """Return a server with four instances of 20 ms that need one unit of R1, and another model that needs none."""
+    config = model_config("safety", groups=[group(4, {"name": "R1", "count": 1})])
+    return SyntheticTriton(
+        models=(
+            Stage("safety", rate=at_once / 0.0207, execution=0.0207, queue=queue, pending=4, config=config),
+            stage("tokenizer", rate=at_once / 0.0207, execution=0.003, queue=0.0, instances=1),
+        )
+    )
+
+
+@pytest.mark.parametrize("logged", [(), (log("EXEC_COUNT"),)], ids=["without the log", "with the log"])
+def test_a_rate_limiter_that_lets_one_of_four_instances_execute_is_named(logged: Sequence[Scrape]) -> None:
+    (found,) = told(limited(), *logged).findings
+
+    assert (found.check, found.subject.model) == ("single-instance-serialization", "safety")
+    assert "the rate limiter lets 1 of 4 instances of safety execute at once" in found.summary
+    suggestion = found.suggestion
+    assert suggestion is not None
+    assert suggestion.change is not None
+    assert [(one.path, one.value) for one in suggestion.change.settings] == [("instance_group.rate_limiter", None)]
+    assert "--rate-limit-resource=R1:4" in suggestion.text
+    assert found.confidence >= (0.95 if logged else 0.7)
+
+
+@pytest.mark.parametrize(
+    ("triton", "logged"),
+    [
+        (limited(), (log("OFF"),)),
+        (limited(at_once=0.3), (log("EXEC_COUNT"),)),
+        (limited(at_once=2.5), ()),
+        (limited(queue=0.001), (log("EXEC_COUNT"),)),
+    ],
+    ids=["off", "its resource is idle", "more execute at once", "nobody waits"],
+)
+def test_a_rate_limiter_that_does_not_bind_is_no_cause(triton: SyntheticTriton, logged: Sequence[Scrape]) -> None:
+    assert not any("rate limiter" in one.summary for one in told(triton, *logged).findings)
+
+
+def test_a_resource_given_in_greater_number_than_by_default_is_known_by_what_executes_at_once() -> None:
+    (found,) = told(limited(at_once=1.77), log("EXEC_COUNT")).findings
+
+    assert "the rate limiter lets 2 of 4 instances of safety execute at once" in found.summary
