@@ -143,7 +143,7 @@ def _lifetime(view: View) -> Reading:
             parts = (Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS)
             seconds = sum(table.last.values.get(part, 0.0) for part in parts)
             executions = table.last.values.get(Counter.SUCCESS, 0.0)
-        if executions >= FEWEST_EVENTS:
+        if min(executions, table.last.values.get(Counter.EXECUTIONS, executions)) >= FEWEST_EVENTS:
             return Reading.of(seconds / executions, Unit.SECONDS, table.source, estimated=True, events=executions)
     return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.SECONDS, STATISTICS)
 

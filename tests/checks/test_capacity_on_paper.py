@@ -15,7 +15,7 @@ import pytest
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Kind, Scrape
-from tests.builders import SERVER, START, Stage, SyntheticTriton, explained, host_body, model_config
+from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton, explained, host_body, model_config
 
 STUB = "triton_python_b"
 READS, EVERY = 16, 2.0
@@ -138,6 +138,13 @@ def test_a_hang_that_began_before_the_first_read_is_found_by_what_was_counted_be
             ("execution-hung", "safety")
         ]
         assert "usually they take 25.6 ms" in found[0].summary
+
+
+def test_two_executions_of_many_requests_tell_too_little_of_what_one_takes() -> None:
+    few = {("safety", "1"): Counts(requests=7, items=7, executions=2, infer=0.3, batches={4: (2, 0.09)})}
+    server = replace(hung(), alter=lambda _, __: few)
+
+    assert "execution-hung" not in {one.check for one in told(server).findings}
 
 
 def log(mode: str) -> Scrape:
