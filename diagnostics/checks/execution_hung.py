@@ -35,6 +35,8 @@ server#5927 (counters move only when a request ends: stalls show in the pending 
 
 from __future__ import annotations
 
+import msgspec
+
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.checks.gates import QUEUE, Gate, first_rival, host_is_full
@@ -129,6 +131,8 @@ def _of_several(see: Ledger, on: Subject) -> Fires | Quiet:
     lost = see.need(LOST_INSTANCES, on)
     queue, load = see.evidence.read(QUEUE_SECONDS, on), stage_load(see, on)
     saved = queue - queue_of(predict(load))
+    if see.evidence.read(IDLE_STUBS, on).value is None:
+        saved = msgspec.structs.replace(saved, estimated=True)  # their number may have been lowered since it was read
     if not see.worthwhile("queue_with_all_instances_saves", on, saved):
         return Quiet(because="requests would wait about as long with all instances")
     return _lost(see, on, lost, load.instances, saved.value or 0.0)

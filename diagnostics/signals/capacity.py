@@ -14,6 +14,7 @@ from itertools import accumulate
 from diagnostics import names
 from diagnostics.signals.counting import ENOUGH_EVENTS, absent
 from diagnostics.signals.engine_rows import is_engine
+from diagnostics.signals.flow import FAILED_REQUESTS
 from diagnostics.signals.host import HOST, stub_cpu_seconds
 from diagnostics.signals.occupied import executed
 from diagnostics.signals.rate_limiter import RATE_LIMIT, ROUNDING
@@ -151,11 +152,22 @@ def _lost(view: View, count: Callable[[View, float], Reading]) -> Reading:
     tied = view.config.sequence_batching or is_engine(view) or limit.value < instances.value
     if instances.value < 2 or tied or queue.value - delay < _NONE_FREE:
         return Reading.of(0.0, Unit.COUNT, CONFIGURATION)
+    if _perhaps_lowered(view, instances.value):
+        return Reading.unknown(Missing.CONFLICTING, Unit.COUNT, f"{CONFIGURATION} and {HOST}")
     found, most = count(view, instances.value), MOST_AT_ONCE.read(view)
     if found.value is None or most.low is None:
         return Reading.unknown(found.missing or Missing.TOO_FEW_EVENTS, Unit.COUNT, found.source)
     left = instances.value - found.value
     return found if left >= 1 and most.low <= left * ROUNDING else Reading.of(0.0, Unit.COUNT, most.source)
+
+
+def _perhaps_lowered(view: View, instances: float) -> bool:
+    """Return whether fewer processes are there than are configured, and no request fails.
+
+    One that was killed fails about a request a second (measured on 24.10): the count was lowered since it was read.
+    """
+    there = INSTANCE_PROCESSES.read(view).value
+    return there is not None and 0 < there < instances and FAILED_REQUESTS.read(view).value == 0
 
 
 def _lost_by_processes(view: View) -> Reading:
