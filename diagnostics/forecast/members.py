@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from diagnostics import names
+from diagnostics.evidence.capacity import is_rate_limited, lost_instances, take_turns
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.load import SERVICE_SCV
 from diagnostics.forecast.drift import drift
 from diagnostics.forecast.fitted import ModelDoubt, Unpredictable
 from diagnostics.forecast.traced import execution_scv, visits
+from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.subject import Subject
@@ -53,6 +55,7 @@ def member(evidence: Evidence, on: Subject) -> Member:
     if config is None or instances is None:
         raise Unpredictable("its configuration was not read", where=f"model {name}", hint=_CONFIGURATION)
     _refuse(config)
+    _refuse_what_is_held(evidence, on)
     if service is None or service.executions <= 0:
         raise Unpredictable("no execution's time was read", where=f"model {name}", hint=_STATISTICS)
     service = _guessed(service)
@@ -110,6 +113,23 @@ def _refuse(config: ModelConfig) -> None:
     if config.sequence_batching:
         why = "its sequence batcher ties requests to instances, which is not simulated"
         raise Unpredictable(why, where=f"model {config.name}", hint="measure the change on a server of its own")
+
+
+def _refuse_what_is_held(evidence: Evidence, on: Subject) -> None:
+    """Refuse a model whose configured instances are not its capacity: what a change of it does is not simulated."""
+    held = {
+        "the rate limiter holds its executions in one line with all models, which is not simulated": is_rate_limited,
+        "some of its instances are hung or gone": lost_instances,
+        "its executions last longer beside others, as under a lock, which is not simulated": _takes_turns,
+    }
+    for why, holds in held.items():
+        if holds(evidence, on):
+            raise Unpredictable(why, where=f"model {on.model}", hint="mend that first: diag explain says how")
+
+
+def _takes_turns(evidence: Evidence, on: Subject) -> bool:
+    """Return whether executions wait for each other on processors; what GPUs share is simulated."""
+    return evidence.read(ON_GPU, on).value == 0 and take_turns(evidence, on)
 
 
 def _guessed(service: ServiceTime) -> ServiceTime:

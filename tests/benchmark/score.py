@@ -102,7 +102,7 @@ def _promises_in_vain(finding: Finding, label: Mapping[str, object]) -> bool:
     return (
         change is not None
         and change.model in idle
-        and any(setting.path.startswith("instance_group") for setting in change.settings)
+        and any(setting.path == "instance_group.count" for setting in change.settings)
     )
 
 
