@@ -39,6 +39,7 @@ from diagnostics.checks.failing import ENOUGH_FAILURES
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.availability import FAILED_VERSIONS, MODEL_WANTED, OF_A_MEMBER, READY_VERSIONS
 from diagnostics.signals.outages import (
+    CLIENT,
     AWAY_WITH_ANOTHER,
     REFUSED_REQUESTS,
     REFUSED_SHARE,
@@ -63,7 +64,10 @@ CHECK = Check(
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model of the repository, or for a server that did not answer for a while."""
-    if see.evidence.read(REFUSED_REQUESTS, on).value and see.at_least(REFUSED_REQUESTS, on, ENOUGH_FAILURES):
+    refused = see.evidence.read(REFUSED_REQUESTS, on)
+    # A hole in the reads of a whole server may be the reader's own: only its clients know.
+    seen = on.model is not None or CLIENT in refused.source
+    if seen and refused.value and see.at_least(REFUSED_REQUESTS, on, ENOUGH_FAILURES):
         if see.evidence.read(AWAY_WITH_ANOTHER, on).value:
             return Quiet(because="it was away because another model was")
         return _outage(see, on)
