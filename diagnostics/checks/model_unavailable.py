@@ -39,8 +39,8 @@ from diagnostics.checks.failing import ENOUGH_FAILURES
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.availability import FAILED_VERSIONS, MODEL_WANTED, OF_A_MEMBER, READY_VERSIONS
 from diagnostics.signals.outages import (
-    CLIENT,
     AWAY_WITH_ANOTHER,
+    CLIENT,
     REFUSED_REQUESTS,
     REFUSED_SHARE,
     STILL_UNAVAILABLE,
