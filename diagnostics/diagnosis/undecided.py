@@ -151,7 +151,7 @@ def _measurement(result: Result, outcome: Unknown) -> str:
 def _unaccounted(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Open]:
     """Yield time that no stage accounts for: it may be an engine's, a queue's or the frontend's."""
     for item in anatomy:
-        if item.requests < ENOUGH_EVENTS or item.mean_seconds <= 0:
+        if not item.stages or item.requests < ENOUGH_EVENTS or item.mean_seconds <= 0:
             continue
         name, seconds = entry_name(item.ensemble, item.stages[0].model), item.unattributed_seconds
         share = Unit.RATIO.show(seconds / item.mean_seconds)
