@@ -40,7 +40,6 @@ from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.availability import FAILED_VERSIONS, MODEL_WANTED, OF_A_MEMBER, READY_VERSIONS
 from diagnostics.signals.outages import (
     AWAY_WITH_ANOTHER,
-    CLIENT,
     REFUSED_REQUESTS,
     REFUSED_SHARE,
     STILL_UNAVAILABLE,
@@ -64,10 +63,7 @@ CHECK = Check(
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model of the repository, or for a server that did not answer for a while."""
-    refused = see.evidence.read(REFUSED_REQUESTS, on)
-    # A hole in the reads of a whole server may be the reader's own: only its clients know.
-    seen = on.model is not None or CLIENT in refused.source
-    if seen and refused.value and see.at_least(REFUSED_REQUESTS, on, ENOUGH_FAILURES):
+    if see.evidence.read(REFUSED_REQUESTS, on).value and see.at_least(REFUSED_REQUESTS, on, ENOUGH_FAILURES):
         if see.evidence.read(AWAY_WITH_ANOTHER, on).value:
             return Quiet(because="it was away because another model was")
         return _outage(see, on)

@@ -37,8 +37,9 @@ _SLACK = 1e-6
 # A stretch of which so little may lie in an outage is as good as outside.
 _EDGE = 0.1
 _NEAR, _BUSY, _SILENT = "near", "busy", "silent"
-# Two standard deviations of a count.
+# Two standard deviations of a count; three where the place is chosen among all of a window's.
 _DEVIATIONS = 2.0
+_DEVIATIONS_OF_MANY = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ def _refusal(view: View, one: Outage, traffic: Traffic) -> Refusal:
     asked = _callers_were_asked(view, one) or _asked(one, traffic)
     if asked is False or _taken_over(view, one, traffic):
         return Refusal(one, seconds, (0.0, 0.0, 0.0), traffic.source)
-    certain = asked and traffic.unlikely(likely)
+    certain = asked and one.tried and traffic.unlikely(likely)
     return Refusal(one, seconds, (least, traffic.rate * likely, most) if certain else (0.0, 0.0, most), traffic.source)
 
 
@@ -303,10 +304,18 @@ def _clients(view: View, one: Outage, traffic: Traffic) -> float | None:
     sent = [r for r in view.window.clients if asked is None or r.model in asked]
     if not sent:
         return None
+    if view.model is None and _answered(sent, one):
+        return 0.0  # a server that is down answers nobody, whatever its reader says
     failed = _beyond_usual(sent, one)
     apart = sum(1 for r in sent if any(s.start <= r.at < s.end for s in traffic.apart))
     whole = apart >= MOST_CLIENTS * sum(s.count for s in traffic.apart) > 0
     return failed if whole or failed >= FEWEST_EVENTS else None
+
+
+def _answered(sent: Sequence[ClientRequest], one: Outage) -> bool:
+    """Return whether clients got answers to what they sent while an outage is certain, more than chance misplaces."""
+    inside = [r for r in sent if one.since <= r.at < one.until]
+    return sum(1 for r in inside if r.ok) > _DEVIATIONS * sqrt(len(inside))
 
 
 def _beyond_usual(sent: Sequence[ClientRequest], one: Outage) -> float:
@@ -316,7 +325,7 @@ def _beyond_usual(sent: Sequence[ClientRequest], one: Outage) -> float:
     elsewhere = len(sent) - len(meanwhile)
     usual = (everything - failed) / elsewhere * len(meanwhile) if elsewhere else 0.0
     beyond = failed - usual
-    return beyond if beyond > _DEVIATIONS * sqrt(usual) else 0.0
+    return beyond if beyond > _DEVIATIONS_OF_MANY * sqrt(usual) else 0.0
 
 
 def _callers(view: View) -> frozenset[str] | None:

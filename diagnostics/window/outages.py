@@ -44,6 +44,7 @@ class Outage:
         state: its last state meanwhile, as the index names it; `RESTARTED` of a server whose counters all began anew;
             empty where nothing tells.
         reason: why, where the index or the log gives one.
+        tried: whether somebody tried to read it meanwhile; a hole that nobody tried to read may be the reader's own.
 
     """
 
@@ -55,6 +56,7 @@ class Outage:
     source: str
     state: str = ""
     reason: str = ""
+    tried: bool = True
 
     @property
     def over(self) -> bool:
@@ -299,8 +301,8 @@ def _gone(tables: Sequence[CounterTable], reads: Sequence[float]) -> Iterator[Ou
 def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
     """Yield when no read of a server was answered: at several tries in a row, or for several rounds without a trace.
 
-    A recorder that keeps no failed read leaves a hole. Whether the server was down, or nobody read, tells what it had
-    counted meanwhile.
+    A recorder that keeps no failed read leaves a hole, as one does that was away itself. Whether the server was down,
+    or nobody read, its clients tell, or what it had counted meanwhile where it did not restart.
     """
     often = max(server.reads.values(), key=len)
     rounds = [later - sooner for (sooner, _), (later, _) in pairwise(often) if later > sooner]
@@ -317,7 +319,7 @@ def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
         back = later if later in answered else None
         until = later - usual if back else later
         since, until = (failed[0], failed[-1]) if failed else (sooner + usual, until)
-        yield Outage(after=sooner, since=since, until=until, before=back, source=READS)
+        yield Outage(after=sooner, since=since, until=until, before=back, source=READS, tried=bool(failed))
 
 
 def _fell(server: ServerWindow, one: Outage) -> bool:

@@ -223,7 +223,7 @@ class TestWhereNothingTellsWhetherAnyWasRefused:
 
 
 class TestServers:
-    def down(self, *, gained: float = 0.0, replicas: int = 1) -> list[Scrape]:
+    def down(self, *, gained: float = 0.0, replicas: int = 1, tried: bool = True) -> list[Scrape]:
         """Return a server that restarts after 20 s and answers again after 30 s, and replicas that go on."""
         first = told([BUSY] * 10, [BUSY] * 10)
         again = [
@@ -234,13 +234,22 @@ class TestServers:
         more = replace(BUSY, requests=BUSY.requests * (1 + gained))
         beside = [more if n in range(10, 14) else BUSY for n in range(STEPS)]
         others = [replace(s, server=f"triton-{r}") for r in range(1, replicas) for s in told(beside, beside)]
-        return [*first, *again, *others]
+        failed = [
+            replace(first[0], at=START + after, mono=START + after, kind=Kind.METRICS, body=None, error="refused")
+            for after in range(20, 28, 2)
+        ]
+        return [*first, *(failed if tried else []), *again, *others]
+
+    def test_a_hole_that_nobody_tried_to_read_is_nobodys_outage_and_not_healthy(self) -> None:
+        explanation = explained(self.down(tried=False))
+
+        assert (causes(explanation), explanation.verdict) == ([], Verdict.NO_CLEAR_CAUSE)
 
     def test_a_server_that_was_down_for_a_while_is_the_cause(self) -> None:
         explanation = explained(self.down())
 
         assert causes(explanation) == [(OUTAGE, None)]
-        assert explanation.loud[0].summary.startswith("triton-0 was unavailable for 8.5 s (restarted)")
+        assert explanation.loud[0].summary.startswith("triton-0 was unavailable for 7 s (restarted)")
 
     def test_replicas_that_were_given_its_requests_served_them(self) -> None:
         assert OUTAGE not in [check for check, _ in causes(explained(self.down(gained=1.0, replicas=2)))]
