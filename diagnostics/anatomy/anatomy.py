@@ -13,6 +13,7 @@ from dataclasses import replace
 from diagnostics.anatomy.cells import Anatomy, Phase, Stage
 from diagnostics.anatomy.critical_path import bounded
 from diagnostics.anatomy.from_calls import entries_alone, with_called
+from diagnostics.anatomy.from_inner_calls import called_alone, with_inner_calls
 from diagnostics.anatomy.from_outside import from_outside, is_orchestrated
 from diagnostics.anatomy.from_traces import from_direct_calls, from_traces, slowest
 from diagnostics.anatomy.unread import calls_others, longest_call, perhaps_ensembles
@@ -39,14 +40,27 @@ _CELLS = (
 
 def anatomies(evidence: Evidence) -> tuple[Anatomy, ...]:
     """Return the anatomy of every entry that completed requests, busiest first."""
-    found = []
+    found: list[Anatomy] = []
     for server in evidence.subjects(Scope.SERVER):
         ensembles = [a for a in (_of_entry(evidence, e) for e in _ensembles(evidence, server)) if a]
         called = {stage.model for anatomy in ensembles for stage in anatomy.stages}
         models = {s.model for s in evidence.subjects(Scope.MODEL) if s.server == server.server and s.model}
         direct = [_of_model(evidence, server.server, model) for model in sorted(models - called)]
-        found += [*ensembles, *entries_alone([a for a in direct if a])]
+        items = [*ensembles, *entries_alone([a for a in direct if a])]
+        found += _with_inner_calls(evidence, server.server, items)
     return tuple(sorted(found, key=lambda anatomy: -anatomy.requests * anatomy.mean_seconds))
+
+
+def _with_inner_calls(evidence: Evidence, server: str, items: Sequence[Anatomy]) -> Sequence[Anatomy]:
+    """Return anatomies in which what models call from inside is stages of theirs, and no entry of its own."""
+    inner = evidence.inner_calls(server)
+    entries = {item.ensemble: item for item in items if item.ensemble}
+
+    def stages_of(name: str) -> Sequence[Stage]:
+        item = entries.get(name)
+        return item.stages if item else (_stage(evidence, server, name),)
+
+    return [with_inner_calls(item, inner, stages_of) for item in called_alone(items, inner)]
 
 
 def _of_entry(evidence: Evidence, on: Subject) -> Anatomy | None:
@@ -186,6 +200,7 @@ def entry_of(
                 behind_seconds=_behind_seconds(evidence, candidate, stage.model),
                 perhaps_seconds=0.0 if candidate.ensemble else longest_call(candidate, perhaps),
                 most_seconds=stage.most_seconds,
+                caller=stage.caller,
             )
         # A card slows whoever uses it: the entry with the most time in it stands for them.
         of_card = on.gpu is not None or candidate.ensemble == on.ensemble

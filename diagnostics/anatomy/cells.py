@@ -40,6 +40,8 @@ class Stage:
         visits: how often a request passes through it, one visit after another; cells are of all of them together.
         most_seconds: the most that shortening it can save of a request: less than its cells where a branch beside it
             takes as long.
+        caller: the model that calls it from inside its executions; empty for a step of the entry itself.
+        beside: whether longer calls of the same caller run beside it: then its time is in theirs, and its cells are 0.
 
     """
 
@@ -50,6 +52,8 @@ class Stage:
     gap_seconds: float = 0.0
     visits: float = 1.0
     most_seconds: float = inf
+    caller: str = ""
+    beside: bool = False
 
     @property
     def seconds(self) -> float:

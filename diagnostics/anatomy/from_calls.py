@@ -40,7 +40,8 @@ def with_called(item: Anatomy, requests: Sequence[TracedRequest]) -> Anatomy:
     own = item.stages[0]
     left = max(own.cells.get(Phase.COMPUTE, 0.0) - inside, 0.0)
     caller = replace(own, cells={**own.cells, Phase.COMPUTE: left}, spread={})
-    return replace(item, stages=(caller, *(_stage(model, one, len(whole)) for model, one in sorted(called.items()))))
+    inner = (_stage(own.model, model, one, len(whole)) for model, one in sorted(called.items()))
+    return replace(item, stages=(caller, *inner))
 
 
 def _add(root: Visit, called: dict[str, _Called]) -> float:
@@ -70,9 +71,9 @@ def _phases(visit: Visit) -> Mapping[Phase, float]:
     return {**found, Phase.GAP: max(visit.seconds - sum(found.values()), 0.0)}
 
 
-def _stage(model: str, called: _Called, requests: int) -> Stage:
+def _stage(caller: str, model: str, called: _Called, requests: int) -> Stage:
     cells = {phase: seconds / requests for phase, seconds in called.cells.items()}
-    return Stage(model=model, cells=cells, visits=called.visits / requests)
+    return Stage(model=model, cells=cells, visits=called.visits / requests, caller=caller)
 
 
 def entries_alone(items: Sequence[Anatomy]) -> list[Anatomy]:

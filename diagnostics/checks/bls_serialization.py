@@ -1,9 +1,10 @@
 """A model that calls other models holds its instances while it waits for them.
 
 ## Looks for
-A model whose instances are all busy and whose requests wait, and in traces that most of its execution passes in models
-that it calls, which do not wait for instances themselves. An engine's span ends where it takes a request: until the
-caller goes on, it is at work.
+A model whose instances are all busy and whose requests wait, while most of its execution passes in models that it
+calls, which do not wait for instances themselves. Traces show that where the caller passes its trace on; an engine's
+span ends where it takes a request: until the caller goes on, it is at work. Without traces counters show it: models
+that are called in step with it, read for read, whose requests end before its own and fill its executions.
 
 ## Means
 Business logic scripting runs one request per instance: while a call waits for its answer, the instance does nothing
@@ -11,7 +12,9 @@ else. Its busy time is its callees' time, so the callees idle behind it.
 
 ## Rules out
 - A model that works itself: nothing nested in its execution (`single-instance-serialization`).
-- Callees that are the limit: requests would wait for their instances.
+- Callees that are the limit: calls wait for their instances (`single-instance-serialization` of the callee).
+- Models that a client calls one after another: the second one's requests are outside the first one's executions, and
+  end after them.
 - A full host (`host-cpu-starved`).
 
 ## Do
@@ -72,6 +75,8 @@ CHECK = Check(
     },
 )
 _MOST_TIMES = 8
+# A callee this busy has a line as soon as more calls come at once (M/D/1: 4.5 executions of wait at 0.9).
+_NO_ROOM = 0.9
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
@@ -97,19 +102,39 @@ def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
     seconds = saved.value or 0.0
     words, change = instances_change(see, on, stage_load(see, on).instances, count)
     return Fires(
-        summary=f"{on.model} holds its instances while it waits for models that it calls "
+        summary=f"{on.model} holds its instances while it waits for {_callees(see, on)} "
         f"({Unit.RATIO.show(see.need(NESTED_SHARE, on))} of its time): requests wait "
         f"{Unit.SECONDS.show(see.need(QUEUE_SECONDS, on))} for one",
         claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"raise {words}, until it calls without waiting (async_exec, decoupled mode) or is an ensemble: that "
-            "is the fix",
+            text=f"raise {words}{_busy_callees(see, on)}, until it calls without waiting (async_exec, decoupled mode) "
+            "or is an ensemble: that is the fix",
             remedy=Remedy.MITIGATE,
             change=change,
             prediction=prediction(Phase.QUEUE, queue.value or 0.0, queue_of(forecast), forecast.assumptions),
         ),
     )
+
+
+def _callees(see: Ledger, on: Subject) -> str:
+    """Return the names of the models that it calls, where they are known."""
+    inner = see.evidence.inner_calls(on.server).get(on.model or "")
+    if inner is None:
+        return "models that it calls"
+    named = [call.model for call in inner.calls if not call.beside]
+    return " and ".join([", ".join(named[:-1]), named[-1]] if len(named) > 1 else named) + ", which it calls"
+
+
+def _busy_callees(see: Ledger, on: Subject) -> str:
+    """Return which callees have no room for more calls at once, and must grow with it."""
+    inner = see.evidence.inner_calls(on.server).get(on.model or "")
+    callees = [Subject(server=on.server, model=call.model) for call in (inner.calls if inner else ())]
+    shares = {one.model: see.evidence.read(INSTANCE_BUSY_SHARE, one).value or 0.0 for one in callees}
+    full = [
+        f"{model} (busy {Unit.RATIO.show(min(share, 1.0))})" for model, share in shares.items() if share >= BUSY.value
+    ]
+    return f" and the instances of {', '.join(full)}" if full else ""
 
 
 def _enough(see: Ledger, on: Subject) -> tuple[int, StageForecast]:

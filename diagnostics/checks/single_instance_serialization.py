@@ -16,7 +16,8 @@ no other model of the server begins an execution: requests may wait for models t
 - Batches that could form and do not: cheaper to mend than instances (`batch-size-collapse`).
 - A queue that is the batching window itself: instances are idle then (`batch-window-mistuned`).
 - A full GPU or full processors: another instance would only share them (`gpu-saturated`, `host-cpu-starved`).
-- A model that waits for others that it calls (`bls-serialization`).
+- A model that waits for others that it calls (`bls-serialization`), or for one that is the limit itself: then that
+  one is named, and what waits for its caller is its doing.
 - A stage behind it that completes less than this one passes on: requests would wait there instead.
 - Executions that hold each other up, as under a lock of the framework: with two or more instances they last longer
   beside others than alone. More instances would share the lock; with one instance it cannot be known beforehand.
@@ -107,9 +108,11 @@ def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, s
     if forecast.compute_seconds > 1.1 * more.now.compute_seconds:
         shared = f"; they share the device, so an execution takes {show(forecast.compute_seconds)} then"
     words, change = instances_change(see, on, now, more.count)
+    entry = see.entry_of(on)
+    caller = f"; {entry.caller}, which calls it, waits as long" if entry and entry.caller else ""
     return Fires(
         summary=f"{lanes} of {on.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: requests wait "
-        f"{show(queue)} for {show(see.need(EXECUTION_SECONDS, on))} of work",
+        f"{show(queue)} for {show(see.need(EXECUTION_SECONDS, on))} of work{caller}",
         claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
         suggestion=Suggestion(

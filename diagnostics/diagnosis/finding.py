@@ -7,15 +7,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from diagnostics.anatomy.anatomy import Anatomy, Phase
-from diagnostics.checks.check import Claim, Fires, Layer, Severity, Suggestion
+from diagnostics.anatomy.anatomy import Anatomy
+from diagnostics.checks.check import Fires, Layer, Severity, Suggestion
 from diagnostics.checks.failing import FAILED_PART
 from diagnostics.diagnosis.advice import Advice, advice
+from diagnostics.diagnosis.claiming import Cell, Cells, cell_of
 from diagnostics.diagnosis.effect import Effect
 from diagnostics.diagnosis.link import OUTAGE, cause_of, follows_outage
 from diagnostics.diagnosis.onset import Onset, onset_of
 from diagnostics.diagnosis.run import Result, fired
-from diagnostics.evidence.ledger import Entry, Line
+from diagnostics.evidence.ledger import Line
 from diagnostics.signals.subject import Subject
 
 # Half of a request's time, or 5 % of requests failed, is what users notice at once.
@@ -68,10 +69,6 @@ class Finding:
     doubt: str = ""
 
 
-Cell = tuple[str, str, str, Phase]
-"""Server, entry, stage, phase: the servers of a fleet hold the same models and lose time of their own."""
-
-
 def findings(
     results: Sequence[Result], anatomy: Sequence[Anatomy], ahead: Collection[tuple[str, str]] = ()
 ) -> tuple[Finding, ...]:
@@ -86,7 +83,7 @@ def findings(
     firing = by_saving(results)
     for winner, loser in ahead:
         firing = _moved(firing, winner, loser)
-    left = _cells(anatomy)
+    left = Cells(anatomy)
     found = [_finding(result, result.fires, left) for result in firing if result.fires]
     return ordered(_linked(found))
 
@@ -126,20 +123,16 @@ def claimed(result: Result) -> frozenset[Cell]:
     entry, fires = result.entry, result.fires
     if entry is None or fires is None:
         return frozenset()
-    return frozenset(_cell(result, entry, claim) for claim in fires.claims if claim.seconds > 0)
-
-
-def _cell(result: Result, entry: Entry, claim: Claim) -> Cell:
-    return result.subject.server, entry_name(entry.ensemble, claim.stage), claim.stage, claim.phase
+    return frozenset(cell_of(result, entry, claim) for claim in fires.claims if claim.seconds > 0)
 
 
 def unclaimed(results: Sequence[Result], anatomy: Sequence[Anatomy]) -> Mapping[Cell, float]:
     """Return the seconds per request that no finding claimed, per cell."""
-    left = _cells(anatomy)
+    cells = Cells(anatomy)
     for result in fired(results):
         if result.fires:
-            _take(result, result.fires, left)
-    return left
+            cells.take(result, result.fires)
+    return cells.left
 
 
 def _saving(result: Result) -> float:
@@ -148,40 +141,8 @@ def _saving(result: Result) -> float:
     return min(result.fires.saved_seconds * weight, most) if result.fires else 0.0
 
 
-def _cells(anatomy: Sequence[Anatomy]) -> dict[Cell, float]:
-    between = {
-        (item.server, item.ensemble, "", Phase.GAP): item.unattributed_seconds
-        for item in anatomy
-        if item.ensemble is not None
-    }
-    return between | {
-        (item.server, entry_name(item.ensemble, stage.model), stage.model, phase): seconds
-        for item in anatomy
-        for stage in item.stages
-        for phase, seconds in stage.cells.items()
-    }
-
-
-def entry_name(ensemble: str | None, model: str) -> str:
-    """Return what an entry's cells are filed under: the ensemble, or the model that is called directly."""
-    return ensemble or model
-
-
-def _take(result: Result, fires: Fires, left: dict[Cell, float]) -> float:
-    """Take the finding's claims out of what is left and return how much it got: a cell-second has one root."""
-    entry, got = result.entry, 0.0
-    if entry is None:
-        return got
-    for claim in fires.claims:
-        cell = _cell(result, entry, claim)
-        taken = min(claim.seconds * entry.weight, left.get(cell, 0.0), entry.most_seconds - got)
-        left[cell] = left.get(cell, 0.0) - taken
-        got += taken
-    return got
-
-
-def _finding(result: Result, fires: Fires, left: dict[Cell, float]) -> Finding:
-    seconds, entry = _take(result, fires, left), result.entry
+def _finding(result: Result, fires: Fires, cells: Cells) -> Finding:
+    seconds, entry = cells.take(result, fires), result.entry
     mean = entry.mean_seconds if entry else 0.0
     impact = Impact(
         mean_seconds=mean,

@@ -12,7 +12,8 @@ from diagnostics.checks.frontend_threads import THREAD_BUSY
 from diagnostics.checks.gates import HOST_FULL
 from diagnostics.checks.gpu_contended_by_other_process import ALWAYS, SHARE
 from diagnostics.checks.prefill_interference import may_read_long_prompts
-from diagnostics.diagnosis.finding import Cell, Finding, entry_name
+from diagnostics.diagnosis.claiming import Cell, entry_name
+from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE

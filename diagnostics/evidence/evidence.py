@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 from weakref import ref
 
@@ -14,6 +14,7 @@ from diagnostics.signals.callers import requests_of
 from diagnostics.signals.engine_rows import is_engine, shows_its_time
 from diagnostics.signals.executions import service_time
 from diagnostics.signals.gaps import paths
+from diagnostics.signals.inner_calls import InnerCalls, inner_calls
 from diagnostics.signals.outages import all_outages
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.signal import Signal
@@ -76,6 +77,10 @@ class Evidence(Protocol):
 
     def calls(self, on: Subject) -> Sequence[TracedRequest]:
         """Return the traced requests that called a model or ensemble themselves."""
+        ...
+
+    def inner_calls(self, server: str) -> Mapping[str, InnerCalls]:
+        """Return what a server's models call from inside their executions, as counters tell, by the caller."""
         ...
 
     def span_counts(self) -> SpanCounts:
@@ -209,6 +214,10 @@ class WindowEvidence:
     def calls(self, on: Subject) -> Sequence[TracedRequest]:
         """Return the whole window's."""
         return requests_of(self._whole(on))
+
+    def inner_calls(self, server: str) -> Mapping[str, InnerCalls]:
+        """Return the whole window's."""
+        return inner_calls(self._whole(Subject(server=server)))
 
     def span_counts(self) -> SpanCounts:
         """Return the whole window's."""

@@ -79,6 +79,7 @@ class Entry:
             read; 0 without one.
         most_seconds: the most that shortening the subject's stage can save of a request: less than the stage takes
             where a branch beside it takes as long.
+        caller: the model that calls the subject's from inside its executions; empty where none does.
 
     """
 
@@ -90,6 +91,7 @@ class Entry:
     behind_seconds: float = 0.0
     perhaps_seconds: float = 0.0
     most_seconds: float = inf
+    caller: str = ""
 
 
 _NONE_ABSENT: Mapping[str, tuple[Signal, Missing]] = MappingProxyType({})  # most ledgers share it

@@ -8,6 +8,7 @@ from diagnostics.evidence.evidence import Span
 from diagnostics.evidence.ledger import Entry
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS
+from diagnostics.signals.inner_calls import InnerCalls
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
@@ -84,6 +85,10 @@ class StatedEvidence:
     def calls(self, on: Subject) -> Sequence[TracedRequest]:  # noqa: ARG002
         """Return no trace."""
         return []
+
+    def inner_calls(self, server: str) -> Mapping[str, InnerCalls]:  # noqa: ARG002
+        """Return none: their share is stated as a reading."""
+        return {}
 
     def span_counts(self) -> SpanCounts:
         """Return none."""

@@ -1,13 +1,15 @@
-"""Models that are called from inside a model's execution (business logic scripting): what of its time is theirs."""
+"""Models that are called from inside a model's execution (business logic scripting): what of its time is theirs.
+
+Traces show it where the caller passes its trace on; else counters may tell (`diagnostics.signals.inner_calls`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from diagnostics import names
 from diagnostics.signals.engine_rows import hides_its_time
-from diagnostics.signals.executions import EXECUTION_SECONDS
-from diagnostics.signals.orchestration import LOCKSTEP, counts_of, direct_steps, member_seconds, parting_of
+from diagnostics.signals.inner_calls import inner_calls, possible_share
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
@@ -19,7 +21,6 @@ from diagnostics.window.visits import NANOSECOND, Visit
 
 # Half of the time: what a model does most of it.
 MOSTLY_NESTED = 0.5
-Span = tuple[float, float]
 
 
 def may_hide(view: View, model: str) -> bool:
@@ -42,9 +43,11 @@ def _nested_share(view: View) -> Reading:
 
     An engine's span ends where the request is handed to it; until the caller goes on, it is at work. Of a Python model
     that may be so, which is the upper end. Calls that were traced at another time tell that there are some, and not
-    how long they take now.
+    how long they take now. A caller that does not pass its trace on shows none, whatever it calls.
     """
     visits = executed_visits(view)
+    if not any(visit.below for visit in visits) and (view.model or "") in inner_calls(view):
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
     if not visits:
         calls = any(visit.below for _, visit in view.traces().visits(view.model or ""))
         return Reading.unknown(Missing.STALE if calls else Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
@@ -69,32 +72,31 @@ def _nested_wait(view: View) -> Reading:
     return Reading.of(waited / whole, Unit.RATIO, TRACES, events=len(called))
 
 
+def _share_by_counters(view: View) -> Reading:
+    found = inner_calls(view).get(view.model or "")
+    if found is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
+    return Reading.of(
+        found.share,
+        Unit.RATIO,
+        found.source,
+        low=found.low,
+        high=found.high,
+        estimated=True,
+        events=found.requests,
+    )
+
+
+def _wait_by_counters(view: View) -> Reading:
+    found = inner_calls(view).get(view.model or "")
+    if found is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
+    return Reading.of(found.waits, Unit.RATIO, found.source, estimated=True, events=found.requests)
+
+
 def _fillable(view: View) -> Reading:
-    """The time of all models that are called from outside any ensemble in step with it, at most all of its execution.
-
-    Called in step are those whose running totals do not part by what independent callers' would. One that hides its
-    time may fill all of it.
-    """
-    own, execution = counts_of(view), EXECUTION_SECONDS.read(view)
-    if own is None or not execution.value or not may_hide(view, view.model or ""):
-        return Reading.of(0.0, Unit.RATIO, METRICS)
-    source, steps = own
-    inside = 0.0
-    for model in (one.model or "" for one in view.executing() if one.model != view.model):
-        times = _times(steps, direct_steps(view, model, source), source)
-        seconds = member_seconds(view, model).value
-        inside += times * (execution.value if seconds is None else seconds)
-    return Reading.of(min(inside / execution.value, 1.0), Unit.RATIO, source, estimated=True)
-
-
-def _times(own: Mapping[Span, float], other: Mapping[Span, float], source: str) -> int:
-    """Return how often another model is called per request of the own one, read for read; 0 where it is not."""
-    total = sum(own.values())
-    times = round(sum(other.values()) / total) if total > 0 else 0
-    if times < 1:
-        return 0
-    parting = parting_of([own, {span: count / times for span, count in other.items()}], source).value
-    return times if parting is not None and parting <= LOCKSTEP else 0
+    share, source = possible_share(view)
+    return Reading.of(share, Unit.RATIO, source, estimated=share > 0)
 
 
 NESTED_WAIT = Signal(
@@ -102,14 +104,14 @@ NESTED_WAIT = Signal(
     unit=Unit.RATIO,
     scope=Scope.MODEL,
     doc="Share of the called models' time for which the calls wait for an instance.",
-    readers=(_nested_wait,),
+    readers=(_nested_wait, _wait_by_counters),
 )
 NESTED_SHARE = Signal(
     name="nested_share",
     unit=Unit.RATIO,
     scope=Scope.MODEL,
     doc="Share of the model's execution in which models that it calls are at work, queues included.",
-    readers=(_nested_share,),
+    readers=(_nested_share, _share_by_counters),
     fix=TRACE_FIX,
 )
 FILLABLE_SHARE = Signal(

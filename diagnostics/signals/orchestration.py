@@ -75,12 +75,6 @@ _COMPLETED = {source: partial(_completed, source=source) for source in (STATISTI
 _DIRECT = {source: partial(_direct_to, source=source) for source in (STATISTICS, METRICS)}
 
 
-def counts_of(view: View) -> tuple[str, Mapping[tuple[float, float], float]] | None:
-    """Return the source and the requests that the model completed per step, whoever sent them; None without a read."""
-    source = _source(view)
-    return (source, view.once(_COMPLETED[source])) if source else None
-
-
 def _direct(view: View) -> tuple[str, Mapping[str, Mapping[tuple[float, float], float]]] | None:
     ensemble, source = ensemble_of(view), _source(view)
     if ensemble is None or source is None:

@@ -36,7 +36,7 @@ def test_a_wait_that_is_little_of_what_an_unread_ensemble_may_take_is_unknown() 
         replace(CHAT, execution=0.46, overhead=0.03),
         replace(CHAT, queue=0.001),
         replace(CHAT, rate=15),
-        replace(CHAT, config=model_config("chat")),
+        replace(CHAT, config=model_config("chat", backend="onnxruntime")),
     ],
     ids=["much of it", "too little compute", "no queue in it", "it queues", "of others", "a model"],
 )

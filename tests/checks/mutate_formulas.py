@@ -45,6 +45,7 @@ _BUSY = "signals/executions.py"
 _COUNTING = "signals/counting.py"
 _TRITON = "signals/triton.py"
 _LEDGER = "evidence/ledger.py"
+_CLAIMING = "diagnosis/claiming.py"
 _FINDING = "diagnosis/finding.py"
 FORMULAS = (
     # Busy share of a model's instances.
@@ -232,19 +233,15 @@ FORMULAS = (
         "weighted = (saved * Reading.of(1.0,",
     ),
     Broken(
-        _FINDING,
+        _CLAIMING,
         "a second has two roots",
-        "left[cell] = left.get(cell, 0.0) - taken",
-        "left[cell] = left.get(cell, 0.0)",
+        "self.left[cell] = self.left.get(cell, 0.0) - taken",
+        "self.left[cell] = self.left.get(cell, 0.0)",
         few=True,
     ),
-    Broken(
-        _FINDING,
-        "more is claimed than there is",
-        "min(claim.seconds * entry.weight, left.get(cell, 0.0), entry.most_seconds - got)",
-        "min(claim.seconds * entry.weight, entry.most_seconds - got)",
-    ),
-    Broken(_FINDING, "a version's claim for all", "min(claim.seconds * entry.weight,", "min(claim.seconds,"),
+    Broken(_CLAIMING, "more is claimed than there is", "min(seconds, self.left.get(cell, 0.0))", "seconds"),
+    Broken(_CLAIMING, "a version's claim for all", "claim.seconds * entry.weight", "claim.seconds"),
+    Broken(_CLAIMING, "a caller's queue has no cause", "part = min(got / held, 1.0)", "part = min(0 / held, 1.0)"),
     Broken(_FINDING, "the least saving claims first", "key=lambda result: -_saving(result)", "key=_saving"),
     Broken(
         _FINDING,

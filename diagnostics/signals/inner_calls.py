@@ -1,0 +1,279 @@
+"""Which models call others from inside their executions, as counters tell where no trace does.
+
+A Python model that calls another (business logic scripting) leaves three marks in counters. The other's requests come
+in step with its own: their running totals never part by more than what is under way. They lie inside its executions,
+so their time is part of its own. And they end before it: at each read the other has completed as many, or a few more.
+A client that calls two models one after another makes the first mark, and neither of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
+
+from diagnostics import names
+from diagnostics.signals.counting import ENOUGH_EVENTS, FEWEST_EVENTS
+from diagnostics.signals.engine_rows import hides_its_time
+from diagnostics.signals.inner_rows import Row, in_step, row_of, runs_ahead
+from diagnostics.window.view import METRICS, STATISTICS, View
+
+# What a call costs its caller beyond the called model's own time, a message between two processes and a copy, was
+# measured as 0.1 to 2 ms: under a tenth of executions that are long enough to be somebody's trouble.
+_FILLED = 0.9
+# Where the number of calls does not tell, their time must agree more closely than it does by chance.
+_CLOSELY = 0.95
+# An execution that began before a read and ends behind it is counted with all of its time.
+_EDGE = 1.05
+# Counts of independent streams vary from read to read as √N, their ratio as both do. One that is made of the other
+# varies by less than a third of that.
+_STEADIER = 3.0
+# The combinations of so many others are 255.
+_MOST_TRIED = 8
+# Calls whose number does not tell are few, or anything would be made of them.
+_MOST_BY_TIME = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InnerCall:
+    """Calls of one model from inside another's executions.
+
+    Attributes:
+        model: the model or ensemble that is called.
+        times: calls per request of the caller.
+        seconds: mean seconds of a call, the wait for an instance included.
+        waits: mean seconds of it in queues.
+        beside: whether longer calls run beside it, so that it adds no time of its own.
+
+    """
+
+    model: str
+    times: float
+    seconds: float
+    waits: float
+    beside: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InnerCalls:
+    """What a model calls from inside its executions.
+
+    Attributes:
+        calls: the longest first.
+        share: share of the caller's executions in which some call is under way.
+        low: the least that it may be: 0 where only the times agree.
+        high: the most that it may be.
+        requests: requests of the caller that tell.
+        source: the counters that tell.
+
+    """
+
+    calls: tuple[InnerCall, ...]
+    share: float
+    low: float
+    high: float
+    requests: float
+    source: str
+
+    @property
+    def waits(self) -> float:
+        """Share of the calls' time that passes in queues."""
+        whole = sum(call.times * call.seconds for call in self.calls)
+        return sum(call.times * call.waits for call in self.calls) / whole if whole > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A model that another may call, `times` per request, which takes `part` of its executions.
+
+    `ahead` is of `runs_ahead`; `shared` where others call it, too, if it is called at all.
+    """
+
+    row: Row
+    times: float
+    part: float
+    in_step: bool
+    ahead: bool | None = None
+    shared: bool = False
+
+
+def inner_calls(view: View) -> Mapping[str, InnerCalls]:
+    """Return what models of the server call from inside their executions, by the caller's name."""
+    return view.beside(None).once(_found)
+
+
+def possible_share(view: View) -> tuple[float, str]:
+    """Return the share of a model's executions that others, called in step with it, fill if it calls them; the source.
+
+    Those that another model is found to call, or that a client calls before or after this one, are none of them. One
+    that hides its time may fill all of it.
+    """
+    rows = view.beside(None).once(_rows)
+    own = rows.get(view.model or "")
+    if own is None or own.busy <= 0 or not _may_call(view):
+        return 0.0, METRICS
+    known = inner_calls(view)
+    others = {call.model for caller, found in known.items() if caller != own.model for call in found.calls}
+    found = 0.0
+    for one in _candidates(own, rows, others):
+        if one.in_step and one.ahead is not False:
+            found += 1.0 if hides_its_time(view.beside(one.row.model)) else one.part
+    return min(found, 1.0), own.source
+
+
+def _may_call(view: View) -> bool:
+    config = view.config
+    return config is None or config.backend in ("", names.PYTHON_BACKEND, *names.ENGINE_BACKENDS)
+
+
+def _rows(view: View) -> Mapping[str, Row]:
+    """Return what was counted of the models and ensembles that worked, all from the best source that has any."""
+    models = sorted({model for model, _ in view.server.keys_seen()})
+    for source in (STATISTICS, METRICS):
+        found = {model: row for model in models if (row := row_of(view.beside(model), source)) is not None}
+        if found:
+            return found
+    return {}
+
+
+def _found(view: View) -> Mapping[str, InnerCalls]:
+    """Look at the longest executions first: what one of them calls is not called by what it calls as well."""
+    rows = view.once(_rows)
+    found: dict[str, InnerCalls] = {}
+    taken: set[str] = set()
+    for own in sorted(rows.values(), key=lambda row: -row.execution):
+        config = view.beside(own.model).config
+        if config is None or config.backend != names.PYTHON_BACKEND or own.busy <= 0:
+            continue
+        candidates = [one for one in _candidates(own, rows, taken) if one.ahead is not False]
+        if any(one.in_step and hides_its_time(view.beside(one.row.model)) for one in candidates):
+            continue  # what hides its time may fill the rest
+        chosen = _each_time(candidates, called=own.model in taken) or _now_and_then(own, candidates)
+        if chosen:
+            found[own.model] = _calls(own, chosen)
+            taken |= {one.row.model for one in chosen}
+    for caller, one in found.items():
+        beside = [c for c in _candidates(rows[caller], rows, taken) if c.in_step and c.ahead is not False]
+        taken |= {c.row.model for c in beside}
+        found[caller] = _with(one, rows[caller], beside)
+    return found
+
+
+def _candidates(own: Row, rows: Mapping[str, Row], taken: Collection[str]) -> list[_Candidate]:
+    """Return the models whose requests may lie inside a model's executions, those that take most of them first."""
+    found = [
+        candidate
+        for row in rows.values()
+        if row.model != own.model and row.model not in taken and own.model not in row.members
+        if min(row.calls, own.count) >= ENOUGH_EVENTS and _fits(own, row)
+        for candidate in _ways(own, row)
+    ]
+    return sorted(found, key=lambda one: (not one.in_step, -one.part))[:_MOST_TRIED]
+
+
+def _fits(own: Row, row: Row) -> bool:
+    """Return whether a call may lie in an execution: the mean of one that is made now and then takes its part only."""
+    return row.request * min(row.calls / own.count, 1.0) <= own.execution * _EDGE
+
+
+def _ways(own: Row, row: Row) -> Iterator[_Candidate]:
+    """Yield how a model may be called: each time, so and so often; else now and then, or by others as well."""
+    whole = sum(row.seconds.values()) / own.busy
+    for base in (own.requests, own.executions):
+        times = round(row.calls / sum(base.values())) if sum(base.values()) > 0 else 0
+        if times >= 1 and in_step(base, row, times):
+            ahead = runs_ahead(own, row, times) if base is own.requests else None
+            yield _Candidate(row, row.calls / own.count, whole, in_step=True, ahead=ahead)
+            return
+    yield _Candidate(row, row.calls / own.count, whole, in_step=False)
+    if row.calls > own.count:
+        yield _Candidate(row, 1.0, row.request * own.count / own.busy, in_step=False, shared=True)
+
+
+def _each_time(candidates: Sequence[_Candidate], *, called: bool) -> Sequence[_Candidate]:
+    """Return those of the models called in step that fill the executions, or run ahead of them; the most of them.
+
+    One that is called itself is in step with what is called beside it, and ends behind those that are shorter.
+    """
+    best = max(_subsets([one for one in candidates if one.in_step]), key=_part, default=())
+    if called:
+        return best if _part(best) >= _CLOSELY else ()
+    return best if _part(best) >= _FILLED or (best and all(one.ahead for one in best)) else ()
+
+
+def _now_and_then(own: Row, candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
+    """Return models that fill the executions at each read, however often they are called; none where chance may."""
+    sets = (one for one in _subsets(candidates, _MOST_BY_TIME) if _part(one) >= _CLOSELY and _steadily(own, one))
+    return max(sets, key=_part, default=())
+
+
+def _subsets(candidates: Sequence[_Candidate], most: int = _MOST_TRIED) -> Iterator[tuple[_Candidate, ...]]:
+    """Yield those that fill no more than there is, a model in one way each."""
+    for size in range(1, min(len(candidates), most) + 1):
+        for some in combinations(candidates, size):
+            if _part(some) <= _EDGE and len({one.row.model for one in some}) == size:
+                yield some
+
+
+def _part(some: Sequence[_Candidate]) -> float:
+    return sum(one.part for one in some)
+
+
+def _steadily(own: Row, some: Sequence[_Candidate]) -> bool:
+    """Return whether calls fill the executions by so much the same share at each read that chance does not do it."""
+    spans = [span for span, held in own.held.items() if held > 0 and own.requests.get(span, 0.0) > 0]
+    spans = [span for span in spans if all(one.row.direct.get(span, 0.0) > 0 for one in some)]
+    if len(spans) < FEWEST_EVENTS:
+        return False
+    shares = [sum(_seconds_in(own, one, span) for one in some) / own.held[span] for span in spans]
+    longer = [own.held[span] / own.requests[span] for span in spans]
+    # Time that never changes agrees with any other that does not.
+    bounds = [_spread(longer) if one.shared else _by_chance(own, one, spans) for one in some if not one.in_step]
+    return bool(bounds) and _spread(shares) <= min(bounds) / _STEADIER**2
+
+
+def _seconds_in(own: Row, one: _Candidate, span: tuple[float, float]) -> float:
+    seconds = one.row.seconds[span]
+    return seconds / one.row.direct[span] * own.requests[span] if one.shared else seconds
+
+
+def _by_chance(own: Row, one: _Candidate, spans: Sequence[tuple[float, float]]) -> float:
+    return fmean(1 / own.requests[span] + 1 / one.row.direct[span] for span in spans)
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Return the squared coefficient of variation."""
+    mean = fmean(values)
+    return fmean((value / mean - 1) ** 2 for value in values) if mean > 0 else 0.0
+
+
+def _calls(own: Row, chosen: Sequence[_Candidate]) -> InnerCalls:
+    share = min(_part(chosen), 1.0)
+    # Short calls are over before a read sees them under way; that the long ones run ahead tells of all.
+    sure = _part([one for one in chosen if one.ahead]) >= share / 2
+    return InnerCalls(
+        calls=tuple(_call(one) for one in sorted(chosen, key=lambda one: -one.part)),
+        share=share,
+        low=share if sure else 0.0,
+        high=min(share * _EDGE, 1.0),
+        requests=own.count,
+        source=own.source,
+    )
+
+
+def _call(one: _Candidate, *, beside: bool = False) -> InnerCall:
+    row = one.row
+    waits = min(row.waits, row.request)
+    return InnerCall(model=row.model, times=one.times, seconds=row.request, waits=waits, beside=beside)
+
+
+def _with(found: InnerCalls, own: Row, beside: Sequence[_Candidate]) -> InnerCalls:
+    """Return calls with those that have no room beside them one after another: they are made at the same time."""
+    if not beside:
+        return found
+    high = min(found.share + _part(beside), 1.0)
+    calls = (*found.calls, *(_call(one, beside=True) for one in beside))
+    return InnerCalls(
+        calls=calls, share=found.share, low=found.low, high=max(found.high, high), requests=own.count, source=own.source
+    )

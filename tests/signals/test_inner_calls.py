@@ -1,0 +1,204 @@
+"""What models call from inside their executions, read from counters alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from diagnostics.signals.inner_calls import InnerCalls, inner_calls, possible_share
+from diagnostics.signals.nested import NESTED_SHARE, NESTED_WAIT
+from diagnostics.signals.reading import Missing
+from diagnostics.window.view import View
+from diagnostics.window.window import window_of
+from diagnostics.wire.records import Kind
+from tests.builders import chain, model_config, view_of
+from tests.builders_traffic import Did, scrapes_told
+
+# About eleven requests a second, read every two seconds.
+COUNTS = (18, 25, 20, 23, 17, 22, 26, 19, 21, 24, 20, 18, 23, 22, 19)
+# An execution or so is behind its call at most reads.
+AHEAD = (1, 0, 1, 1, 0, 1, 2, 1, 0, 1, 1, 1, 0, 2, 1)
+OTHERS = (23, 14, 25, 20, 16, 27, 19, 15, 24, 21, 13, 26, 18, 22, 29)
+Story = Mapping[str, Sequence[Did]]
+
+
+def did(each: Did, counts: Sequence[float] = COUNTS) -> list[Did]:
+    return [replace(each, requests=count) for count in counts]
+
+
+def apart(by: Sequence[float], times: int = 1, counts: Sequence[float] = COUNTS) -> list[float]:
+    """Return the counts of what has completed so many more at each read."""
+    ends = [0.0, *by]
+    return [times * count + after - before for count, (before, after) in zip(counts, pairwise(ends), strict=True)]
+
+
+def view(story: Story, kinds: Sequence[Kind] = (), **configs: Mapping[str, object]) -> View:
+    settings = {model: configs.get(model, model_config(model)) for model in story}
+    scrapes = scrapes_told({(model, "1"): steps for model, steps in story.items()}, configs=settings)
+    return view_of(window_of([one for one in scrapes if one.kind not in kinds]), None, None)
+
+
+def found(story: Story, **configs: Mapping[str, object]) -> Mapping[str, InnerCalls]:
+    return inner_calls(view(story, **configs))
+
+
+def called(story: Story, **configs: Mapping[str, object]) -> Mapping[str, list[str]]:
+    return {caller: [call.model for call in one.calls] for caller, one in found(story, **configs).items()}
+
+
+WRAPPER = did(Did(seconds=0.4, queue=0.3, infer=0.1))
+FULL = did(Did(seconds=0.098, queue=0.06, infer=0.038), apart(AHEAD))
+
+
+def test_a_model_whose_executions_another_ones_requests_fill_in_step_calls_it() -> None:
+    one = found({"wrapper": WRAPPER, "full": FULL})["wrapper"]
+
+    assert [call.model for call in one.calls] == ["full"]
+    assert one.calls[0].times == pytest.approx(1.0, abs=0.01)
+    assert one.share == pytest.approx(0.98, abs=0.01)
+    assert one.low == one.share
+    assert one.waits == pytest.approx(0.06 / 0.098, abs=0.01)
+
+
+def test_what_it_calls_in_turn_and_twice_fills_it_together() -> None:
+    story = {
+        "wrapper": WRAPPER,
+        "first": did(Did(seconds=0.02, infer=0.02), apart([2 * one for one in AHEAD])),
+        "twice": did(Did(seconds=0.037, infer=0.037), apart(AHEAD, times=2)),
+    }
+    one = found(story)["wrapper"]
+
+    assert {call.model: round(call.times) for call in one.calls} == {"first": 1, "twice": 2}
+    assert one.share == pytest.approx(0.94, abs=0.01)
+
+
+def test_a_model_that_works_itself_as_well_is_found_by_what_runs_ahead_of_it() -> None:
+    story = {"wrapper": WRAPPER, "short": did(Did(seconds=0.03, infer=0.03), apart(AHEAD))}
+
+    assert found(story)["wrapper"].share == pytest.approx(0.3, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        did(Did(seconds=0.098, infer=0.098), apart([-one for one in AHEAD])),
+        did(Did(seconds=0.098, infer=0.098), apart([3 + one for one in AHEAD])),
+        did(Did(seconds=0.098, infer=0.098), OTHERS),
+        did(Did(seconds=0.3, infer=0.3), apart(AHEAD)),
+    ],
+    ids=["a client calls it afterwards", "a client calls it before", "it has callers of its own", "it takes longer"],
+)
+def test_a_model_that_is_called_from_elsewhere_is_not_taken_for_a_callee(other: Sequence[Did]) -> None:
+    seen = view({"model": WRAPPER, "other": other})
+
+    assert inner_calls(seen) == {}
+    assert possible_share(seen.beside("model"))[0] == 0.0
+
+
+def test_members_of_an_ensemble_are_called_by_it() -> None:
+    story = {"chat": did(Did(seconds=0.2)), "wrapper": WRAPPER, "full": did(Did(seconds=0.098, infer=0.098))}
+
+    assert called(story, chat=chain("chat", "full", "wrapper")) == {}
+
+
+def test_a_compiled_model_calls_nobody() -> None:
+    assert called({"wrapper": WRAPPER, "full": FULL}, wrapper=model_config("wrapper", backend="onnxruntime")) == {}
+
+
+def test_calls_at_the_same_time_take_as_long_as_the_longest() -> None:
+    story = {"wrapper": WRAPPER, "long": FULL, "short": did(Did(seconds=0.07, infer=0.07), apart(AHEAD))}
+    one = found(story)["wrapper"]
+
+    assert [(call.model, call.beside) for call in one.calls] == [("long", False), ("short", True)]
+    assert one.share == pytest.approx(0.98, abs=0.01)
+
+
+def test_calls_within_calls_are_told_apart() -> None:
+    story = {
+        "outer": did(Did(seconds=0.4, queue=0.28, infer=0.12)),
+        "inner": did(Did(seconds=0.11, infer=0.105, queue=0.005), apart(AHEAD)),
+        "full": did(Did(seconds=0.1, queue=0.06, infer=0.04), apart(AHEAD)),
+    }
+
+    assert called(story) == {"outer": ["inner"], "inner": ["full"]}
+
+
+def test_an_ensemble_is_called_like_a_model() -> None:
+    story = {
+        "wrapper": WRAPPER,
+        "chat": did(Did(seconds=0.097, queue=0.0, infer=0.04), apart(AHEAD)),
+        "member": did(Did(seconds=0.097, queue=0.057, infer=0.04), apart(AHEAD)),
+    }
+    one = found(story, chat=chain("chat", "member"))["wrapper"]
+
+    assert [call.model for call in one.calls] == ["chat"]
+    assert one.waits == pytest.approx(0.057 / 0.097, abs=0.01)
+
+
+def test_calls_that_are_not_always_made_are_found_where_their_time_agrees_at_each_read() -> None:
+    seldom = [round(0.4 * count) for count in COUNTS]
+    held = [
+        Did(requests=n, seconds=0.4, queue=0.3, infer=0.01 + 0.2 * few / n)
+        for n, few in zip(COUNTS, seldom, strict=True)
+    ]
+    story = {
+        "wrapper": held,
+        "always": did(Did(seconds=0.009, infer=0.009), COUNTS),
+        "seldom": did(Did(seconds=0.198, queue=0.15, infer=0.048), seldom),
+    }
+
+    assert called(story) == {"wrapper": ["seldom", "always"]}
+    assert called({**story, "seldom": did(story["seldom"][0], [round(one / 2.5) for one in OTHERS])}) == {}
+
+
+def test_a_callee_with_callers_of_its_own_is_found_where_both_take_longer_together() -> None:
+    longer = [0.06 + 0.01 * (count % 7) for count in OTHERS]
+    story = {
+        "wrapper": [Did(requests=n, seconds=0.4, infer=one) for n, one in zip(COUNTS, longer, strict=True)],
+        "shared": [
+            Did(requests=n + more / 2, seconds=0.98 * one, queue=one / 2, infer=one * 0.48)
+            for n, more, one in zip(COUNTS, OTHERS, longer, strict=True)
+        ],
+    }
+    one = found(story)["wrapper"]
+
+    assert (one.calls[0].model, one.calls[0].times, one.low) == ("shared", 1.0, 0.0)
+    steady = [replace(each, seconds=0.098) for each in story["shared"]]
+    assert called({"wrapper": WRAPPER, "shared": steady}) == {}
+
+
+def test_totals_that_parted_before_the_window_leave_the_order_open() -> None:
+    tests = replace(FULL[0], requests=500)
+    first = replace(WRAPPER[0], requests=100)
+    seen = view({"wrapper": [first, *WRAPPER], "full": [tests, *FULL]})
+    later = replace(seen, start=seen.start + 2.0)
+
+    assert inner_calls(later)["wrapper"].low == 0.0
+    assert inner_calls(later)["wrapper"].share == pytest.approx(0.98, abs=0.01)
+
+
+def test_a_callee_that_hides_its_time_leaves_open_how_much_of_it_is_its() -> None:
+    hidden = did(Did(seconds=0.001, infer=0.001), COUNTS)
+    decoupled = model_config("llm", model_transaction_policy={"decoupled": True})
+    seen = view({"wrapper": WRAPPER, "llm": hidden}, llm=decoupled)
+
+    assert inner_calls(seen) == {}
+    assert possible_share(seen.beside("wrapper"))[0] == 1.0
+
+
+def test_a_metrics_page_tells_as_much_where_each_execution_is_of_one_request() -> None:
+    seen = view({"wrapper": WRAPPER, "full": FULL}, kinds=[Kind.STATISTICS])
+
+    assert inner_calls(seen)["wrapper"].source == "metrics"
+
+
+def test_the_share_of_an_execution_that_is_nested_needs_no_trace() -> None:
+    seen = view({"wrapper": WRAPPER, "full": FULL})
+    share, waits = NESTED_SHARE.read(seen.beside("wrapper")), NESTED_WAIT.read(seen.beside("wrapper"))
+
+    assert (share.value, share.estimated) == (pytest.approx(0.98, abs=0.01), True)
+    assert waits.value == pytest.approx(0.61, abs=0.01)
+    assert NESTED_SHARE.read(seen.beside("full")).missing is Missing.NOT_EXPORTED
