@@ -132,7 +132,7 @@ def _busy_callees(see: Ledger, on: Subject) -> str:
     callees = [Subject(server=on.server, model=call.model) for call in (inner.calls if inner else ())]
     shares = {one.model: see.evidence.read(INSTANCE_BUSY_SHARE, one).value or 0.0 for one in callees}
     full = [
-        f"{model} (busy {Unit.RATIO.show(min(share, 1.0))})" for model, share in shares.items() if share >= BUSY.value
+        f"{model} (busy {Unit.RATIO.show(min(share, 1.0))})" for model, share in shares.items() if share >= _NO_ROOM
     ]
     return f" and the instances of {', '.join(full)}" if full else ""
 

@@ -16,7 +16,7 @@ from statistics import fmean
 from diagnostics import names
 from diagnostics.signals.counting import ENOUGH_EVENTS, FEWEST_EVENTS
 from diagnostics.signals.engine_rows import hides_its_time
-from diagnostics.signals.inner_rows import Row, in_step, row_of, runs_ahead
+from diagnostics.signals.inner_rows import Row, in_step, lengthens_with, row_of, runs_ahead
 from diagnostics.window.view import METRICS, STATISTICS, View
 
 # What a call costs its caller beyond the called model's own time, a message between two processes and a copy, was
@@ -149,7 +149,9 @@ def _found(view: View) -> Mapping[str, InnerCalls]:
         candidates = [one for one in _candidates(own, rows, taken) if one.ahead is not False]
         if any(one.in_step and hides_its_time(view.beside(one.row.model)) for one in candidates):
             continue  # what hides its time may fill the rest
-        chosen = _each_time(candidates, called=own.model in taken) or _now_and_then(own, candidates)
+        candidates = [one for one in candidates if one.row.model not in found]
+        each = _each_time(own, candidates, called=own.model in taken)
+        chosen = each if _part(each) >= _FILLED else _now_and_then(own, candidates) or each
         if chosen:
             found[own.model] = _calls(own, chosen)
             taken |= {one.row.model for one in chosen}
@@ -179,27 +181,37 @@ def _fits(own: Row, row: Row) -> bool:
 
 def _ways(own: Row, row: Row) -> Iterator[_Candidate]:
     """Yield how a model may be called: each time, so and so often; else now and then, or by others as well."""
-    whole = sum(row.seconds.values()) / own.busy
+    whole, ratio = sum(row.seconds.values()) / own.busy, row.calls / own.count
     for base in (own.requests, own.executions):
         times = round(row.calls / sum(base.values())) if sum(base.values()) > 0 else 0
-        if times >= 1 and in_step(base, row, times):
+        if times >= 1 and row.request < own.execution and in_step(base, row, times):
             ahead = runs_ahead(own, row, times) if base is own.requests else None
-            yield _Candidate(row, row.calls / own.count, whole, in_step=True, ahead=ahead)
+            yield _Candidate(row, ratio, whole, in_step=True, ahead=ahead)
             return
-    yield _Candidate(row, row.calls / own.count, whole, in_step=False)
-    if row.calls > own.count:
+    if not 1 / _EDGE <= ratio <= _EDGE:  # else it is called as often, and not from inside
+        yield _Candidate(row, ratio, whole, in_step=False)
+    if ratio > _EDGE:
         yield _Candidate(row, 1.0, row.request * own.count / own.busy, in_step=False, shared=True)
 
 
-def _each_time(candidates: Sequence[_Candidate], *, called: bool) -> Sequence[_Candidate]:
+def _each_time(own: Row, candidates: Sequence[_Candidate], *, called: bool) -> Sequence[_Candidate]:
     """Return those of the models called in step that fill the executions, or run ahead of them; the most of them.
 
-    One that is called itself is in step with what is called beside it, and ends behind those that are shorter.
+    A client may call models of the same length at once: where that cannot be told, executions must lengthen with their
+    calls. One that is called itself is in step with what is called beside it, and that runs ahead if it is shorter.
     """
     best = max(_subsets([one for one in candidates if one.in_step]), key=_part, default=())
-    if called:
-        return best if _part(best) >= _CLOSELY else ()
-    return best if _part(best) >= _FILLED or (best and all(one.ahead for one in best)) else ()
+    ahead = any(one.ahead for one in best)
+    if _part(best) >= (_CLOSELY if called else _FILLED):
+        return best if ahead or _lengthened(own, best) else ()
+    return best if ahead and not called and all(one.ahead for one in best) else ()
+
+
+def _lengthened(own: Row, some: Sequence[_Candidate]) -> bool:
+    """Return whether executions take longer whenever these calls do."""
+    spans = [span for span in own.held if all(one.row.direct.get(span, 0.0) > 0 for one in some)]
+    each = {span: sum(one.times * one.row.seconds[span] / one.row.direct[span] for one in some) for span in spans}
+    return lengthens_with(own, each)
 
 
 def _now_and_then(own: Row, candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from statistics import fmean
+from statistics import fmean, pvariance
 
+from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.occupied import one_request_per_execution
 from diagnostics.signals.orchestration import LOCKSTEP, direct_steps, parting_of
 from diagnostics.window.counters import sum_steps
@@ -22,6 +23,8 @@ _COMPUTE = (Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS
 _DEVIATIONS = 3.0
 # Totals that lie further apart than so many times what the order of calls explains differ by calls of another time.
 _FAR = 3.0
+# Independent times have the sum of their variances between them; of a time that is made of the other, a part is left.
+_REST = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,23 +123,37 @@ def runs_ahead(caller: Row, called: Row, times: int) -> bool | None:
     Such a call ends before its caller: at a read the called model has completed as many calls more as there are
     executions behind their call, on average `rate × time from its end to the execution's` (Little's law). Of a client
     that calls one model after the other, the first has completed more: by those in the second and, where the caller
-    is the second, in its queue, too. None where too few are under way to tell the one from the other, or the totals
-    differ by more than any of that.
+    is the second, in its queue, too. So it is, less its own requests, where the client calls both at once. None where
+    too few are under way to tell one from the other, or the totals differ by more than any of that.
     """
     if caller.before is None or called.before is None or caller.requests.keys() != called.direct.keys():
         return None
     spans = sorted(caller.requests)
-    rate = times * caller.count / (spans[-1][1] - spans[0][0])
+    rate, reads = times * caller.count / (spans[-1][1] - spans[0][0]), len(spans) + 1
     more = (called.direct[span] - times * caller.requests[span] for span in spans)
     mean = fmean(accumulate(more, initial=called.before - times * caller.before))
-    # On average: of calls from inside at most, and of a client that calls it before the other and after it.
+    # On average: of calls from inside at most, of both at once, and of a client that calls it first and afterwards.
     inside = rate * max(caller.execution - called.request, 0.0)
-    first, then = rate * (caller.execution + caller.waits), -rate * called.request
-    reads = len(spans) + 1
-    if then / 2 <= mean <= (inside + first) / 2:
-        return True if _differs(mean, first, first / reads) and _differs(mean, then, -then / reads) else None
+    together, first, then = (
+        inside + rate * caller.waits,
+        rate * (caller.execution + caller.waits),
+        -rate * called.request,
+    )
+    if then / 2 <= mean <= (inside + together) / 2:
+        told = _differs(mean, together, together / reads) and _differs(mean, then, -then / reads)
+        return True if told else None
     own, other = (0.0, then) if mean < 0 else (inside, first)
     return False if abs(mean) <= _FAR * abs(other) + 2 and _differs(mean, own, abs(other) / reads) else None
+
+
+def lengthens_with(caller: Row, seconds: Steps) -> bool:
+    """Return whether a request's executions take longer from read to read as calls of so many seconds do."""
+    spans = [span for span in seconds if caller.held[span] > 0 and caller.requests.get(span, 0.0) > 0]
+    if len(spans) < FEWEST_EVENTS:
+        return False
+    each = [caller.held[span] / caller.requests[span] for span in spans]
+    rest = [one - seconds[span] for one, span in zip(each, spans, strict=True)]
+    return pvariance(each) > 0 and pvariance(rest) <= _REST * pvariance(each)
 
 
 def _differs(mean: float, other: float, variance: float) -> bool:

@@ -98,6 +98,12 @@ def test_a_model_that_is_called_from_elsewhere_is_not_taken_for_a_callee(other: 
     assert possible_share(seen.beside("model"))[0] == 0.0
 
 
+def test_models_of_the_same_length_that_a_client_calls_at_once_call_nobody() -> None:
+    story = {name: did(Did(seconds=seconds, infer=seconds)) for name, seconds in (("a", 0.1), ("b", 0.099), ("c", 0.1))}
+
+    assert called(story) == {}
+
+
 def test_members_of_an_ensemble_are_called_by_it() -> None:
     story = {"chat": did(Did(seconds=0.2)), "wrapper": WRAPPER, "full": did(Did(seconds=0.098, infer=0.098))}
 
@@ -118,8 +124,8 @@ def test_calls_at_the_same_time_take_as_long_as_the_longest() -> None:
 
 def test_calls_within_calls_are_told_apart() -> None:
     story = {
-        "outer": did(Did(seconds=0.4, queue=0.28, infer=0.12)),
-        "inner": did(Did(seconds=0.11, infer=0.105, queue=0.005), apart(AHEAD)),
+        "outer": did(Did(seconds=0.6, queue=0.29, infer=0.31)),
+        "inner": did(Did(seconds=0.3, infer=0.105, queue=0.195), apart(AHEAD)),
         "full": did(Did(seconds=0.1, queue=0.06, infer=0.04), apart(AHEAD)),
     }
 
@@ -173,11 +179,17 @@ def test_a_callee_with_callers_of_its_own_is_found_where_both_take_longer_togeth
 def test_totals_that_parted_before_the_window_leave_the_order_open() -> None:
     tests = replace(FULL[0], requests=500)
     first = replace(WRAPPER[0], requests=100)
-    seen = view({"wrapper": [first, *WRAPPER], "full": [tests, *FULL]})
-    later = replace(seen, start=seen.start + 2.0)
+    steady = view({"wrapper": [first, *WRAPPER], "full": [tests, *FULL]})
+    lengths = [0.09 + 0.002 * (count % 7) for count in COUNTS]
+    wrapper, full = (
+        [replace(one, **{name: part * length}) for one, length in zip(steps, lengths, strict=True)]
+        for steps, name, part in ((WRAPPER, "infer", 1.0), (FULL, "seconds", 0.97))
+    )
+    varied = view({"wrapper": [first, *wrapper], "full": [tests, *full]})
 
-    assert inner_calls(later)["wrapper"].low == 0.0
-    assert inner_calls(later)["wrapper"].share == pytest.approx(0.98, abs=0.01)
+    assert inner_calls(replace(steady, start=steady.start + 2.0)) == {}
+    one = inner_calls(replace(varied, start=varied.start + 2.0))["wrapper"]
+    assert (one.low, one.share) == (0.0, pytest.approx(0.97, abs=0.01))
 
 
 def test_a_callee_that_hides_its_time_leaves_open_how_much_of_it_is_its() -> None:
