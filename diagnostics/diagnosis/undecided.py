@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from diagnostics.anatomy.anatomy import Anatomy, Phase
 from diagnostics.checks.batching_without_gain import BATCHES_FORM
 from diagnostics.checks.check import Layer, Unknown
-from diagnostics.diagnosis.finding import Cell, entry_name
+from diagnostics.diagnosis.claiming import Cell, entry_name
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
