@@ -11,6 +11,7 @@ from diagnostics.cli.terminal import coloured
 from diagnostics.cli.two_windows import Side, two_windows
 from diagnostics.diagnosis.diff import Difference, difference
 from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.proof import proved
 from diagnostics.errors import EXIT_COLLECT, EXIT_OK
 from diagnostics.render.diff.json import diff_report
 from diagnostics.render.diff.markdown import diff_markdown
@@ -41,7 +42,7 @@ def command(ctx: click.Context, before: Side, after: Side, output: str) -> None:
 
 
 def _explained(side: Side) -> Explanation:
-    return explain_captures([side.path], side.question, aloud)
+    return proved(explain_captures([side.path], side.question, aloud), simulate=False)
 
 
 def _show(found: Difference, output: str) -> None:

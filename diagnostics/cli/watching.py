@@ -93,7 +93,7 @@ class Watched:
     def state(self) -> Json:
         """Return the state of now, in the form of the service's API."""
         found = explain_window(self._window.window(), blind_spots=self._blind_spots)
-        explanation = proved(found, simulate=False, memory=self._forecasts)
+        explanation = proved(found, memory=self._forecasts)
         self._book.take(explanation, time.time(), time.monotonic())
         return {
             "now": time.time(),

@@ -67,6 +67,7 @@ class Explanation:
     """Everything a renderer shows. `results` keep each check's ledger for `--why-not`.
 
     `next_measurement` tells the causes that remain apart; empty where a cause is named or nothing is wrong.
+    `proven` says that forecasts were asked of its findings (`diagnosis.proof`).
     """
 
     window: WindowFacts
@@ -80,6 +81,7 @@ class Explanation:
     results: tuple[Result, ...]
     evidence: Evidence
     next_measurement: str = ""
+    proven: bool = False
 
     @property
     def unknown(self) -> tuple[tuple[Result, Unknown], ...]:

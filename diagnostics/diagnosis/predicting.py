@@ -23,13 +23,10 @@ from diagnostics.signals.subject import Subject
 from diagnostics.tuning.simulation.scenario import OpenLoop
 from diagnostics.units import Unit
 
-# Eight draws and a short central run take about half a second for five stages; a report does not wait for more.
-_DRAWS, _VISITS = 8, 5_000
-# Recorded arrivals are replayed whole, nine times: of more visits than these, closed forms tell alone.
+# All draws, as `diag whatif` makes them, and a short central run take about a second for five stages.
+_VISITS = 5_000
+# Recorded arrivals are replayed whole, 21 times and more: of more visits than these, closed forms tell alone.
 _MOST_REPLAYED = 5_000
-# The range of 20 samples is on average this many times that of 8: so much wider is the interval made, to hold another
-# window's value with 90 % as that of 20 draws does (Tippett's d2 of normal samples, 3.735 and 2.847; ISO 7870-2).
-_WIDER = 3.735 / 2.847
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +79,7 @@ class Predictor:
     def together(self, several: Sequence[tuple[Finding, Result]]) -> Asked | None:
         """Return what to forecast of several findings' suggestions, followed at once; None where nothing can be."""
         asked = [(finding, result, self.asked(finding, result)) for finding, result in several]
-        first = asked[0][2]
+        first = asked[0][2] if asked else None
         if not isinstance(first, Asked):
             return None
         after, names = first.fitted, list[str]()
@@ -137,17 +134,8 @@ class Simulations:
         """
         # A deployment that is kept keeps its identity: no other one gets it meanwhile.
         if id(fitted) not in self._kept:
-            self._kept[id(fitted)] = fitted, _simulated(fitted)
+            self._kept[id(fitted)] = fitted, performance(fitted, visits=_VISITS)
         return self._kept[id(fitted)][1]
-
-
-def _simulated(fitted: Fitted) -> Performance:
-    found = performance(fitted, draws=_DRAWS, visits=_VISITS)
-    stages = tuple(
-        replace(one, queue_mean=_wider(one.queue_mean), compute_mean=_wider(one.compute_mean) or one.compute_mean)
-        for one in found.stages
-    )
-    return replace(found, mean=_wider(found.mean), p95=_wider(found.p95), stages=stages)
 
 
 def effect(asked: Asked, finding: Finding, simulations: Simulations | None, doubt: str = "") -> Effect:
@@ -255,13 +243,6 @@ def _prediction(suggestion: Suggestion, now: MeasuredStage, after: StagePerforma
 def _sum(one: Estimate, other: Estimate) -> Estimate:
     high = None if one.high is None or other.high is None else one.high + other.high
     return Estimate(value=one.value + other.value, low=one.low + other.low, high=high)
-
-
-def _wider(one: Estimate | None) -> Estimate | None:
-    if one is None:
-        return None
-    high = None if one.high is None else one.value + (one.high - one.value) * _WIDER
-    return Estimate(value=one.value, low=max(one.value - (one.value - one.low) * _WIDER, 0.0), high=high)
 
 
 def _replayed(fitted: Fitted) -> int:

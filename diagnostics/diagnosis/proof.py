@@ -51,10 +51,16 @@ class Memory:
         more or less as is worth a change.
         """
         self._kept = {one: kept for one, kept in self._kept.items() if 0 <= now - kept[0] <= self.seconds}
+        if not self.holds(key, now, mean_seconds):
+            self._kept[key] = now, mean_seconds, make()
+        return cast("T", self._kept[key][2])
+
+    def holds(self, key: Hashable, now: float, mean_seconds: float = 0.0) -> bool:
+        """Say whether an answer for a key still holds at Unix second `now`."""
         kept = self._kept.get(key)
-        if kept is None or abs(mean_seconds - kept[1]) > max(WORTHWHILE_SHARE * kept[1], WORTHWHILE_SECONDS):
-            kept = self._kept[key] = now, mean_seconds, make()
-        return cast("T", kept[2])
+        if kept is None or not 0 <= now - kept[0] <= self.seconds:
+            return False
+        return abs(mean_seconds - kept[1]) <= max(WORTHWHILE_SHARE * kept[1], WORTHWHILE_SECONDS)
 
 
 class _SpentError(Exception):
@@ -83,8 +89,8 @@ def proved(
     """Return the explanation with what each suggestion would do, without causes whose removal would not help.
 
     Where the simulation accounts for the window as it is, its saving is the saving. A finding is dropped, its check
-    quiet with the reason, where even the most that its change saves is too little to be worth one (15 % and 5 ms), or
-    what it likely saves is, and closed forms agree. Of several changes to one entry, none of which helps alone, those
+    quiet with the reason, where what its change saves is too little to be worth one (15 % and 5 ms), likely or at most,
+    and closed forms do not disagree. Of several changes to one entry, none of which helps alone, those
     stay that help together. What a finding takes of each request is no more than its change is simulated to save.
     Rivals for the same seconds change places where both agree that the one that the checks put second saves more.
 
@@ -92,23 +98,25 @@ def proved(
 
     Args:
         explanation: of a window.
-        simulate: simulate the first suggestion that can be; the others, and all where False, are by closed forms.
+        simulate: simulate the first suggestion that can be; the others are by closed forms. Where False, only what a
+            memory still holds is as simulated.
         memory: answers of earlier windows of the same deployment; None to answer anew.
         budget: the time that it may take; what is not proven by then stays as the checks say, and is told so.
 
     """
-    if all(finding.suggestion is None for finding in explanation.findings):
+    if explanation.proven or all(finding.suggestion is None for finding in explanation.findings):
         return explanation
-    proof = _Proof(explanation, memory or Memory(), budget or Budget())
+    proof = _Proof(explanation, memory or Memory(), budget or Budget(), simulate=simulate)
     explanation = proof.judged()
-    return with_findings(explanation, proof.told(explanation.findings, simulate=simulate))
+    found = proof.told(explanation.findings)
+    return replace(with_findings(explanation, found), proven=True)
 
 
 class _Proof:
     """Asks for forecasts of one explanation's findings."""
 
-    def __init__(self, explanation: Explanation, memory: Memory, budget: Budget) -> None:
-        self._before, self._memory, self._budget = explanation, memory, budget
+    def __init__(self, explanation: Explanation, memory: Memory, budget: Budget, *, simulate: bool) -> None:
+        self._before, self._memory, self._budget, self._may_simulate = explanation, memory, budget, simulate
         self._predictor = Predictor(explanation.evidence, explanation.anatomy)
         self._simulations = Simulations()
         self._results: Mapping[str, Result] = {id_of(result): result for result in fired(explanation.results)}
@@ -125,21 +133,22 @@ class _Proof:
             for one in self._before.findings
             if _may_be_refuted(one) and (line := self._answer("helps", one, partial(_too_little, self._by)))
         }
-        for several in self._beside_each_other([one for one in self._before.findings if one.id in refuted]):
-            self._keep_together(several, refuted)
+        for several in self._of_one_entry():
+            if any(one.id in refuted for one in several):
+                self._keep_together(several, refuted)
         ahead = tuple(self._ahead(self._before.findings))
         if not refuted and not ahead:
             return self._before
         results = [self._quieted(result, refuted) for result in self._before.results]
         return rejudged(self._before, results, ahead)
 
-    def told(self, found: Sequence[Finding], *, simulate: bool) -> Sequence[Finding]:
+    def told(self, found: Sequence[Finding]) -> Sequence[Finding]:
         """Return the findings, in order, with what their suggestions would do; the first that can be is simulated."""
         told = list[Finding]()
         for one in found:
-            told.append(self._told(one, simulate=simulate and not any(_is_simulated(other) for other in told)))
+            told.append(self._told(one, simulate=not any(_is_simulated(other) for other in told)))
         first = next(iter(ordered(told)), None)
-        if simulate and first and isinstance(first.effect, EndToEnd) and not first.effect.simulated:
+        if first and isinstance(first.effect, EndToEnd) and not first.effect.simulated:
             # What was put first cost less than it was said to.
             before = next(one for one in found if one.id == first.id)
             told = [self._told(before, simulate=True) if one.id == first.id else one for one in told]
@@ -156,6 +165,7 @@ class _Proof:
         return made
 
     def _effect(self, finding: Finding, doubt: str, *, simulate: bool) -> Effect | None:
+        simulate = simulate and (self._may_simulate or self._holds("effect True", finding))
         simulations = self._simulations if simulate else None
 
         def make() -> Effect | None:
@@ -185,9 +195,11 @@ class _Proof:
             return None
 
     def _kept(self, what: str, finding: Finding, make: Callable[[], T]) -> T:
-        key = (what, finding.id, repr(finding.suggestion and finding.suggestion.change))
         make = partial(self._within, make)
-        return self._memory.of(key, self._before.window.end, make, finding.impact.mean_seconds)
+        return self._memory.of(_key(what, finding), self._before.window.end, make, finding.impact.mean_seconds)
+
+    def _holds(self, what: str, finding: Finding) -> bool:
+        return self._memory.holds(_key(what, finding), self._before.window.end, finding.impact.mean_seconds)
 
     def _within(self, make: Callable[[], T]) -> T:
         """Return an answer made now; what is known already costs nothing, whatever the budget."""
@@ -199,24 +211,29 @@ class _Proof:
         result = self._results.get(finding.id)
         return self._predictor.asked(finding, result) if result is not None else None
 
-    def _beside_each_other(self, found: Sequence[Finding]) -> Iterator[Sequence[Finding]]:
-        """Yield the findings of one entry whose settings might be changed together, two at least."""
-        changing = [one for one in found if one.suggestion and one.suggestion.change]
+    def _of_one_entry(self) -> Iterator[Sequence[Finding]]:
+        """Yield the findings of each ensemble whose settings might be changed together, two at least."""
         entries: dict[tuple[str, str | None], list[Finding]] = {}
-        for one in changing:
-            entries.setdefault((one.subject.server, one.subject.ensemble), []).append(one)
+        for one in self._before.findings:
+            if one.suggestion and one.suggestion.change and _may_be_refuted(one):
+                entries.setdefault((one.subject.server, one.subject.ensemble), []).append(one)
         yield from (several for (_, entry), several in entries.items() if entry is not None and len(several) > 1)
 
     def _keep_together(self, found: Sequence[Finding], refuted: dict[str, Line]) -> None:
-        """Refute none of several findings whose changes help together: branches of an ensemble hide each other."""
-        asked = self._predictor.together([(one, self._results[one.id]) for one in found])
-        if asked is None:
+        """Refute none of several findings whose changes help together: branches of an ensemble hide each other.
+
+        Together they save what is worth a change beyond what those do that are not refuted.
+        """
+        pairs = [(one, self._results[one.id]) for one in found]
+        every = self._predictor.together(pairs)
+        others = self._predictor.together([(one, result) for one, result in pairs if one.id not in refuted])
+        if every is None:
             return
         key = "+".join(one.id for one in found)
-        if self._answer(f"together {key}", found[0], lambda _: _is_worth(self._by, asked)):
+        if self._answer(f"together {key}", found[0], lambda _: _is_worth(self._by, every, others)):
             for one in found:
-                del refuted[one.id]
-                self._together[one.id] = asked
+                refuted.pop(one.id, None)
+                self._together[one.id] = every
 
     def _quieted(self, result: Result, refuted: Mapping[str, Line]) -> Result:
         line = refuted.get(id_of(result)) if result.fires else None
@@ -257,6 +274,10 @@ def _with(finding: Finding, told: Effect | None) -> Finding:
     elif told.overrules:
         suggestion = replace(suggestion, prediction=None)
     return replace(finding, suggestion=suggestion, effect=told)
+
+
+def _key(what: str, finding: Finding) -> Hashable:
+    return what, finding.id, repr(finding.suggestion and finding.suggestion.change)
 
 
 def _is_simulated(finding: Finding) -> bool:
@@ -338,14 +359,12 @@ def _too_little(by: Mapping[str, Ask], asked: Asked) -> Line | None:
     if needed == inf or (quick is not None and min(quick) >= needed):
         return None
     saving = by["simulation"](asked)
-    if saving is None:
+    if saving is None or (quick is not None and quick[1] >= needed):
         return None
     most, likely = max(*saving, 0.0), max(saving[1], 0.0)
     if most < needed:
         return _line("simulated_saving_at_most", most, needed)
-    if likely < needed and quick is not None and quick[1] < needed:
-        return _line("simulated_saving", likely, needed)
-    return None
+    return _line("simulated_saving", likely, needed) if likely < needed and quick is not None else None
 
 
 def _line(signal: str, seconds: float, needed: float) -> Line:
@@ -353,7 +372,9 @@ def _line(signal: str, seconds: float, needed: float) -> Line:
     return Line(signal=signal, reading=reading, limit=needed, sign=">=", met=False)
 
 
-def _is_worth(by: Mapping[str, Ask], asked: Asked) -> bool:
-    """Return whether what a change likely saves is surely worth it."""
-    saving = by["simulation"](asked)
-    return saving is not None and saving[1] >= _needed(asked)
+def _is_worth(by: Mapping[str, Ask], asked: Asked, others: Asked | None) -> bool:
+    """Return whether several changes likely save what is worth them, beyond what some of them do alone."""
+    saving, without = by["simulation"](asked), by["simulation"](others) if others else None
+    if saving is None:
+        return False
+    return saving[1] - max(without[1] if without else 0.0, 0.0) >= _needed(asked)

@@ -21,8 +21,11 @@ Interval = tuple[float, float]
 
 # Open arrivals come by chance: for a tenth of its time at most, their number would have to be that near its peak.
 _CLOSED = 0.9
-# Two standard errors: bunching that chance alone makes once in forty windows is not told from none.
-_CERTAIN = 2.0
+# Two standard errors: bunching that chance makes once in forty windows is not told from none. The index leaves out the
+# largest difference, so that few intervals look even by two in one window of twenty, and by three in one of 500.
+_BUNCHED, _EVEN = 2.0, -3.0
+# An index that is not told from 1 is this much less or more at most, where few intervals say little of it.
+_UNTOLD = (0.5, 2.0)
 # An index of dispersion beyond this is a change of level, not a process that simulation can draw.
 _MOST_DISPERSION = 64.0
 _LEAST_DISPERSION = 0.05
@@ -132,9 +135,9 @@ def _replayed(name: str, times: Sequence[float], rate: float, items: int) -> Cal
 
 def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: int) -> Calls:
     index, score = evidence.read(BURST_SIZE, entry), evidence.read(BURST_CERTAINTY, entry)
-    central, bounds = 1.0, (1.0, 1.0)
+    central, bounds = 1.0, _UNTOLD
     if index.value is not None and score.value is not None and index.value > 0:
-        certain = abs(score.value) >= _CERTAIN
+        certain = score.value >= _BUNCHED or score.value <= _EVEN
         central = min(max(index.value, _LEAST_DISPERSION), _MOST_DISPERSION) if certain else 1.0
         bounds = _bounds(index.value, score.value, central)
         if not certain:
@@ -160,6 +163,6 @@ def _bounds(index: float, score: float, central: float) -> Interval:
     spread = exp(min(2 * sqrt(2 / freedom), 2.0))
     low, high = min(index / spread, central), max(index * spread, central)
     if central == 1.0:
-        # Independent arrivals are not refuted: bunching is as likely more as it is less.
-        low, high = max(low, 0.5), min(high, 2.0)
+        # Independent arrivals are not refuted: they bunch as likely more as less, however the window happened to be.
+        low, high = max(min(low, 1 / spread), _UNTOLD[0]), min(max(high, spread), _UNTOLD[1])
     return max(low, _LEAST_DISPERSION), min(high, _MOST_DISPERSION)

@@ -105,7 +105,7 @@ class Watcher:
         window = window_of(scrapes)
         found = explain_window(window, sources=[self._server.name], blind_spots=self._server.blind_spots)
         tell(found)
-        return diagnosis(focused(proved(found, simulate=False), model))
+        return diagnosis(focused(proved(found), model))
 
     def _others(self, found: Explanation, model: str, ends: Sequence[float]) -> float | None:
         """Return the requests per second that the server answered between its reads beside those that ended then."""

@@ -104,10 +104,10 @@ class Deployment:
             else:
                 self._window.add_spans(*arrival)
 
-    def evaluate(self) -> Evaluation:
-        """Return the verdict on what was taken in."""
+    def evaluate(self, *, simulate: bool = True) -> Evaluation:
+        """Return the verdict on what was taken in; `simulate` its first suggestion, as `diag explain` does."""
         begun = time.thread_time()
-        explanation = self._explained(self._blind_spots())
+        explanation = self._explained(self._blind_spots(), simulate=simulate)
         steady = self.latest if self.latest is not None else time.monotonic()
         changes = self.book.take(explanation, self._latest_at, steady)
         self._last = Evaluation(
@@ -131,13 +131,13 @@ class Deployment:
         explanation = self._explained()
         return Evaluation(deployment=self.name, at=now, took=0.0, lag=0.0, explanation=explanation, changes=changes)
 
-    def _explained(self, blind_spots: Sequence[BlindSpot] = ()) -> Explanation:
+    def _explained(self, blind_spots: Sequence[BlindSpot] = (), *, simulate: bool = False) -> Explanation:
         records = self._window.records()
         evidence = WindowEvidence(records.window(), records.window, self._awake)
         explanation = explain_evidence(evidence, blind_spots=blind_spots, objective=self.objective)
         # Hundreds of deployments are remembered at once.
         light = replace(explanation, results=resting(explanation.results))
-        return proved(light, simulate=False, memory=self._forecasts)
+        return proved(light, simulate=simulate, memory=self._forecasts)
 
     def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:
         """Take up what an earlier run left: the bodies of its newest minutes, and its open incidents."""

@@ -16,6 +16,8 @@ from diagnostics.service.state import Board, Evaluation, EvaluationConsumer
 log = logging.getLogger(__name__)
 # Of an interval, between two verdicts on a deployment: less than one, as rounds come early and late.
 PAUSE = 0.5
+# After a verdict that may simulate, none does for so many times what it took: most of the thread is left to the others.
+_REST = 4.0
 # How long those who end the service wait for verdicts: what is not judged by then is recorded, and the next run judges.
 SECONDS_TO_END = 5.0
 
@@ -28,6 +30,7 @@ class Evaluator:
         self._clock = ClockWatch(metrics)
         self._waiting: dict[Deployment, None] = {}
         self._judged: dict[str, float] = {}
+        self._may_simulate = 0.0
         self._changed = threading.Condition()
         self._stopped, self._end = False, float("inf")
         self._thread = threading.Thread(target=self._run, name="evaluate", daemon=True)
@@ -89,7 +92,10 @@ class Evaluator:
         if not deployment.take_in():
             return
         with self._metrics.tracer.span("evaluate", {"diag.deployment": deployment.name}) as span:
-            evaluation = deployment.evaluate()
+            simulate = time.monotonic() >= self._may_simulate
+            evaluation = deployment.evaluate(simulate=simulate)
+            if simulate:
+                self._may_simulate = time.monotonic() + _REST * evaluation.took
             span.note("diag.findings", len(evaluation.explanation.findings))
             span.note("diag.lag_seconds", evaluation.lag)
         self._metrics.evaluation_seconds.observe(evaluation.took)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from diagnostics.diagnosis.explanation import Explanation, explain_window
+from diagnostics.diagnosis.proof import Memory, proved
 from diagnostics.slo.attribution import Cause, attributed
 from diagnostics.slo.bins import Bins
 from diagnostics.slo.counting import moments, tally
@@ -19,6 +20,8 @@ from diagnostics.wire.records import Scrape
 
 # As long as the windows that a running service judges.
 WINDOW_SECONDS = 300.0
+# A cause that lasts is held against a forecast once in so many seconds of what was recorded.
+_FORECAST_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,7 @@ def count_recorded(
     found: dict[str, Bins] = {slo.name: Bins() for slo in slos if of_deployment(slo, deployment)}
     counted = [slo for slo in slos if slo.name in found]
     rolling, reached = RollingWindow(deployment, WINDOW_SECONDS), dict[str, float]()
+    forecasts = Memory(seconds=_FORECAST_SECONDS)
     ordered = sorted(scrapes, key=lambda one: one.mono)
     first = ordered[0].mono if ordered else 0.0
     pieces = groupby(ordered, key=lambda one: int((one.mono - first) // (WINDOW_SECONDS - 30.0)))
@@ -59,7 +63,8 @@ def count_recorded(
         if number and number % 50 == 0:
             tell(f"{deployment}: {number} windows were judged")
         window = rolling.window()
-        count_window(counted, window, explain_window(window), reached, found)
+        explanation = proved(explain_window(window), simulate=False, memory=forecasts)
+        count_window(counted, window, explanation, reached, found)
     return found
 
 

@@ -41,4 +41,4 @@ def explain_scrapes(
     rolling = RollingWindow(deployment, seconds)
     for scrape in scrapes:
         rolling.add(scrape)
-    return proved(explain_window(rolling.window(), blind_spots=blind_spots, objective=objective), simulate=False)
+    return proved(explain_window(rolling.window(), blind_spots=blind_spots, objective=objective))

@@ -79,7 +79,7 @@ def test_bodies_of_one_deployment_that_break_the_verdict_stop_no_other(
 ):
     with judging() as lived:
         bad, good = deployment("bad", lived.metrics), deployment("good", lived.metrics)
-        monkeypatch.setattr(bad, "evaluate", lambda: 1 / 0)
+        monkeypatch.setattr(bad, "evaluate", lambda **_: 1 / 0)
         lived.tell(bad, scrape())
         until(lambda: count(lived.metrics, "diag_errors_total", part="evaluate"))
         lived.tell(good, scrape())
@@ -132,7 +132,7 @@ def test_the_end_waits_for_no_more_verdicts_than_a_few_seconds_bring(monkeypatch
     left.take_in()
     left.evaluate()
     left.ended = True
-    monkeypatch.setattr(first, "evaluate", lambda: go_on.wait(5) and 1 / 0)
+    monkeypatch.setattr(first, "evaluate", lambda **_: go_on.wait(5) and 1 / 0)
     for one in (first, waiting, left):
         lived.tell(one, scrape())
     lived.evaluator.start()
