@@ -15,6 +15,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import IncidentBook
 from diagnostics.diagnosis.proof import Memory, proved
 from diagnostics.errors import CollectError, UsageError
+from diagnostics.render import words
 from diagnostics.render.explanation.json import finding_head
 from diagnostics.render.live import Json
 from diagnostics.window.rolling import WINDOW_SECONDS, RollingWindow
@@ -92,7 +93,7 @@ class Watched:
 
     def state(self) -> Json:
         """Return the state of now, in the form of the service's API."""
-        found = explain_window(self._window.window(), blind_spots=self._blind_spots)
+        found = explain_window(self._window.window(), blind_spots=self._blind_spots, present=True)
         explanation = proved(found, memory=self._forecasts)
         self._book.take(explanation, time.time(), time.monotonic())
         return {
@@ -110,6 +111,7 @@ def _deployment(name: str, explanation: Explanation) -> Json:
         "verdict": explanation.verdict.value,
         "reason": explanation.reason,
         "layer": explanation.layer.value if explanation.layer else None,
+        "changes": words.changes(explanation),
         "findings": [_finding(finding) for finding in explanation.findings],
     }
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import NamedTuple
 
 from diagnostics.anatomy.anatomy import Anatomy, anatomies
-from diagnostics.checks.check import Layer, Unknown
+from diagnostics.diagnosis.answer import BlindSpot, Explanation, Verdict, WindowFacts
+from diagnostics.diagnosis.changed import as_dated, put_together, with_carried
 from diagnostics.diagnosis.clock_notes import clock_notes
 from diagnostics.diagnosis.finding import Finding, findings, unclaimed
 from diagnostics.diagnosis.gpu_notes import gpu_notes
@@ -22,76 +22,10 @@ from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.subject import Scope
+from diagnostics.window.stretches import stretches
 from diagnostics.window.window import Window
 
-
-class Verdict(StrEnum):
-    """What is said of a window as a whole."""
-
-    HEALTHY = "healthy"
-    IDLE = "idle"
-    DEGRADED = "degraded"
-    INSUFFICIENT_DATA = "insufficient-data"
-    NO_CLEAR_CAUSE = "no-clear-cause"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlindSpot:
-    """What could not be seen, why, and how to make it visible."""
-
-    what: str
-    why: str
-    fix: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowFacts:
-    """When and from whom the window was read; Unix seconds.
-
-    `basis` says what its times are, where they are not those of the reads; empty where they are.
-    """
-
-    start: float
-    end: float
-    sources: tuple[str, ...]
-    basis: str = ""
-
-    @property
-    def untimed(self) -> bool:
-        """Whether it is not known how long the window is."""
-        return bool(self.basis) and self.start == self.end
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Everything a renderer shows. `results` keep each check's ledger for `--why-not`.
-
-    `next_measurement` tells the causes that remain apart; empty where a cause is named or nothing is wrong.
-    `proven` says that forecasts were asked of its findings (`diagnosis.proof`).
-    """
-
-    window: WindowFacts
-    verdict: Verdict
-    reason: str
-    layer: Layer | None
-    findings: tuple[Finding, ...]
-    symptoms: tuple[Symptom, ...]
-    anatomy: tuple[Anatomy, ...]
-    blind_spots: tuple[BlindSpot, ...]
-    results: tuple[Result, ...]
-    evidence: Evidence
-    next_measurement: str = ""
-    proven: bool = False
-
-    @property
-    def unknown(self) -> tuple[tuple[Result, Unknown], ...]:
-        """Checks that could not decide, with their reason."""
-        return tuple((r, r.outcome) for r in self.results if isinstance(r.outcome, Unknown))
-
-    @property
-    def loud(self) -> tuple[Finding, ...]:
-        """Findings of warning or worse."""
-        return tuple(finding for finding in self.findings if finding.severity.loud)
+__all__ = ["BlindSpot", "Explanation", "Verdict", "WindowFacts", "explain", "explain_evidence", "explain_window"]
 
 
 def explain(
@@ -146,6 +80,7 @@ def explain_window(
     sources: Sequence[str] | None = None,
     blind_spots: Sequence[BlindSpot] = (),
     objective: Objective | None = None,
+    present: bool = False,
 ) -> Explanation:
     """Return the explanation of a window of raw records.
 
@@ -154,9 +89,12 @@ def explain_window(
         sources: whom it was read from; None names the servers that said something.
         blind_spots: as `explain`.
         objective: as `explain`.
+        present: leave out what a change of settings inside the window ended.
 
     """
-    return explain_evidence(WindowEvidence(window), sources=sources, blind_spots=blind_spots, objective=objective)
+    return explain_evidence(
+        WindowEvidence(window), sources=sources, blind_spots=blind_spots, objective=objective, present=present
+    )
 
 
 def explain_evidence(
@@ -165,12 +103,21 @@ def explain_evidence(
     sources: Sequence[str] | None = None,
     blind_spots: Sequence[BlindSpot] = (),
     objective: Objective | None = None,
+    present: bool = False,
 ) -> Explanation:
-    """Return the explanation of evidence from a window; the rest is as in `explain_window`."""
+    """Return the explanation of evidence from a window; the rest is as in `explain_window`.
+
+    Where settings were changed inside the window, each side is judged by its own.
+    """
     window = evidence.window
     named = tuple(window.servers if sources is None else sources)
-    facts = WindowFacts(start=window.start, end=window.end, sources=named)
-    return explain(evidence, facts, blind_spots=blind_spots, objective=objective)
+
+    def one(about: WindowEvidence) -> Explanation:
+        facts = WindowFacts(start=about.window.start, end=about.window.end, sources=named)
+        return explain(about, facts, blind_spots=blind_spots, objective=objective)
+
+    whole, sides = one(evidence), stretches(window)
+    return whole if sides is None else put_together(whole, sides, one, present=present)
 
 
 def rejudged(
@@ -178,7 +125,7 @@ def rejudged(
 ) -> Explanation:
     """Return the explanation with other outcomes of the checks, and rivals in another order (see `findings`)."""
     evidence, anatomy = explanation.evidence, explanation.anatomy
-    found = findings(results, anatomy, ahead)
+    found = with_carried(as_dated(findings(results, anatomy, ahead), explanation.findings), explanation.carried)
     missed = tuple(sign for sign in explanation.symptoms if sign.misses_objective)
     signs = (*symptoms(evidence, anatomy, unclaimed(results, anatomy), found), *missed)
     judged = _verdict(evidence, anatomy, found, signs, undecided(evidence, results, anatomy))

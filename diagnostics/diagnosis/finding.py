@@ -18,6 +18,7 @@ from diagnostics.diagnosis.onset import Onset, onset_of
 from diagnostics.diagnosis.run import Result, fired
 from diagnostics.evidence.ledger import Line
 from diagnostics.signals.subject import Subject
+from diagnostics.window.lifecycle import Change
 
 # Half of a request's time, or 5 % of requests failed, is what users notice at once.
 CRITICAL_SHARE = 0.5
@@ -49,6 +50,7 @@ class Finding:
 
     `effect` is what its suggestion would do end to end; None where it was not asked or there is nothing to tell.
     `doubt` is why a forecast speaks against it, in a sentence; empty where none does.
+    `ended` is the change of settings inside the window since which it is gone; None where it lasts.
     """
 
     id: str
@@ -67,6 +69,7 @@ class Finding:
     onset: Onset | None = None
     effect: Effect | None = None
     doubt: str = ""
+    ended: Change | None = None
 
 
 def findings(
@@ -227,13 +230,14 @@ def _began(item: Finding) -> float | None:
     return None if onset is None else onset.change.at if onset.change else onset.at
 
 
-def _order(finding: Finding) -> tuple[bool, bool, bool, bool, float, float, str]:
-    """Loud before quiet, causes before consequences, telemetry last; outages first; then harm, confidence, a stable id.
+def _order(finding: Finding) -> tuple[bool, bool, bool, bool, bool, float, float, str]:
+    """Loud before quiet, what lasts before what is over, causes before consequences, telemetry last; outages first.
 
-    A request that is slow is answered; one that is refused is not.
+    Then harm, confidence, a stable id. A request that is slow is answered; one that is refused is not.
     """
     return (
         not finding.severity.loud,
+        finding.ended is not None,
         finding.layer is Layer.TELEMETRY,
         finding.caused_by is not None,
         finding.check != OUTAGE or finding.impact.share_of_requests_failed < FAILED_PART.value,

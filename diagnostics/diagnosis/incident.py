@@ -16,9 +16,13 @@ from diagnostics.checks.check import Layer, Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.signals.subject import Subject
+from diagnostics.window.lifecycle import Change as Setting
 
 # Verdicts of windows in which an absent finding means that its cause is gone.
 JUDGED = frozenset({Verdict.HEALTHY, Verdict.DEGRADED, Verdict.IDLE})
+# Verdicts by the settings of now, in which the cause would show, that must not show it after its settings were changed:
+# one may be luck, and what waited before the change is done with in the second.
+ROUNDS_OF_PROOF = 2
 
 
 class Change(StrEnum):
@@ -34,11 +38,19 @@ class Ending(StrEnum):
 
     GONE = "gone"
     UNWATCHED = "unwatched"
+    CHANGED = "changed"
 
     @property
     def told(self) -> str:
         """The reason in words, as the end of a sentence."""
-        return "the cause is gone" if self is Ending.GONE else "the settings no longer name its deployment"
+        return _TOLD[self]
+
+
+_TOLD = {
+    Ending.GONE: "the cause is gone",
+    Ending.UNWATCHED: "the settings no longer name its deployment",
+    Ending.CHANGED: "the cause is gone since its settings were changed",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +151,7 @@ class IncidentBook:
         self._open: dict[str, Incident] = {}
         self._candidates: dict[str, _Candidate] = {}
         self._gone_for: dict[str, float] = {}
+        self._proofs: dict[str, int] = {}
         self._last: float | None = None
 
     @property
@@ -155,6 +168,7 @@ class IncidentBook:
         ended = tuple(_closed(incident, at, Ending.UNWATCHED) for incident in self.open)
         self._open.clear()
         self._gone_for.clear()
+        self._proofs.clear()
         self._candidates.clear()
         return ended
 
@@ -180,6 +194,7 @@ class IncidentBook:
             known = self._open.get(fingerprint)
             if known is not None:
                 self._gone_for.pop(fingerprint, None)
+                self._proofs.pop(fingerprint, None)
                 yield self._keep(Change.UPDATED, _updated(known, finding, at))
             elif (candidate := self._counted(fingerprint, at)).times >= self.open_after:
                 del self._candidates[fingerprint]
@@ -206,9 +221,20 @@ class IncidentBook:
             if fingerprint in present or (incident.check, incident.subject.model) in undecided:
                 continue
             gone = self._gone_for[fingerprint] = self._gone_for.get(fingerprint, 0.0) + elapsed
-            if gone >= self.close_after:
+            proven = self._is_proven(incident, explanation)
+            if proven or gone >= self.close_after:
                 del self._open[fingerprint], self._gone_for[fingerprint]
-                yield _closed(incident, at, Ending.GONE)
+                self._proofs.pop(fingerprint, None)
+                yield _closed(incident, at, Ending.CHANGED if proven else Ending.GONE)
+
+    def _is_proven(self, incident: Incident, explanation: Explanation) -> bool:
+        """Count a verdict that shows it gone since its settings were changed; return whether these are enough."""
+        if explanation.verdict is Verdict.IDLE or not any(
+            change.at > incident.opened and concerns(incident, server, change) for server, change in explanation.changes
+        ):
+            return False
+        proofs = self._proofs[incident.fingerprint] = self._proofs.get(incident.fingerprint, 0) + 1
+        return proofs >= ROUNDS_OF_PROOF
 
     def _keep(self, kind: Change, incident: Incident) -> IncidentChange:
         self._open[incident.fingerprint] = incident
@@ -223,6 +249,12 @@ class IncidentBook:
                 yield change
             else:
                 yield self._keep(change.kind, replace(change.incident, caused_by=cause.id if cause else None))
+
+
+def concerns(incident: Incident, server: str, change: Setting) -> bool:
+    """Return whether a change of settings is of what an incident is about: its model, its ensemble, its server."""
+    subject = incident.subject
+    return server == subject.server and (subject.model is None or change.model in (subject.model, subject.ensemble))
 
 
 def _undecided(explanation: Explanation) -> frozenset[tuple[str, str | None]]:

@@ -20,7 +20,7 @@ _SEVERITIES = {"critical": "red", "warning": "yellow", "info": "cyan"}
 def gist(state: Json) -> object:
     """Return what must change for a reader to be told again: verdicts, findings, incidents and who answers."""
     return (
-        tuple((one["name"], one["verdict"], _findings(one)) for one in state["deployments"]),
+        tuple((one["name"], one["verdict"], *one.get("changes", ()), _findings(one)) for one in state["deployments"]),
         tuple((one["server"], one["up"]) for one in state["targets"]),
         tuple(one["id"] for one in state["incidents"]),
         state.get("error", ""),
@@ -65,6 +65,8 @@ def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> It
     verdict = deployment["verdict"]
     reason = f": {deployment['reason']}" if deployment["reason"] else ""
     yield paint(fitted(f"{deployment['name']}  {verdict}{reason}", columns), _VERDICTS.get(verdict, "yellow"))
+    for change in deployment.get("changes", ()):
+        yield fitted(f"  {change}", columns)
     for target in state["targets"]:
         if target["deployment"] == deployment["name"] and not target["up"]:
             yield paint(fitted(f"  {_target(target)}", columns), "yellow")

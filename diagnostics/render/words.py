@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Line
 from diagnostics.signals.reading import Missing
 from diagnostics.units import Unit
+from diagnostics.window.lifecycle import Change
 
 
 def beside(explanation: Explanation) -> dict[str, str]:
@@ -46,6 +48,21 @@ def headline(explanation: Explanation) -> str:
     if explanation.loud:
         return explanation.loud[0].summary
     return explanation.reason or _nothing_to_change(explanation)
+
+
+def changes(explanation: Explanation) -> list[str]:
+    """Return the changes of settings inside the window, as `changes_told`."""
+    return changes_told(explanation.changes)
+
+
+def changes_told(made: Sequence[tuple[str, Change]]) -> list[str]:
+    """Return changes of settings, each with its server, in their order with their times in UTC."""
+    several = len({server for server, _ in made}) > 1
+    return [
+        f"settings of {change.model}{f' on {server}' if several else ''} changed "
+        f"{datetime.fromtimestamp(change.at, UTC):%H:%M:%S}: {change.differences}"
+        for server, change in made
+    ]
 
 
 def next_step(explanation: Explanation) -> str:

@@ -134,7 +134,7 @@ class Deployment:
     def _explained(self, blind_spots: Sequence[BlindSpot] = (), *, simulate: bool = False) -> Explanation:
         records = self._window.records()
         evidence = WindowEvidence(records.window(), records.window, self._awake)
-        explanation = explain_evidence(evidence, blind_spots=blind_spots, objective=self.objective)
+        explanation = explain_evidence(evidence, blind_spots=blind_spots, objective=self.objective, present=True)
         # Hundreds of deployments are remembered at once.
         light = replace(explanation, results=resting(explanation.results))
         return proved(light, simulate=simulate, memory=self._forecasts)

@@ -41,4 +41,5 @@ def explain_scrapes(
     rolling = RollingWindow(deployment, seconds)
     for scrape in scrapes:
         rolling.add(scrape)
-    return proved(explain_window(rolling.window(), blind_spots=blind_spots, objective=objective))
+    found = explain_window(rolling.window(), blind_spots=blind_spots, objective=objective, present=True)
+    return proved(found)

@@ -14,12 +14,13 @@ from enum import StrEnum
 from itertools import pairwise
 
 from diagnostics import names
+from diagnostics.tuning.settings_diff import SettingChange, changed_settings
 from diagnostics.window.counters import Opened
 from diagnostics.window.logs import LogEvent, LogKind
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow
 from diagnostics.wire.server import IndexEntry
 
-LOG = "log"
+LOG, CONFIGURATION = "log", "configuration"
 READY = "READY"
 UNAVAILABLE = "UNAVAILABLE"
 # What the index gives as the reason of a version that was unloaded as asked, which is no failure.
@@ -48,6 +49,7 @@ class Change:
         version: empty where the source names none.
         source: where it was seen: `log`, `index`, `statistics`, `metrics` or `configuration`.
         reason: why, for a load that failed.
+        settings: what is set otherwise, for new settings.
         zoned: whether it is certain from which time zone the times are.
 
     """
@@ -59,11 +61,19 @@ class Change:
     version: str = ""
     source: str
     reason: str = ""
+    settings: tuple[SettingChange, ...] = ()
     zoned: bool = True
 
     def __str__(self) -> str:
+        if self.kind is Happened.CONFIGURED:
+            return f"settings of {self.model} changed: {self.differences}"
         version = f" version {self.version}" if self.version else ""
         return f"{self.model or 'server'}{version} {self.kind.value}"
+
+    @property
+    def differences(self) -> str:
+        """The settings that changed, each with its values before and after."""
+        return ", ".join(str(one).removeprefix("instance_group.") for one in self.settings)
 
 
 def changes(server: ServerWindow) -> tuple[Change, ...]:
@@ -233,13 +243,30 @@ def _restarts(server: ServerWindow) -> list[Change]:
 
 
 def _from_configurations(server: ServerWindow, model: str) -> Iterator[Change]:
-    for (since, before), (at, after) in pairwise(server.configured.get(model, [])):
-        if before != after:
-            yield Change(since=since, at=at, kind=Happened.CONFIGURED, model=model, source="configuration")
+    for (earlier, before), (at, after) in pairwise(server.configured.get(model, ())):
+        settings = changed_settings(model, before, after) if before != after else ()
+        if settings:
+            yield Change(
+                since=max(earlier, _round_before(server, at)),
+                at=at,
+                kind=Happened.CONFIGURED,
+                model=model,
+                source=CONFIGURATION,
+                settings=settings,
+            )
+
+
+def _round_before(server: ServerWindow, at: float) -> float:
+    """Return when the counters were read before the round in which a configuration was; 0 where they were not.
+
+    Only bodies that differ are kept: in that round the configuration was still the one before.
+    """
+    reads = [read for read, _ in server.reads[METRICS] or server.reads[STATISTICS] if read <= at]
+    return reads[-2] if len(reads) > 1 else 0.0
 
 
 _LOADS = (Happened.LOADED, Happened.RELOADED)
-_EXACTNESS = (LOG, METRICS, STATISTICS, "index", "configuration")
+_EXACTNESS = (LOG, METRICS, STATISTICS, "index", CONFIGURATION)
 # Reads of one event through several sources lie a few scrape intervals apart: two rounds of the usual 15 s.
 SAME_EVENT_SECONDS = 30.0
 

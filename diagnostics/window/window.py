@@ -213,7 +213,7 @@ class ServerWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A complete window. `start` and `end` are Unix seconds of the first and last read."""
+    """A complete window, made of `records`. `start` and `end` are Unix seconds of the first and last read."""
 
     servers: Mapping[str, ServerWindow]
     gpus: Sequence[GpuSample]
@@ -223,6 +223,7 @@ class Window:
     start: float
     end: float
     name: str = ""
+    records: Sequence[Parsed] = ()
     cards: Mapping[str, Sequence[tuple[float, Gpu]]] = field(init=False)
     """The samples of each GPU by its uuid with their Unix seconds, in time order: NVML's, else DCGM's."""
 
@@ -247,6 +248,7 @@ class WindowBuilder:
     spans: SpanStore = field(default_factory=SpanStore)
     _parser: ScrapeParser = field(default_factory=ScrapeParser)
     _times: list[float] = field(default_factory=list)
+    _taken: list[Parsed] = field(default_factory=list)
 
     def add(self, scrape: Scrape) -> None:
         """Add one scrape; scrapes of one kind and server must come in time order."""
@@ -258,6 +260,7 @@ class WindowBuilder:
     def take(self, parsed: Parsed) -> None:
         """Add one scrape that was parsed before; the order is that of `add`."""
         scrape, content = parsed.scrape, parsed.content
+        self._taken.append(parsed)
         match content:
             case ClientRecord(requests):
                 self.clients += requests
@@ -289,6 +292,7 @@ class WindowBuilder:
             start=min(self._times, default=0.0),
             end=max(self._times, default=0.0),
             name=name,
+            records=self._taken,
         )
 
 

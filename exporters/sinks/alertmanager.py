@@ -88,6 +88,7 @@ def incident_alert(
     cause: Incident | None,
     links: Links,
     added: Mapping[str, str],
+    changed: str = "",
 ) -> IncidentAlert:
     """Return the alert of an open incident.
 
@@ -97,6 +98,7 @@ def incident_alert(
         cause: the incident that this one is a consequence of, if that is open.
         links: addresses of the service's pages.
         added: labels of the settings.
+        changed: the changes of settings of what it is about; empty where there were none.
 
     """
     labels = _labels(incident, added)
@@ -107,6 +109,7 @@ def incident_alert(
         "runbook_url": links.runbook(incident.check),
         "dashboard_url": links.incident(incident.id),
         "caused_by": f"{cause.check}: {links.incident(cause.id)}" if cause else "",
+        "settings_changed": changed,
         **(_advice(finding) if finding else {}),
     }
     return IncidentAlert(

@@ -14,6 +14,7 @@ from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.ledger import Line
 from diagnostics.forecast.performance import Estimate
+from diagnostics.render import words
 from diagnostics.render.document import Json, head, schema_text, window_json
 
 
@@ -25,6 +26,7 @@ def report(explanation: Explanation) -> Json:
         "verdict": explanation.verdict.value,
         "reason": explanation.reason,
         "layer": explanation.layer.value if explanation.layer else None,
+        "changes": changes_json(explanation),
         "findings": [_finding(finding) for finding in explanation.findings],
         "symptoms": [{"text": s.text, "next_measurement": s.next_measurement} for s in explanation.symptoms],
         "anatomy": [_anatomy(item) for item in explanation.anatomy],
@@ -48,6 +50,21 @@ def schema() -> str:
     return schema_text("explanation")
 
 
+def changes_json(explanation: Explanation) -> list[Json]:
+    """Return the changes of settings inside the window, in time order; each happened between `since` and `at`."""
+    return [
+        {
+            "server": server,
+            "model": change.model,
+            "since": change.since,
+            "at": change.at,
+            "settings": [{"path": one.path, "before": one.before, "after": one.after} for one in change.settings],
+            "text": text,
+        }
+        for (server, change), text in zip(explanation.changes, words.changes(explanation), strict=True)
+    ]
+
+
 def finding_head(finding: Finding) -> Json:
     """Return what a finding says before its numbers, wherever it is shown as JSON."""
     return {
@@ -61,6 +78,7 @@ def finding_head(finding: Finding) -> Json:
         "summary": finding.summary,
         "doubt": finding.doubt or None,
         "onset": finding.onset.at if finding.onset else None,
+        "ended": finding.ended.at if finding.ended else None,
     }
 
 

@@ -29,6 +29,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if step:
         kind, _, what = step.partition(": ")
         yield from ("", f"**{kind}**: {escaped(what)}")
+    for change in words.changes(explanation):
+        yield from ("", escaped(change))
     window = explanation.window
     if window.end > 0:
         sources, seconds = ", ".join(window.sources), Unit.SECONDS.show(window.end - window.start)

@@ -53,6 +53,8 @@ def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
         yield style(head, colour)
         yield from rest
     yield from wrapped(words.next_step(explanation), "  ", hang="  ")
+    for change in words.changes(explanation):
+        yield from wrapped(change, "  ", hang="  ")
 
 
 def _findings(explanation: Explanation, style: Style) -> Iterator[str]:

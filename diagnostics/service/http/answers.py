@@ -14,6 +14,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import Line
+from diagnostics.render import words
 from diagnostics.render.explanation.why_not import account_of, noted
 from diagnostics.service.faults import Fault
 from diagnostics.service.state import Evaluation, LiveState, TargetState
@@ -50,6 +51,7 @@ class DeploymentState(BaseModel):
     verdict: Verdict
     reason: str
     layer: Layer | None
+    changes: list[str] = Field(description="Changes of settings inside the verdict's window.")
     findings: list[FindingLine]
 
 
@@ -90,6 +92,7 @@ def deployment_state(evaluation: Evaluation) -> DeploymentState:
         verdict=said.verdict,
         reason=said.reason,
         layer=said.layer,
+        changes=words.changes(said),
         findings=[finding_line(finding) for finding in said.findings],
     )
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.incident import Incident
+from diagnostics.diagnosis.incident import Ending, Incident, concerns
+from diagnostics.render import words
 from diagnostics.service.state import Evaluation
 from exporters.sinks.alertmanager import IncidentAlert, Key, incident_alert
 from exporters.sinks.links import Links
@@ -76,10 +77,11 @@ class AlertBook:
                 if change.incident.open:
                     self._open[change.incident.id] = change.incident
             for change in evaluation.changes:
+                changed = _changed(evaluation, change.incident)
                 if change.incident.open:
-                    self._fire(change.incident, findings.get(change.incident.fingerprint))
+                    self._fire(change.incident, findings.get(change.incident.fingerprint), changed)
                 else:
-                    self._end(change.incident)
+                    self._end(change.incident, changed)
             return before != set(self._firing)
 
     def resume(self, incidents: Iterable[Incident], ending: Container[str] = ()) -> None:
@@ -92,7 +94,7 @@ class AlertBook:
             self._open.update({one.id: one for one in found})
             self._unsaid = {one.id for one in found if one.id in ending}
             for incident in found:
-                self._fire(incident, None)
+                self._fire(incident, None, "")
 
     def current(self) -> Sequence[tuple[IncidentAlert, frozenset[str]]]:
         """Return what is to be known now, with the names of those who know already that it has ended."""
@@ -144,22 +146,24 @@ class AlertBook:
                 one = _ended(entry)
                 self._ended[one.alert.key] = one
 
-    def _fire(self, incident: Incident, finding: Finding | None) -> None:
+    def _fire(self, incident: Incident, finding: Finding | None, changed: str) -> None:
         if _RANK[incident.worst] < self._least:
             return
         cause = self._open.get(incident.caused_by or "")
-        alert = incident_alert(incident, finding, cause, self._links, self._added)
+        alert = incident_alert(incident, finding, cause, self._links, self._added, changed)
         self._firing[incident.id] = alert
         # The same labels: the end of the last time would end this one.
         if self._ended.pop(alert.key, None) is not None:
             self._version += 1
 
-    def _end(self, incident: Incident) -> None:
+    def _end(self, incident: Incident, changed: str) -> None:
         self._open.pop(incident.id, None)
         alert = self._firing.pop(incident.id, None)
         if alert is not None:
             self._ended.pop(alert.key, None)
             because = incident.ending.told if incident.ending else ""
+            if incident.ending is Ending.CHANGED and changed:
+                because = f"{because}: {changed}"
             self._ended[alert.key] = Ended(alert.close(incident.closed or self._clock(), because))
             self._version += 1
 
@@ -198,3 +202,10 @@ def _ended(entry: Json) -> Ended:
         url=str(entry["url"]),
     )
     return Ended(alert, set(map(str, entry["taken_by"])))
+
+
+def _changed(evaluation: Evaluation, incident: Incident) -> str:
+    """Return the changes of settings in the verdict's window that concern an incident, as one text."""
+    explanation = evaluation.explanation
+    about = tuple(made for made in explanation.changes if concerns(incident, *made))
+    return "; ".join(words.changes_told(about))

@@ -1,0 +1,112 @@
+"""A window in which settings were changed, cut there: before and after it other instances, batches and limits work.
+
+What is counted over both sides is of neither: executions of one instance and then of two keep "two instances" half
+busy. So each side is a window of its own, with its own configuration. A read's round in which the change was made
+belongs to none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+from diagnostics.window.client import ClientRequest
+from diagnostics.window.lifecycle import Change, Happened, changes
+from diagnostics.window.parsed import ClientRecord, Parsed
+from diagnostics.window.traces import Traces
+from diagnostics.window.window import METRICS, STATISTICS, ServerWindow, Window, WindowBuilder
+from diagnostics.wire.records import Kind
+
+# What holds from when it was read on, and events that tell their own time.
+_LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY, Kind.LOG})
+# Of no effect on how requests that come are scheduled and executed.
+_WITHOUT_EFFECT = ("version_policy", "model_warmup", "parameters.")
+Bounds = Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretches:
+    """The two sides of the newest change on each server.
+
+    Attributes:
+        changes: the changes of settings by server, in time order.
+        before: the window up to the newest change, from the one before it on.
+        after: the window since the newest change.
+
+    """
+
+    changes: Mapping[str, tuple[Change, ...]]
+    before: Window
+    after: Window
+
+
+def stretches(window: Window) -> Stretches | None:
+    """Return the sides of a window in which settings of a model that works were changed; None where none were."""
+    found = {name: made for name, server in window.servers.items() if (made := _cuts(server))}
+    if not found:
+        return None
+    before = {name: _before(made) for name, made in found.items()}
+    after = {name: (_counted_at(window.servers[name], made[-1].at), inf) for name, made in found.items()}
+    return Stretches(changes=found, before=_within(window, before), after=_within(window, after))
+
+
+def _cuts(server: ServerWindow) -> tuple[Change, ...]:
+    """Return the changes of settings between two reads, of models that executed or ensembles that were called."""
+    if not any(len(read) > 1 for read in server.configured.values()):  # nearly always
+        return ()
+    reads = [at for read in server.reads.values() for at, _ in read]
+    return tuple(
+        change
+        for change in changes(server)
+        if change.kind is Happened.CONFIGURED
+        and reads
+        and min(reads) < change.at <= max(reads) + (change.at - change.since)
+        and _works(server, change.model)
+        and _has_effect(change)
+    )
+
+
+def _works(server: ServerWindow, model: str) -> bool:
+    tables = (server.tables[source].get(key) for source in (METRICS, STATISTICS) for key in server.keys_of(model))
+    return any(table.rose for table in tables if table is not None)
+
+
+def _has_effect(change: Change) -> bool:
+    return any(not setting.path.startswith(_WITHOUT_EFFECT) for setting in change.settings)
+
+
+def _before(cuts: tuple[Change, ...]) -> tuple[float, float]:
+    """Return the bounds of what lies between the newest change and the one before it."""
+    last = cuts[-1]
+    return max((one.at for one in cuts if one.at < last.since), default=-inf), last.since
+
+
+def _counted_at(server: ServerWindow, at: float) -> float:
+    """Return when the counters were read in the round in which a configuration was."""
+    reads = [read for read, _ in server.reads[METRICS] or server.reads[STATISTICS] if read <= at]
+    return reads[-1] if reads else at
+
+
+def _within(window: Window, bounds: Bounds) -> Window:
+    """Return the window with what was read of some servers between two Unix seconds, ends included."""
+    builder = WindowBuilder()
+    for parsed in window.records:
+        if _inside(parsed, *bounds.get(parsed.scrape.server, (-inf, inf))):
+            builder.take(parsed)
+    made = builder.build(window.name, Traces())
+    requests = [one for one in window.traces.requests if made.start <= one.end_seconds <= made.end]
+    return replace(
+        made, traces=Traces(requests, window.traces.counts), clients=tuple(_sent_in(made.clients, made.start, made.end))
+    )
+
+
+def _inside(parsed: Parsed, first: float, last: float) -> bool:
+    at, kind = parsed.scrape.at, parsed.scrape.kind
+    if isinstance(parsed.content, ClientRecord):
+        return True
+    return at <= last if kind in _LASTING else first <= at <= last
+
+
+def _sent_in(clients: Iterable[ClientRequest], start: float, end: float) -> Iterable[ClientRequest]:
+    return (one for one in clients if start <= one.at <= end)

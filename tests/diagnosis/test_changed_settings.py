@@ -1,0 +1,146 @@
+"""A setting that is changed in place is an event: each side of it is judged by its own settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.incident import Ending, IncidentBook
+from diagnostics.render import words
+from diagnostics.render.explanation.json import report
+from diagnostics.render.explanation.text import text
+from diagnostics.window.rolling import RollingWindow
+from diagnostics.window.stretches import stretches
+from diagnostics.window.window import window_of
+from diagnostics.wire.records import Scrape
+from tests.builders import START, Stage, model_config
+from tests.builders_changes import changed_in_place
+
+CHANGE = 65.0  # the round in which the change of read 12 is seen
+
+
+def safety(count: int, *, queue: float, **config: object) -> Stage:
+    """Return a model whose executions of 24 ms keep 0.97 of one instance busy."""
+    made = model_config("safety", groups=({"kind": "KIND_CPU", "count": count},), **config)
+    return Stage("safety", rate=40.0, execution=0.0243, queue=queue, config=made)
+
+
+FULL, FREE = safety(1, queue=0.4), safety(2, queue=0.002)
+
+
+def explained(scrapes: list[Scrape], *, present: bool = False) -> Explanation:
+    return explain_window(window_of(scrapes), present=present)
+
+
+def test_each_side_has_the_instances_of_its_time() -> None:
+    sides = stretches(window_of(changed_in_place(FULL, FREE)))
+    assert sides is not None
+    counts = [
+        next(iter(side.servers.values())).configs["safety"].instance_groups[0].count
+        for side in (sides.before, sides.after)
+    ]
+    assert counts == [1, 2]
+    assert (sides.before.end - START, sides.after.start - START) == (60.0, CHANGE)
+
+
+def test_after_the_fix_the_present_is_healthy_and_the_past_is_told_with_what_ended_it() -> None:
+    scrapes = changed_in_place(FULL, FREE)
+    assert explained(scrapes, present=True).verdict is Verdict.HEALTHY
+    told = explained(scrapes)
+    assert [(one.check, one.ended is not None) for one in told.loud] == [("single-instance-serialization", True)]
+    assert told.loud[0].suggestion is None
+    assert "until" in told.loud[0].summary
+    assert "count 1 → 2" in told.loud[0].summary
+
+
+def test_a_change_that_brings_a_fault_is_its_onset() -> None:
+    told = explained(changed_in_place(FREE, FULL))
+    (found,) = told.loud
+    assert found.check == "single-instance-serialization"
+    assert found.ended is None
+    assert found.onset is not None
+    assert str(found.onset.change) == "settings of safety changed: count 2 → 1"
+    assert found.suggestion is not None
+
+
+def test_the_change_is_told_wherever_the_window_is() -> None:
+    told = explained(changed_in_place(FREE, FULL))
+    line = "settings of safety changed 13:47:45: count 2 → 1"
+    assert words.changes(told) == [line]
+    assert line in text(told)
+    (change,) = report(told)["changes"]
+    assert change["settings"] == [{"path": "instance_group.count", "before": "2", "after": "1"}]
+
+
+def test_a_configuration_that_is_read_again_unchanged_cuts_nothing() -> None:
+    assert stretches(window_of(changed_in_place(FULL, FULL))) is None
+
+
+def test_a_model_without_requests_cuts_nothing() -> None:
+    idle = [replace(stage, rate=0.0) for stage in (FULL, FREE)]
+    assert stretches(window_of(changed_in_place(*idle))) is None
+
+
+SETTINGS = {
+    "delay": {"batching": {"max_queue_delay_microseconds": 5000}, "max_batch": 8},
+    "preferred sizes": {"batching": {"preferred_batch_size": [4]}, "max_batch": 8},
+    "queue limit": {"batching": {"default_queue_policy": {"max_queue_size": 16}}, "max_batch": 8},
+    "timeout": {"batching": {"default_queue_policy": {"default_timeout_microseconds": 100}}, "max_batch": 8},
+    "priorities": {"batching": {"priority_levels": 2}, "max_batch": 8},
+    "ordering": {"batching": {"preserve_ordering": True}, "max_batch": 8},
+    "batcher off": {"max_batch": 8},
+    "batch size": {"batching": {}, "max_batch": 16},
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_each_setting_that_a_patch_can_change_cuts_the_window_both_ways(setting: str) -> None:
+    plain = safety(2, queue=0.002, batching={}, max_batch=8)
+    other = safety(2, queue=0.002, **SETTINGS[setting])
+    for first, second in ((plain, other), (other, plain)):
+        told = explained(changed_in_place(first, second), present=True)
+        assert len(told.changes) == 1
+        assert told.verdict is Verdict.HEALTHY
+
+
+class Watched:
+    """A service's window and incidents, a verdict per round."""
+
+    def __init__(self) -> None:
+        self.window, self.book = RollingWindow("chat", 300.0), IncidentBook("chat")
+        self.said: list[tuple[float, str, Ending | None]] = []
+        self.verdicts: list[tuple[float, Verdict]] = []
+
+    def live(self, scrapes: list[Scrape]) -> Watched:
+        rounds = sorted({scrape.mono // 1 for scrape in scrapes})
+        for start in rounds:
+            for scrape in scrapes:
+                if scrape.mono // 1 == start:
+                    self.window.add(scrape)
+            told = explain_window(self.window.window(), present=True)
+            self.verdicts.append((start - START, told.verdict))
+            for change in self.book.take(told, start, start):
+                self.said.append((start - START, change.kind.value, change.incident.ending))
+        return self
+
+
+def test_an_incident_ends_two_rounds_after_its_settings_were_changed() -> None:
+    said = Watched().live(changed_in_place(FULL, FREE, at=20, reads=30)).said
+    (ended,) = [one for one in said if one[1] == "closed"]
+    change = 21 * 5.0
+    assert ended == (change + 2 * 5.0, "closed", Ending.CHANGED)
+
+
+def test_a_fault_that_a_change_brings_back_opens_an_incident() -> None:
+    said = Watched().live(changed_in_place(FREE, FULL, at=40, reads=50)).said
+    opened = [at for at, kind, _ in said if kind == "opened"]
+    assert opened
+    assert opened[0] <= 41 * 5.0 + 4 * 5.0
+
+
+def test_a_change_of_another_models_settings_proves_nothing() -> None:
+    scrapes = changed_in_place(FULL, FULL, at=20, reads=30)
+    said = Watched().live(scrapes).said
+    assert not [one for one in said if one[1] == "closed"]
