@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
+from statistics import median
 
-from diagnostics.window.openings import doubtful_openings
+from diagnostics.window.openings import FEW_REQUESTS, doubtful_openings
 from diagnostics.window.points import (
     EPOCH_COUNTERS,
     Batches,
@@ -38,6 +39,8 @@ MOST_JUMPS = 2
 READS_PER_JUMP = 8
 # Neighbouring reads of steady traffic differ by less than this factor in what they count.
 NEIGHBOURS = 3.0
+# What waited for a load is completed at once, some seconds' worth; other servers have served for hours.
+LEAP = 20.0
 _END = attrgetter("end")
 
 
@@ -53,7 +56,8 @@ class CounterTable:
         self._deltas: dict[tuple[float, float], Delta | None] = {}
         self._inside: dict[tuple[float, float], list[Step]] = {}
         self.reads = 0
-        self.fell_at: list[float] = []  # steady time, of each read in which the counters stood below an earlier one
+        # Wall and steady time of each read in which the counters stood below an earlier one.
+        self._fallen: list[tuple[float, float]] = []
         self._first: Point | None = None
         self._last: Point | None = None
         self._earlier: Point | None = None
@@ -74,6 +78,11 @@ class CounterTable:
     def last(self) -> Point | None:
         """The newest read; None before the first."""
         return self._last
+
+    @property
+    def fell_at(self) -> Sequence[float]:
+        """Steady time of each read in which the counters stood below an earlier one."""
+        return [mono for _, mono in self._fallen] if self._fallen else ()
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -110,9 +119,31 @@ class CounterTable:
     def unsteady(self) -> bool:
         """Whether the counters jump back so often that no difference of two of them means anything.
 
-        All rows together may show it where one alone has too few reads: see `diagnostics.window.mixed`.
+        A version that is loaded again and again begins at zero each time, which another server's counters do not. All
+        rows together may show it where one alone has too few reads: see `diagnostics.window.mixed`.
         """
-        return self._mixed or (bool(self.fell_at) and len(self.fell_at) > most_jumps(self.reads))
+        falls = len(self.fell_at)
+        return self._mixed or (
+            falls > MOST_JUMPS and falls - len(self.loaded_at) + self._leaps() > most_jumps(self.reads)
+        )
+
+    @property
+    def loaded_at(self) -> Sequence[float]:
+        """Those of `fell_at` that show a load: the counters fell to what can have been counted since, from zero."""
+        rate = self._usual_rate()
+        begun = {step.end for step in self._steps if step.opened is Opened.RESET and step.opens and _few(step, rate)}
+        return [mono for at, mono in self._fallen if at in begun]
+
+    def _usual_rate(self) -> float:
+        rates = [_requests(step) / step.seconds for step in self._steps if not step.opens]
+        return median(rates) if rates else 0.0
+
+    def _leaps(self) -> int:
+        """Return how often the counters rose by what no load, but another server's counters, explain."""
+        rate = self._usual_rate()
+        return sum(
+            not step.opens and _requests(step) > LEAP * rate * step.seconds + FEW_REQUESTS for step in self._steps
+        )
 
     @property
     def rose(self) -> bool:
@@ -176,7 +207,7 @@ class CounterTable:
         increase = point.since(before)
         if earlier is not None and increase.fell and stands_out(earlier, before, point):
             self._take_out(before)
-            self.fell_at.append(point.mono)
+            self._fallen.append((point.at, point.mono))
             self._earlier = earlier
             self._step(earlier, point)
         elif above is not None and self._was_a_dip(above, point):
@@ -184,7 +215,7 @@ class CounterTable:
         elif increase.fell:
             self._above, self._opened_above = before, self._opened
             self._open(Opened.RESET)
-            self.fell_at.append(point.mono)
+            self._fallen.append((point.at, point.mono))
             self._earlier = None
             self._step_from_zero(before.at, before.mono, point)
         else:
@@ -282,6 +313,15 @@ class CounterTable:
             )
         )
         self._fresh = False
+
+
+def _requests(step: Step) -> float:
+    return step.values.get(Counter.SUCCESS, 0.0)
+
+
+def _few(step: Step, rate: float) -> bool:
+    """Return whether so many requests can have been completed in the step that begins an epoch."""
+    return _requests(step) <= NEIGHBOURS * rate * step.seconds + FEW_REQUESTS
 
 
 def most_jumps(reads: int) -> float:

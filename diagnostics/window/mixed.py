@@ -6,8 +6,7 @@ little may be wrong to tell it from restarts. Then no difference of two reads me
 
 from __future__ import annotations
 
-from collections import Counter as Tally
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import TypeVar
 
@@ -20,7 +19,9 @@ _ENOUGH_REQUESTS = 30
 Key = TypeVar("Key", bound=Hashable)
 
 
-def several_servers_answer(sources: Iterable[Mapping[Key, CounterTable]]) -> bool:
+def several_servers_answer(
+    sources: Iterable[Mapping[Key, CounterTable]], loaded: Callable[[Collection[Key]], bool] = lambda _: False
+) -> bool:
     """Return whether the rows of a server's sources show together that its address leads to several servers.
 
     Either counters of most rows fall together, more often than those of a server that restarts may: a restart is seen
@@ -30,15 +31,16 @@ def several_servers_answer(sources: Iterable[Mapping[Key, CounterTable]]) -> boo
 
     Args:
         sources: all rows that a server has shown, by source.
+        loaded: whether these rows fall together where one model is loaded, as its ensembles are loaded with it.
 
     """
     rows = [{key: table for key, table in tables.items() if table.counts} for tables in sources]
-    return _fall_too_often(rows) or any(_disagree(one, other) for one, other in combinations(rows, 2))
+    return _fall_too_often(rows, loaded) or any(_disagree(one, other) for one, other in combinations(rows, 2))
 
 
-def _fall_too_often(rows: Sequence[Mapping[Key, CounterTable]]) -> bool:
+def _fall_too_often(rows: Sequence[Mapping[Key, CounterTable]], loaded: Callable[[Collection[Key]], bool]) -> bool:
     longest = max((table for tables in rows for table in tables.values()), key=lambda table: table.reads, default=None)
-    fallen = sorted(at for tables in rows for at in _falls_of_most(list(tables.values())))
+    fallen = sorted(at for tables in rows for at in _falls_of_most(tables, loaded))
     if longest is None or len(fallen) <= MOST_JUMPS:
         return False
     apart = [at for before, at in pairwise([float("-inf"), *fallen]) if at - before > longest.interval]
@@ -58,6 +60,14 @@ def _far_apart(one: CounterTable, other: CounterTable) -> bool:
     return more > NEIGHBOURS * less and more * max(one.seconds, other.seconds) >= _ENOUGH_REQUESTS
 
 
-def _falls_of_most(tables: Sequence[CounterTable]) -> list[float]:
-    falls = Tally(at for table in tables for at in set(table.fell_at))
-    return [at for at, rows in falls.items() if rows >= _FEWEST_TOGETHER and 2 * rows > len(tables)]
+def _falls_of_most(tables: Mapping[Key, CounterTable], loaded: Callable[[Collection[Key]], bool]) -> list[float]:
+    """Return the steady times of the reads at which most rows fell, other than by the load of one model."""
+    fallen: dict[float, list[Key]] = {}
+    for key, table in tables.items():
+        for at in dict.fromkeys(table.fell_at):
+            fallen.setdefault(at, []).append(key)
+    most = {at: keys for at, keys in fallen.items() if len(keys) >= _FEWEST_TOGETHER and 2 * len(keys) > len(tables)}
+    if len(most) <= MOST_JUMPS:
+        return list(most)
+    loads = {key: set(table.loaded_at) for key, table in tables.items()}
+    return [at for at, keys in most.items() if not (all(at in loads[key] for key in keys) and loaded(keys))]

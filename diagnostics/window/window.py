@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from diagnostics.window.cards import by_card
@@ -171,7 +171,7 @@ class ServerWindow:
             self._append(METRICS, page.at, page.mono, page.rows)
             for gpu in page.gpus:
                 self.gpus.setdefault(gpu.uuid, []).append((page.at, gpu))
-        mixed = several_servers_answer(self.tables.values())
+        mixed = several_servers_answer(self.tables.values(), self._loaded_together)
         told, counted = self.tables[STATISTICS], self.tables[METRICS]
         denied = [
             (table, denied_openings(table, others.get(key)))
@@ -181,6 +181,14 @@ class ServerWindow:
         for table, openings in denied:
             table.doubt(mixed=mixed, denied=openings)
         self._configure_from_files()
+
+    def _loaded_together(self, rows: Collection[ModelKey]) -> bool:
+        """Return whether these rows are those of one model and of ensembles that call it."""
+        models = {model for model, _ in rows}
+        return any(
+            models <= {model, *(ensemble.name for ensemble in self.graph.callers(model))}
+            for model in models - set(self.graph.ensembles)
+        )
 
     def _configure_from_files(self) -> None:
         """Take the configurations that were not read from the repository's files, of the models that were seen."""

@@ -54,7 +54,7 @@ def verdict(*changes: tuple[Change, Incident], findings: tuple[Finding, ...] = (
         at=BEGIN,
         took=0.0,
         lag=0.0,
-        explanation=SimpleNamespace(findings=findings),  # type: ignore[arg-type]
+        explanation=SimpleNamespace(findings=findings, changes=()),  # type: ignore[arg-type]
         changes=tuple(IncidentChange(kind=kind, incident=one) for kind, one in changes),
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from diagnostics.window.counters import Counter, CounterTable, Point
@@ -91,14 +93,24 @@ def test_what_a_server_can_have_done_in_two_seconds(values: dict[Counter, float]
 )
 def test_counters_that_jump_back_too_often_mean_nothing(reads: int, jumps: int, unsteady: bool) -> None:
     """Each epoch counts at least two reads, so that none of them stands out alone."""
-    table, last = CounterTable("statistics"), 0.0
+    assert read_with_falls(reads, jumps, begun=10_000.0, to=lambda last: last - 200.0).unsteady is unsteady
+
+
+@pytest.mark.parametrize(("reads", "jumps"), [(14, 3), (14, 6)])
+def test_counters_that_begin_at_zero_again_and_again_are_those_of_loads(reads: int, jumps: int) -> None:
+    table = read_with_falls(reads, jumps, begun=0.0, to=lambda _: 0.0)
+    assert len(table.loaded_at) == len(table.fell_at) == jumps
+    assert not table.unsteady
+
+
+def read_with_falls(reads: int, jumps: int, *, begun: float, to: Callable[[float], float]) -> CounterTable:
+    table, last = CounterTable("statistics"), begun
     restarts = {reads - 2 * (jump + 1) for jump in range(jumps)}
     for number in range(reads):
-        last = 1.0 if number in restarts else last + 10.0
+        last = to(last) if number in restarts else last + 10.0
         values = dict.fromkeys((Counter.SUCCESS, Counter.EXECUTIONS, Counter.INFERENCES), last)
         table.add(Point(at=2.0 * number, mono=2.0 * number, values=Numbers(values), batches={}), None)
-
-    assert table.unsteady is unsteady
+    return table
 
 
 @pytest.mark.parametrize(("early", "steps"), [(900_000, 2), (1_100_000, 1)])
