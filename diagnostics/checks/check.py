@@ -104,6 +104,8 @@ class Fires:
         claims: cells of the anatomy it explains, per request of the subject.
         failed_share: share of the entry's requests that fail because of it.
         saved_seconds: per request of the subject, what its intervention would save; rivals rank by it.
+        unseen_seconds: per request of the subject, what it takes in all where cells may hold a part of it or nothing;
+            0 where the claims are all of it.
         suggestion: what to do.
         severity: None takes it from the harm.
         began: Unix seconds at which it began, where the check knows; None where the course of its claims tells.
@@ -114,6 +116,7 @@ class Fires:
     claims: tuple[Claim, ...] = ()
     failed_share: float = 0.0
     saved_seconds: float = 0.0
+    unseen_seconds: float = 0.0
     suggestion: Suggestion | None = None
     severity: Severity | None = None
     began: float | None = None

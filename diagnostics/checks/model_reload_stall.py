@@ -2,7 +2,9 @@
 
 ## Looks for
 Loads, reloads or new versions of a model inside the window (log, index, counters that start anew, load duration), and
-queue time that stands above its usual level just then and not otherwise.
+queue time that stands above its usual level just then and not otherwise. A load begins counters anew and holds requests
+before they reach a queue: then the row of the ensemble, answers that stop and come at once, the pending gauge, clients
+and traces tell how long they waited.
 
 ## Means
 While a version is loaded its requests wait: the old copy was unloaded first, both copies fight for memory or
@@ -29,7 +31,8 @@ from __future__ import annotations
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
-from diagnostics.signals.lifecycle import COLD_SLOWDOWN
+from diagnostics.signals.lifecycle import COLD_COMPUTE_SECONDS, COLD_QUEUE_SECONDS, COLD_SLOWDOWN
+from diagnostics.signals.load_waits import HELD_SECONDS, HELD_SHARE
 from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOADS
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
@@ -50,7 +53,7 @@ WARM = Limit(
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={"loads": LOADED, "load_queue_share": ALIGNED, "cold_slowdown": WARM},
+    limits={"loads": LOADED, "load_queue_share": ALIGNED, "held_share": ALIGNED, "cold_slowdown": WARM},
 )
 
 
@@ -58,23 +61,44 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
     if not see.at_least(LOADS, on, LOADED):
         return Quiet(because="the version was not loaded inside the window")
+    if _is_held_elsewhere(see, on):
+        return _finding(see, on, see.need(HELD_SECONDS, on), _between(see, on))
     if not see.worthwhile("load_queue", on, see.read(LOAD_QUEUE_SECONDS, on)):
         return Quiet(because="requests hardly waited for the load")
     if not see.at_least(LOAD_QUEUE_SHARE, on, ALIGNED):
         return Quiet(because="requests waited as long without a load")
     if see.ruled_out(COLD_SLOWDOWN, on, WARM, above=True):
         return Quiet(because="the first executions were slow: the wait may be their doing")
-    return _finding(see, on)
+    seconds = see.need(LOAD_QUEUE_SECONDS, on)
+    return _finding(see, on, seconds, (Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),))
 
 
-def _finding(see: Ledger, on: Subject) -> Fires:
-    seconds, loads = see.need(LOAD_QUEUE_SECONDS, on), see.need(LOADS, on)
+def _is_held_elsewhere(see: Ledger, on: Subject) -> bool:
+    """Return whether requests waited for the load where the model's own counters do not show it.
+
+    What its queue shows, and what its first executions took, is judged as such.
+    """
+    held = see.evidence.read(HELD_SECONDS, on).value or 0.0
+    shown = (LOAD_QUEUE_SECONDS, COLD_QUEUE_SECONDS, COLD_COMPUTE_SECONDS)
+    if held <= 2 * sum(see.evidence.read(signal, on).value or 0.0 for signal in shown):
+        return False
+    return see.worthwhile("held", on, see.read(HELD_SECONDS, on)) and see.at_least(HELD_SHARE, on, ALIGNED)
+
+
+def _between(see: Ledger, on: Subject) -> tuple[Claim, ...]:
+    """Return the claim on what an ensemble's requests spend between its stages."""
+    return (Claim(stage="", phase=Phase.GAP, seconds=see.need(HELD_SECONDS, on)),)
+
+
+def _finding(see: Ledger, on: Subject, seconds: float, claims: tuple[Claim, ...]) -> Fires:
+    loads = see.need(LOADS, on)
     times = "once" if loads == 1 else f"{loads:.0f} times"
     return Fires(
         summary=f"{on.model} version {on.version} was loaded {times} while it served: requests waited for it, "
         f"{Unit.SECONDS.show(seconds)} each on average over the window",
-        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
+        claims=claims,
         saved_seconds=seconds,
+        unseen_seconds=seconds,
         suggestion=Suggestion(
             text=f"load the next version of {on.model} beside the one that serves, or on another replica, and move "
             "the traffic once it is warm"

@@ -43,8 +43,9 @@ def put_together(
     if present or after.verdict is Verdict.DEGRADED:
         over = () if present else tuple(_ended(found, sides) for found in _gone(before, after))
         return _shown(after, (*spanning, *over), whole, sides)
-    if after.verdict in _JUDGED and before.verdict is Verdict.DEGRADED:
-        over = tuple(_ended(found, sides) for found in before.findings)
+    steady = tuple(found for found in before.findings if found.check not in _ABOUT_LOADS)
+    if after.verdict in _JUDGED and any(found.severity.loud for found in steady):
+        over = tuple(_ended(found, sides) for found in steady)
         return _shown(replace(before, findings=over), spanning, whole, sides)
     better = after if after.verdict in _JUDGED or before.verdict not in _JUDGED else before
     return _shown(better, spanning, whole, sides)
@@ -103,7 +104,11 @@ def _gone(before: Explanation, after: Explanation) -> Iterator[Finding]:
     there = {one.id for one in after.findings}
     undecided = {(result.check.id, result.subject.model) for result, _ in after.unknown}
     for found in before.loud:
-        if found.id not in there and (found.check, found.subject.model) not in undecided:
+        if (
+            found.check not in _ABOUT_LOADS
+            and found.id not in there
+            and (found.check, found.subject.model) not in undecided
+        ):
             yield found
 
 

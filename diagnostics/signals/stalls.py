@@ -157,7 +157,8 @@ LIFETIME_EXECUTION_SECONDS = Signal(
 )
 
 
-def _loads(view: View) -> list[Change]:
+def loads_seen(view: View) -> list[Change]:
+    """Return the loads of the model, all its versions, inside the span."""
     return [
         change
         for change in view.changes()
@@ -165,8 +166,8 @@ def _loads(view: View) -> list[Change]:
     ]
 
 
-def _loads_seen(view: View) -> Reading:
-    found = [change for change in _loads(view) if view.version in (None, change.version) or not change.version]
+def _count_of_loads(view: View) -> Reading:
+    found = [change for change in loads_seen(view) if view.version in (None, change.version) or not change.version]
     return Reading.of(float(len(found)), Unit.COUNT, found[0].source if found else METRICS)
 
 
@@ -175,7 +176,7 @@ LOADS = Signal(
     unit=Unit.COUNT,
     scope=Scope.MODEL,
     doc="Loads and reloads of the model version inside the window.",
-    readers=(_loads_seen,),
+    readers=(_count_of_loads,),
 )
 
 
@@ -210,13 +211,13 @@ def _loads_while_it_served(view: View) -> list[Change]:
     away = [step for table in view.tables(METRICS) for step in table.openings if step.opened is Opened.RESET]
     return [
         load
-        for load in _loads(view)
+        for load in loads_seen(view)
         if not any(touch(load, restart) for restart in restarts)
         and not any(step.start <= load.at and load.since <= step.end for step in away)
     ]
 
 
-def _denied(view: View, load: Change) -> bool:
+def is_denied(view: View, load: Change) -> bool:
     """Return whether the statistics went on through a load that the log tells of: each makes them start from zero.
 
     The log is another server's then, or its clock or the recorder's was set; when it was loaded is not known.
@@ -229,7 +230,7 @@ def _denied(view: View, load: Change) -> bool:
     return not anew and any(step.start < load.at <= step.end for table in tables for step in table.steps)
 
 
-def _in_load(steps: Sequence[Step], loads: Sequence[Change]) -> list[bool]:
+def in_load(steps: Sequence[Step], loads: Sequence[Change]) -> list[bool]:
     """Return which steps overlap a load; what waited during one ends in the step after it at the latest."""
     marked = [any(_overlap(step, load) for load in loads) for step in steps]
     return [now or before for before, now in zip([False, *marked], marked, strict=False)]
@@ -264,12 +265,12 @@ def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> 
         loads, (steps, source) = _loads_while_it_served(view), _served(view)
         if not loads:
             return Reading.of(0.0, unit, source)
-        loads = [load for load in loads if not _denied(view, load)]
+        loads = [load for load in loads if not is_denied(view, load)]
         if not loads:
             return Reading.unknown(Missing.CONFLICTING, unit, f"{LOG} and {STATISTICS}")
         if len(steps) < 4:
             return Reading.unknown(Missing.TOO_FEW_EVENTS, unit, source)
-        excess, inside = _excess(steps), _in_load(steps, loads)
+        excess, inside = _excess(steps), in_load(steps, loads)
         if _unwatched(steps, inside):
             return Reading.unknown(Missing.STALE, unit, source)
         during = sum(_beyond_before(steps, excess, inside))

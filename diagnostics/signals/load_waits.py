@@ -1,0 +1,203 @@
+"""Requests that waited for a load, as those know them whose counters a load does not take away.
+
+A load begins the model's statistics and its ensembles' anew, and what waited in the frontend was in none of them. What
+still knows such waits: the rows of the metrics page, which go on; the pending gauge; clients and traces; and answers
+that stop for as long as a load takes and then come at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median, quantiles
+
+from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.stalls import in_load, is_denied, loads_seen
+from diagnostics.signals.subject import Scope
+from diagnostics.signals.traces import TRACES
+from diagnostics.units import Unit
+from diagnostics.window.lifecycle import Change, Happened, changes, touch
+from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+
+_CLIENT = "client records"
+_FEWEST_STEPS = 4
+# A stop: fewer than half as many answers as usual. Steady traffic of ten requests a read varies by a third.
+_STOPPED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Seconds that requests waited during loads, and at all above what is usual; per request of `requests`."""
+
+    during: float
+    everything: float
+    requests: float
+    source: str
+
+    @property
+    def each(self) -> float:
+        """Seconds per request."""
+        return self.during / self.requests if self.requests > 0 else 0.0
+
+
+def _held(view: View) -> _Held | Missing | None:
+    """Return what the source that knows of the longest waits shows; None without a load."""
+    restarts = [change for change in changes(view.server) if change.kind is Happened.RESTARTED]
+    loads = [load for load in loads_seen(view) if not any(touch(load, restart) for restart in restarts)]
+    loads = [load for load in loads if not is_denied(view, load)]
+    if not loads:
+        return None
+    callers = [view.beside(ensemble.name) for ensemble in view.server.graph.callers(view.model or "")]
+    found = [held for entry in (*callers, view.beside(view.model)) for held in _all_of(entry, loads)]
+    return max(found, key=lambda held: held.each, default=Missing.TOO_FEW_EVENTS)
+
+
+def _all_of(entry: View, loads: Sequence[Change]) -> Iterator[_Held]:
+    steps, source = _steps(entry)
+    if len(steps) >= _FEWEST_STEPS and not entry.has_holes():
+        yield _from_row(steps, loads, source)
+        yield _from_answers(steps, loads, source)
+        yield _from_pending(entry, steps, loads)
+    for sent, named in ((_by_clients(entry), _CLIENT), (_by_traces(entry), TRACES)):
+        if len(sent) >= ENOUGH_EVENTS:
+            yield _from_requests(sent, loads, named)
+
+
+def _steps(entry: View) -> tuple[list[Step], str]:
+    """Return the steps that count requests and their time: of the page, which goes on through loads, if there is one."""
+    for source in (METRICS, STATISTICS):
+        steps = [step for step in entry.steps(source) if {Counter.SUCCESS, Counter.REQUEST_SECONDS} <= set(step.values)]
+        if any(step.values[Counter.SUCCESS] for step in steps):
+            return steps, source
+    return [], METRICS
+
+
+def _from_row(steps: Sequence[Step], loads: Sequence[Change], source: str) -> _Held:
+    """Return the time of requests above the steady level, the lower quartile of the steps that answered any."""
+    answered = [step for step in steps if step.values[Counter.SUCCESS] > 0]
+    means = [step.values[Counter.REQUEST_SECONDS] / step.values[Counter.SUCCESS] for step in answered]
+    steady = quantiles(means, n=4)[0] if len(means) > 1 else means[0]
+    excess = [
+        max(mean - steady, 0.0) * step.values[Counter.SUCCESS] for mean, step in zip(means, answered, strict=True)
+    ]
+    marked = in_load(answered, loads)
+    before = _before(answered, excess, marked)
+    during = sum(
+        max(seconds - usual, 0.0) for seconds, usual, inside in zip(excess, before, marked, strict=True) if inside
+    )
+    return _Held(during, sum(excess), _requests(answered), source)
+
+
+def _before(steps: Sequence[Step], excess: Sequence[float], marked: Sequence[bool]) -> list[float]:
+    """Return per step the excess that its requests would have had as those had before the load."""
+    found, rate = [], 0.0
+    for step, seconds, inside in zip(steps, excess, marked, strict=True):
+        rate = rate if inside else seconds / step.values[Counter.SUCCESS]
+        found.append(rate * step.values[Counter.SUCCESS])
+    return found
+
+
+def _from_answers(steps: Sequence[Step], loads: Sequence[Change], source: str) -> _Held:
+    """Return the waits of those whose answers stopped up to a load's end and came at once after it.
+
+    Requests that arrive evenly while nothing is answered wait half of the stop on average.
+    """
+    marked = in_load(steps, loads)
+    usual = median([step.values[Counter.SUCCESS] / step.seconds for step in steps])
+    waited = 0.0
+    for number, (before, inside) in enumerate(zip([False, *marked], marked, strict=False)):
+        if inside and not before:
+            waited += _stop(steps, number, usual)
+    return _Held(waited, waited, _requests(steps), source)
+
+
+def _stop(steps: Sequence[Step], number: int, usual: float) -> float:
+    """Return the seconds waited in the stop that the steps around one of a load show; 0 where none does."""
+    near = range(max(number - 1, 0), min(number + 2, len(steps)))
+    last = next((i for i in reversed(near) if _answers(steps[i]) < _STOPPED * usual * steps[i].seconds), None)
+    if last is None:
+        return 0.0
+    first = last
+    while first > 0 and _answers(steps[first - 1]) < _STOPPED * usual * steps[first - 1].seconds:
+        first -= 1
+    stopped = steps[first : last + 1]
+    missing = sum(usual * step.seconds - _answers(step) for step in stopped)
+    at_once = sum(max(_answers(step) - usual * step.seconds, 0.0) for step in steps[last + 1 : last + 3])
+    return min(missing, at_once) * sum(step.seconds for step in stopped) / 2
+
+
+def _from_pending(entry: View, steps: Sequence[Step], loads: Sequence[Change]) -> _Held:
+    """Return the waits by Little's law: what waits, over time, is the sum of all waits."""
+    points = entry.pending()
+    usual = median([value for _, value in points]) if points else 0.0
+    held = [(load.since, load.at) for load in loads]
+    waits = [(before, at, max(value - usual, 0.0) * (at - before)) for (before, _), (at, value) in pairwise(points)]
+    during = sum(wait for before, at, wait in waits if any(since < at and before < until for since, until in held))
+    return _Held(during, sum(wait for _, _, wait in waits), _requests(steps), "pending gauge")
+
+
+def _from_requests(sent: Sequence[tuple[float, float]], loads: Sequence[Change], source: str) -> _Held:
+    """Return the time of requests above the usual one, in all and of those that were under way during a load."""
+    usual = median(seconds for _, seconds in sent)
+    during = everything = 0.0
+    for at, seconds in sent:
+        excess = max(seconds - usual, 0.0)
+        everything += excess
+        during += excess if any(at <= load.at and load.since <= at + seconds for load in loads) else 0.0
+    return _Held(during, everything, float(len(sent)), source)
+
+
+def _by_clients(entry: View) -> list[tuple[float, float]]:
+    if len(entry.window.servers) != 1:
+        return []
+    return [
+        (one.at, one.seconds)
+        for one in entry.window.clients
+        if one.model == entry.model and entry.start <= one.at <= entry.end
+    ]
+
+
+def _by_traces(entry: View) -> list[tuple[float, float]]:
+    found = entry.traces().roots(entry.model or "")
+    sent = [(one.end_seconds - one.server_seconds, one.server_seconds) for one in found]
+    return [one for one in sent if entry.start <= one[0] <= entry.end]
+
+
+def _answers(step: Step) -> float:
+    return step.values[Counter.SUCCESS]
+
+
+def _requests(steps: Sequence[Step]) -> float:
+    return sum(map(_answers, steps))
+
+
+def _reader(unit: Unit, pick: Callable[[_Held], float]) -> Callable[[View], Reading]:
+    def read(view: View) -> Reading:
+        held = view.once(_held)
+        if held is None:
+            return Reading.of(0.0, unit, METRICS)
+        if isinstance(held, Missing):
+            return Reading.unknown(held, unit, METRICS)
+        return Reading.of(pick(held), unit, held.source, estimated=True, events=held.requests)
+
+    return read
+
+
+HELD_SECONDS = Signal(
+    name="held_seconds",
+    unit=Unit.SECONDS,
+    scope=Scope.MODEL,
+    doc="Time that requests waited during loads of the model, per request of its entry, by whoever knows of most: the "
+    "entry's row, answers that stop, the pending gauge, clients, traces.",
+    readers=(_reader(Unit.SECONDS, lambda held: held.each),),
+)
+HELD_SHARE = Signal(
+    name="held_share",
+    unit=Unit.RATIO,
+    scope=Scope.MODEL,
+    doc="Share of all time above the usual, by the same source, that falls into loads of the model.",
+    readers=(_reader(Unit.RATIO, lambda held: held.during / held.everything if held.everything > 0 else 0.0),),
+)
