@@ -52,9 +52,9 @@ def put_together(
 
 
 def with_carried(found: Sequence[Finding], carried: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings with those about another part of the window, in order; what both hold is there once."""
-    ids = {one.id for one in found}
-    return ordered([*found, *(one for one in carried if one.id not in ids)])
+    """Return the findings with those about another part of the window, in order, which stand for the same of a side."""
+    ids = {one.id for one in carried}
+    return ordered([*(one for one in found if one.id not in ids), *carried])
 
 
 def as_dated(found: Sequence[Finding], before: Sequence[Finding]) -> tuple[Finding, ...]:

@@ -67,7 +67,7 @@ def _all_of(entry: View, loads: Sequence[Change]) -> Iterator[_Held]:
 
 
 def _steps(entry: View) -> tuple[list[Step], str]:
-    """Return the steps that count requests and their time: of the page, which goes on through loads, if there is one."""
+    """Return the steps that count requests and their time: of the page where there is one: it goes on through loads."""
     for source in (METRICS, STATISTICS):
         steps = [step for step in entry.steps(source) if {Counter.SUCCESS, Counter.REQUEST_SECONDS} <= set(step.values)]
         if any(step.values[Counter.SUCCESS] for step in steps):

@@ -1,0 +1,133 @@
+"""Requests that waited for a load, where the load took away the counters that would show it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.window.window import window_of
+from diagnostics.wire.records import Kind, Scrape
+from tests.builders import START, Counts, Stage, SyntheticTriton, chain, model_config
+
+READS, INTERVAL = 40, 2.0
+PREP = Stage("prep", rate=10.0, execution=0.002, config=model_config("prep"))
+SAFETY = Stage("safety", rate=10.0, execution=0.02, queue=0.001, config=model_config("safety"))
+CHAT = Stage("chat", rate=10.0, overhead=0.0235, config=chain("chat", "prep", "safety"))
+Rows = dict[tuple[str, str], Counts]
+
+
+def served(
+    *loads: int,
+    waits: float = 0.0,
+    waiting: float = 0.0,
+    at: int = 20,
+    stages: tuple[Stage, ...] = (CHAT, PREP, SAFETY),
+) -> list[Scrape]:
+    """Return the bodies of a server whose `safety` is loaded before some reads, as Triton 24.10 shows it.
+
+    Args:
+        loads: reads before which it was loaded: its statistics and its ensemble's begin anew; the page goes on.
+        waits: seconds that each of `waiting` requests waited up to read `at`, in the ensemble's row of the page alone.
+        waiting: how many.
+        at: the read that shows them first.
+        stages: what is served.
+
+    """
+    triton = SyntheticTriton(models=stages, interval=INTERVAL, cpu_busy=0.2)
+
+    def held(number: int, rows: Rows) -> Mapping[tuple[str, str], Counts]:
+        if number < at:
+            return rows
+        row = rows["chat", "1"]
+        return {**rows, ("chat", "1"): replace(row, seconds=row.spent + waits * waiting)}
+
+    def anew(number: int, rows: Rows) -> Mapping[tuple[str, str], Counts]:
+        last = max((load for load in loads if load <= number), default=None)
+        if last is None:
+            return rows
+        began = triton.before + (last - 0.5) * INTERVAL
+        of = {stage.name: stage.after(began) for stage in stages}
+        return {key: row - of[key[0]] if key[0] in ("safety", "chat") else row for key, row in rows.items()}
+
+    page = replace(triton, alter=held).scrapes(READS)
+    told = replace(triton, alter=anew).scrapes(READS)
+    return [one for one in page if one.kind is not Kind.STATISTICS] + [s for s in told if s.kind is Kind.STATISTICS]
+
+
+def explained(scrapes: list[Scrape]) -> Explanation:
+    return explain_window(window_of(scrapes))
+
+
+def causes(explanation: Explanation) -> list[str]:
+    return [one.check for one in explanation.loud]
+
+
+def clients(*slow: tuple[float, float], every: float = 0.1) -> Scrape:
+    """Return a client's record of requests of 46 ms, and of slow ones: when they were sent, and their seconds."""
+    sent = [(number * every, 0.046) for number in range(round(READS * INTERVAL / every))]
+    rows = [
+        {"t": START + at, "model": "chat", "ms": took * 1e3, "ok": True, "code": 200} for at, took in [*sent, *slow]
+    ]
+    body = "\n".join(json.dumps(row) for row in rows).encode()
+    return Scrape(server="", kind=Kind.CLIENT, at=START, mono=START, body=body)
+
+
+def test_ten_second_waits_that_the_ensembles_row_knows_are_the_loads() -> None:
+    told = explained(served(20, waits=9.5, waiting=80))
+    assert causes(told)[0] == "model-reload-stall"
+    assert told.loud[0].subject.model == "safety"
+    assert told.loud[0].impact.share_of_latency > 0.5
+
+
+def test_waits_that_clients_alone_know_are_the_loads() -> None:
+    slow = [(31.0 + number / 10, 9.0 - number / 10) for number in range(60)]
+    told = explained([*served(20), clients(*slow)])
+    assert causes(told)[0] == "model-reload-stall"
+    assert told.loud[0].impact.share_of_latency > 0.5
+
+
+def test_answers_that_stop_for_a_load_and_come_at_once_are_the_loads() -> None:
+    """Nothing is answered for ten seconds before the load ends, and a hundred requests are then."""
+    scrapes = served(20)
+    stopped = [one for one in scrapes if one.kind is Kind.METRICS and START + 28.0 < one.at < START + 40.0]
+    frozen = next(one for one in scrapes if one.kind is Kind.METRICS and one.at == START + 28.0)
+    told = explained([replace(one, body=frozen.body) if one in stopped else one for one in scrapes])
+    assert causes(told)[0] == "model-reload-stall"
+
+
+@pytest.mark.parametrize("loads", [(20,), (10, 18, 26, 34)], ids=["one load", "four loads"])
+def test_loads_that_nobody_waits_for_are_no_fault_and_no_several_servers(loads: tuple[int, ...]) -> None:
+    told = explained(served(*loads))
+    assert told.verdict is Verdict.HEALTHY, (told.reason, causes(told))
+
+
+def test_four_loads_with_waits_are_found_too() -> None:
+    told = explained(served(10, 18, 26, 34, waits=9.5, waiting=80, at=18))
+    assert causes(told)[0] == "model-reload-stall"
+
+
+def test_waits_at_another_time_are_not_the_loads() -> None:
+    assert "model-reload-stall" not in causes(explained(served(10, waits=9.5, waiting=80, at=30)))
+    slow = [(61.0 + number / 10, 5.0) for number in range(60)]
+    assert "model-reload-stall" not in causes(explained([*served(10), clients(*slow)]))
+
+
+def test_counters_of_all_models_that_jump_between_two_servers_are_no_loads() -> None:
+    other = [
+        replace(one, body=two.body)
+        for one, two in zip(
+            SyntheticTriton(models=(CHAT, PREP, SAFETY), before=100.0, interval=INTERVAL).scrapes(READS),
+            SyntheticTriton(models=(CHAT, PREP, SAFETY), before=9_000.0, interval=INTERVAL).scrapes(READS),
+            strict=True,
+        )
+        if int((one.at - START) / INTERVAL) % 3 == 1 and one.kind in (Kind.METRICS, Kind.STATISTICS)
+    ]
+    replaced = {(one.kind, one.at) for one in other}
+    own = SyntheticTriton(models=(CHAT, PREP, SAFETY), before=100.0, interval=INTERVAL).scrapes(READS)
+    told = explained([*(one for one in own if (one.kind, one.at) not in replaced), *other])
+    assert told.verdict is Verdict.INSUFFICIENT_DATA
+    assert "several servers" in told.reason
