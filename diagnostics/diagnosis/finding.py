@@ -148,7 +148,7 @@ def _finding(result: Result, fires: Fires, cells: Cells) -> Finding:
     held, entry = cells.take(result, fires), result.entry
     seconds = max(held, fires.unseen_seconds * entry.weight if entry else 0.0)
     # What no counter holds is no part of their mean.
-    mean = entry.mean_seconds + seconds - held if entry else 0.0
+    mean = entry.mean_seconds + (seconds - held) if entry else 0.0
     impact = Impact(
         mean_seconds=mean,
         seconds_per_request=seconds,

@@ -12,15 +12,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from diagnostics.checks.check import Layer, Severity
+from diagnostics.checks.check import Layer, Quiet, Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
+from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.subject import Subject
 from diagnostics.window.lifecycle import Change as Setting
 
 # Verdicts of windows in which an absent finding means that its cause is gone.
 JUDGED = frozenset({Verdict.HEALTHY, Verdict.DEGRADED, Verdict.IDLE})
-# Verdicts by the settings of now, in which the cause would show, that must not show it after its settings were changed:
+# Verdicts by the settings of now, whose check could decide, that must not show a cause after its settings were changed:
 # one may be luck, and what waited before the change is done with in the second.
 ROUNDS_OF_PROOF = 2
 
@@ -211,6 +212,7 @@ class IncidentBook:
     def _missed(
         self, at: float, elapsed: float, explanation: Explanation, present: Mapping[str, Finding]
     ) -> Iterator[IncidentChange]:
+        yield from self._proven(at, explanation, present)
         if explanation.verdict not in JUDGED:
             return
         for fingerprint in self._candidates.keys() - present.keys():
@@ -221,20 +223,24 @@ class IncidentBook:
             if fingerprint in present or (incident.check, incident.subject.model) in undecided:
                 continue
             gone = self._gone_for[fingerprint] = self._gone_for.get(fingerprint, 0.0) + elapsed
-            proven = self._is_proven(incident, explanation)
-            if proven or gone >= self.close_after:
-                del self._open[fingerprint], self._gone_for[fingerprint]
-                self._proofs.pop(fingerprint, None)
-                yield _closed(incident, at, Ending.CHANGED if proven else Ending.GONE)
+            if gone >= self.close_after:
+                yield self._close(incident, at, Ending.GONE)
 
-    def _is_proven(self, incident: Incident, explanation: Explanation) -> bool:
-        """Count a verdict that shows it gone since its settings were changed; return whether these are enough."""
-        if explanation.verdict is Verdict.IDLE or not any(
-            change.at > incident.opened and concerns(incident, server, change) for server, change in explanation.changes
-        ):
-            return False
-        proofs = self._proofs[incident.fingerprint] = self._proofs.get(incident.fingerprint, 0) + 1
-        return proofs >= ROUNDS_OF_PROOF
+    def _proven(self, at: float, explanation: Explanation, present: Mapping[str, Finding]) -> Iterator[IncidentChange]:
+        """Close what enough verdicts show gone since its settings were changed.
+
+        Such a verdict need not say whether all is well: its own check has to be able to decide, and requests to come.
+        """
+        for fingerprint, incident in list(self._open.items()):
+            if fingerprint not in present and _shows_gone(incident, explanation):
+                proofs = self._proofs[fingerprint] = self._proofs.get(fingerprint, 0) + 1
+                if proofs >= ROUNDS_OF_PROOF:
+                    yield self._close(incident, at, Ending.CHANGED)
+
+    def _close(self, incident: Incident, at: float, ending: Ending) -> IncidentChange:
+        for kept in (self._open, self._gone_for, self._proofs):
+            kept.pop(incident.fingerprint, None)
+        return _closed(incident, at, ending)
 
     def _keep(self, kind: Change, incident: Incident) -> IncidentChange:
         self._open[incident.fingerprint] = incident
@@ -255,6 +261,23 @@ def concerns(incident: Incident, server: str, change: Setting) -> bool:
     """Return whether a change of settings is of what an incident is about: its model, its ensemble, its server."""
     subject = incident.subject
     return server == subject.server and (subject.model is None or change.model in (subject.model, subject.ensemble))
+
+
+def _shows_gone(incident: Incident, explanation: Explanation) -> bool:
+    """Return whether its check was quiet by what was measured since settings that concern it were changed."""
+    changed = (
+        change.at > incident.opened and concerns(incident, server, change) for server, change in explanation.changes
+    )
+    if not any(changed):
+        return False
+    on = incident.subject
+    requests = sum(item.requests for item in explanation.anatomy if item.server == on.server)
+    return requests >= ENOUGH_EVENTS and any(
+        result.check.id == incident.check
+        and (result.subject.server, result.subject.model) == (on.server, on.model)
+        and isinstance(result.outcome, Quiet)
+        for result in explanation.results
+    )
 
 
 def _undecided(explanation: Explanation) -> frozenset[tuple[str, str | None]]:

@@ -24,6 +24,8 @@ from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
 _CLIENT = "client records"
 _FEWEST_STEPS = 4
+# Executions half again as slow make requests wait by themselves.
+WARM = 1.5
 # A stop: fewer than half as many answers as usual. Steady traffic of ten requests a read varies by a third.
 _STOPPED = 0.5
 
@@ -44,15 +46,38 @@ class _Held:
 
 
 def _held(view: View) -> _Held | Missing | None:
-    """Return what the source that knows of the longest waits shows; None without a load."""
+    """Return what the source that knows of the longest waits shows; None where nothing shows that they waited for it."""
     restarts = [change for change in changes(view.server) if change.kind is Happened.RESTARTED]
     loads = [load for load in loads_seen(view) if not any(touch(load, restart) for restart in restarts)]
     loads = [load for load in loads if not is_denied(view, load)]
     if not loads:
         return None
+    cold = _cold_waits(view, loads)
+    if cold is None:
+        return Missing.TOO_FEW_EVENTS
     callers = [view.beside(ensemble.name) for ensemble in view.server.graph.callers(view.model or "")]
     found = [held for entry in (*callers, view.beside(view.model)) for held in _all_of(entry, loads)]
-    return max(found, key=lambda held: held.each, default=Missing.TOO_FEW_EVENTS)
+    held = max(found, key=lambda held: held.each, default=None)
+    if held is None:
+        return Missing.TOO_FEW_EVENTS
+    return held if held.during > cold else None
+
+
+def _cold_waits(view: View, loads: Sequence[Change]) -> float | None:
+    """Return the most that requests can have waited for slow executions since a load, seconds; None if not known.
+
+    All that were answered meanwhile may have waited out all that those took longer.
+    """
+    steps, _ = _steps(view.beside(view.model))
+    worked = [step for step in steps if step.values[Counter.SUCCESS] > 0 and Counter.INFER_SECONDS in step.values]
+    if len(worked) < _FEWEST_STEPS:
+        return None
+    times = [step.values[Counter.INFER_SECONDS] / step.values[Counter.SUCCESS] for step in worked]
+    usual = quantiles(times, n=4)[0]
+    began = min(load.since for load in loads)
+    cold = [(step, took) for step, took in zip(worked, times, strict=True) if step.end > began and took > WARM * usual]
+    longer = sum((took - usual) * step.values[Counter.SUCCESS] for step, took in cold)
+    return longer * _requests([step for step, _ in cold])
 
 
 def _all_of(entry: View, loads: Sequence[Change]) -> Iterator[_Held]:

@@ -58,6 +58,7 @@ class CounterTable:
         self.reads = 0
         # Wall and steady time of each read in which the counters stood below an earlier one.
         self._fallen: list[tuple[float, float]] = []
+        self._bounced: set[float] = set()  # Unix seconds of those after which the next read stood above them all again
         self._first: Point | None = None
         self._last: Point | None = None
         self._earlier: Point | None = None
@@ -132,7 +133,7 @@ class CounterTable:
         """Those of `fell_at` that show a load: the counters fell to what can have been counted since, from zero."""
         rate = self._usual_rate()
         begun = {step.end for step in self._steps if step.opened is Opened.RESET and step.opens and _few(step, rate)}
-        return [mono for at, mono in self._fallen if at in begun]
+        return [mono for at, mono in self._fallen if at in begun and at not in self._bounced]
 
     def _usual_rate(self) -> float:
         rates = [_requests(step) / step.seconds for step in self._steps if not step.opens]
@@ -204,6 +205,8 @@ class CounterTable:
                 self._open(Opened.APPEARED)
                 self._step_from_zero(*previous_read, point)
             return
+        if above is not None and point.values.get(Counter.SUCCESS, 0.0) > above.values.get(Counter.SUCCESS, 0.0):
+            self._bounced.add(before.at)
         increase = point.since(before)
         if earlier is not None and increase.fell and stands_out(earlier, before, point):
             self._take_out(before)

@@ -15,8 +15,8 @@ from diagnostics.window.rolling import RollingWindow
 from diagnostics.window.stretches import stretches
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Scrape
-from tests.builders import START, Stage, model_config
-from tests.builders_changes import changed_in_place
+from tests.builders import START, Stage, SyntheticTriton, model_config
+from tests.builders_changes import changed_in_place, config_read
 
 CHANGE = 65.0  # the round in which the change of read 12 is seen
 
@@ -141,6 +141,12 @@ def test_a_fault_that_a_change_brings_back_opens_an_incident() -> None:
 
 
 def test_a_change_of_another_models_settings_proves_nothing() -> None:
-    scrapes = changed_in_place(FULL, FULL, at=20, reads=30)
-    said = Watched().live(scrapes).said
-    assert not [one for one in said if one[1] == "closed"]
+    other = [
+        Stage(
+            "other", rate=40.0, execution=0.01, config=model_config("other", groups=({"kind": "KIND_CPU", "count": n},))
+        )
+        for n in (1, 2)
+    ]
+    scrapes = SyntheticTriton(models=(FULL, other[0])).scrapes(30)
+    watched = Watched().live(sorted([*scrapes, config_read(other[1], 105.05)], key=lambda one: one.mono))
+    assert [kind for _, kind, _ in watched.said if kind != "updated"] == ["opened"]
