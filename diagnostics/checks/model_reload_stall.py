@@ -32,7 +32,7 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.lifecycle import COLD_COMPUTE_SECONDS, COLD_QUEUE_SECONDS, COLD_SLOWDOWN
-from diagnostics.signals.load_waits import HELD_SECONDS, HELD_SHARE
+from diagnostics.signals.load_waits import HELD_REQUESTS, HELD_SECONDS, HELD_SHARE
 from diagnostics.signals.stalls import LOAD_QUEUE_SECONDS, LOAD_QUEUE_SHARE, LOADS
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
@@ -44,6 +44,12 @@ ALIGNED = Limit(
     unit=Unit.RATIO,
     because="if most of the extra queue lies outside the loads, they are not its reason",
 )
+MANY = Limit(
+    value=0.05,
+    unit=Unit.RATIO,
+    because="a load is over once: a wait of one request in twenty moves the 95th percentile, less moves a mean only "
+    "while the window is short",
+)
 WARM = Limit(
     value=1.5,
     unit=Unit.COUNT,
@@ -53,7 +59,13 @@ WARM = Limit(
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.MODEL,
-    limits={"loads": LOADED, "load_queue_share": ALIGNED, "held_share": ALIGNED, "cold_slowdown": WARM},
+    limits={
+        "loads": LOADED,
+        "load_queue_share": ALIGNED,
+        "held_requests": MANY,
+        "held_share": ALIGNED,
+        "cold_slowdown": WARM,
+    },
 )
 
 
@@ -82,7 +94,8 @@ def _is_held_elsewhere(see: Ledger, on: Subject) -> bool:
     shown = (LOAD_QUEUE_SECONDS, COLD_QUEUE_SECONDS, COLD_COMPUTE_SECONDS)
     if held <= 2 * sum(see.evidence.read(signal, on).value or 0.0 for signal in shown):
         return False
-    return see.worthwhile("held", on, see.read(HELD_SECONDS, on)) and see.at_least(HELD_SHARE, on, ALIGNED)
+    worth = see.worthwhile("held", on, see.read(HELD_SECONDS, on))
+    return worth and see.at_least(HELD_REQUESTS, on, MANY) and see.at_least(HELD_SHARE, on, ALIGNED)
 
 
 def _between(see: Ledger, on: Subject) -> tuple[Claim, ...]:

@@ -32,10 +32,11 @@ _STOPPED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Seconds that requests waited during loads, and at all above what is usual; per request of `requests`."""
+    """Seconds that requests waited during loads, and at all above what is usual; of how many, and of `requests`."""
 
     during: float
     everything: float
+    waited: float
     requests: float
     source: str
 
@@ -46,7 +47,7 @@ class _Held:
 
 
 def _held(view: View) -> _Held | Missing | None:
-    """Return what the source that knows of the longest waits shows; None where nothing shows that they waited for it."""
+    """Return what the source that knows of the longest waits shows; None where nothing shows any."""
     restarts = [change for change in changes(view.server) if change.kind is Happened.RESTARTED]
     loads = [load for load in loads_seen(view) if not any(touch(load, restart) for restart in restarts)]
     loads = [load for load in loads if not is_denied(view, load)]
@@ -113,7 +114,12 @@ def _from_row(steps: Sequence[Step], loads: Sequence[Change], source: str) -> _H
     during = sum(
         max(seconds - usual, 0.0) for seconds, usual, inside in zip(excess, before, marked, strict=True) if inside
     )
-    return _Held(during, sum(excess), _requests(answered), source)
+    return _Held(during, sum(excess), _at_least(during, answered, loads), _requests(answered), source)
+
+
+def _at_least(seconds: float, steps: Sequence[Step], loads: Sequence[Change]) -> float:
+    """Return how many requests can have waited so long in all: none for longer than a load and a step."""
+    return seconds / (max(load.at - load.since for load in loads) + median([step.seconds for step in steps]))
 
 
 def _before(steps: Sequence[Step], excess: Sequence[float], marked: Sequence[bool]) -> list[float]:
@@ -132,26 +138,27 @@ def _from_answers(steps: Sequence[Step], loads: Sequence[Change], source: str) -
     """
     marked = in_load(steps, loads)
     usual = median([step.values[Counter.SUCCESS] / step.seconds for step in steps])
-    waited = 0.0
+    waited = seconds = 0.0
     for number, (before, inside) in enumerate(zip([False, *marked], marked, strict=False)):
         if inside and not before:
-            waited += _stop(steps, number, usual)
-    return _Held(waited, waited, _requests(steps), source)
+            requests, length = _stop(steps, number, usual)
+            waited, seconds = waited + requests, seconds + requests * length / 2
+    return _Held(seconds, seconds, waited, _requests(steps), source)
 
 
-def _stop(steps: Sequence[Step], number: int, usual: float) -> float:
-    """Return the seconds waited in the stop that the steps around one of a load show; 0 where none does."""
+def _stop(steps: Sequence[Step], number: int, usual: float) -> tuple[float, float]:
+    """Return how many requests a stop around a load held, and its seconds; zeros where the steps there show none."""
     near = range(max(number - 1, 0), min(number + 2, len(steps)))
     last = next((i for i in reversed(near) if _answers(steps[i]) < _STOPPED * usual * steps[i].seconds), None)
     if last is None:
-        return 0.0
+        return 0.0, 0.0
     first = last
     while first > 0 and _answers(steps[first - 1]) < _STOPPED * usual * steps[first - 1].seconds:
         first -= 1
     stopped = steps[first : last + 1]
     missing = sum(usual * step.seconds - _answers(step) for step in stopped)
     at_once = sum(max(_answers(step) - usual * step.seconds, 0.0) for step in steps[last + 1 : last + 3])
-    return min(missing, at_once) * sum(step.seconds for step in stopped) / 2
+    return min(missing, at_once), sum(step.seconds for step in stopped)
 
 
 def _from_pending(entry: View, steps: Sequence[Step], loads: Sequence[Change]) -> _Held:
@@ -161,18 +168,19 @@ def _from_pending(entry: View, steps: Sequence[Step], loads: Sequence[Change]) -
     held = [(load.since, load.at) for load in loads]
     waits = [(before, at, max(value - usual, 0.0) * (at - before)) for (before, _), (at, value) in pairwise(points)]
     during = sum(wait for before, at, wait in waits if any(since < at and before < until for since, until in held))
-    return _Held(during, sum(wait for _, _, wait in waits), _requests(steps), "pending gauge")
+    waited = _at_least(during, steps, loads)
+    return _Held(during, sum(wait for _, _, wait in waits), waited, _requests(steps), "pending gauge")
 
 
 def _from_requests(sent: Sequence[tuple[float, float]], loads: Sequence[Change], source: str) -> _Held:
     """Return the time of requests above the usual one, in all and of those that were under way during a load."""
     usual = median(seconds for _, seconds in sent)
-    during = everything = 0.0
-    for at, seconds in sent:
-        excess = max(seconds - usual, 0.0)
-        everything += excess
-        during += excess if any(at <= load.at and load.since <= at + seconds for load in loads) else 0.0
-    return _Held(during, everything, float(len(sent)), source)
+    longer = [(at, seconds, max(seconds - usual, 0.0)) for at, seconds in sent]
+    inside = [
+        excess for at, seconds, excess in longer if any(at <= load.at and load.since <= at + seconds for load in loads)
+    ]
+    waited = sum(excess > usual for excess in inside)
+    return _Held(sum(inside), sum(excess for _, _, excess in longer), float(waited), float(len(sent)), source)
 
 
 def _by_clients(entry: View) -> list[tuple[float, float]]:
@@ -218,6 +226,13 @@ HELD_SECONDS = Signal(
     doc="Time that requests waited during loads of the model, per request of its entry, by whoever knows of most: the "
     "entry's row, answers that stop, the pending gauge, clients, traces.",
     readers=(_reader(Unit.SECONDS, lambda held: held.each),),
+)
+HELD_REQUESTS = Signal(
+    name="held_requests",
+    unit=Unit.RATIO,
+    scope=Scope.MODEL,
+    doc="Share of requests of its entry that waited during loads of the model, by the same source; at least so many.",
+    readers=(_reader(Unit.RATIO, lambda held: held.waited / held.requests if held.requests > 0 else 0.0),),
 )
 HELD_SHARE = Signal(
     name="held_share",
