@@ -120,8 +120,17 @@ def _finding(see: Ledger, on: Subject, seconds: float, claims: tuple[Claim, ...]
 
 
 _STALL = {LOADS: 1, LOAD_QUEUE_SECONDS: 0.4, LOAD_QUEUE_SHARE: 0.97, COLD_SLOWDOWN: 1.1, REQUEST_SECONDS: 0.6}
+_HELD = {
+    LOADS: 1,
+    LOAD_QUEUE_SECONDS: 0.0,
+    HELD_SECONDS: 0.9,
+    HELD_REQUESTS: 0.1,
+    HELD_SHARE: 0.95,
+    REQUEST_SECONDS: 0.6,
+}
 CASES = (
     Case(title="fires when requests waited out a load", expect=Expected.FIRES, readings=_STALL),
+    Case(title="fires when a load held requests before they reached a queue", expect=Expected.FIRES, readings=_HELD),
     Case(title="is quiet without a load", expect=Expected.QUIET, readings={**_STALL, LOADS: 0}),
     Case(
         title="is quiet when requests wait as long at other times",

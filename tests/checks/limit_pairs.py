@@ -164,6 +164,8 @@ kv-cache-exhausted engine_kv_full_share engine_kv_used_share 0.6975 quiet 0.8025
     engine_max_utilization=1
 model-reload-stall loads loads 0.93 quiet 1.07 fires
 model-reload-stall load_queue_share load_queue_share 0.465 quiet 0.535 fires
+model-reload-stall held_requests held_requests 0.0465 quiet 0.0535 fires case=1
+model-reload-stall held_share held_share 0.465 quiet 0.535 fires case=1
 model-reload-stall cold_slowdown cold_slowdown 1.395 fires 1.605 quiet
 model-unavailable failed_versions failed_versions 0.93 quiet 1.07 fires
 model-unavailable refused_while_unavailable refused_while_unavailable 4.65 quiet 5.35 fires case=2
