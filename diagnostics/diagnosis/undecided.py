@@ -46,7 +46,7 @@ REACH: Mapping[str, frozenset[Phase]] = {
     "inflight-batching-off": _INSIDE,
     "input-output-cost": frozenset({Phase.INPUT, Phase.OUTPUT}),
     "kv-cache-exhausted": _INSIDE,
-    "model-reload-stall": _QUEUE,
+    "model-reload-stall": frozenset({Phase.QUEUE, Phase.GAP}),
     "over-instanced": frozenset({Phase.COMPUTE, Phase.QUEUE}),
     "priority-starvation": _QUEUE,
     "replica-imbalance": _QUEUE,
