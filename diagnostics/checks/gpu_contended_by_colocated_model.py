@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.engine_gates import engine_phase
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.gpu import GPU_TIME_FULL
@@ -73,7 +74,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         summary=f"requests take {Unit.SECONDS.show(total)} longer in {on.model} on average because of models of other "
         "ensembles on the same GPU",
         claims=(
-            Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=compute.value or 0.0),
+            Claim(stage=on.model or "", phase=_executing(see, on), seconds=compute.value or 0.0),
             Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=queue.value or 0.0),
         ),
         saved_seconds=total,
@@ -83,6 +84,10 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
             relieves=True,
         ),
     )
+
+
+def _executing(see: Ledger, on: Subject) -> Phase:
+    return engine_phase(see, on) if see.evidence.is_engine(on) else Phase.COMPUTE
 
 
 def _grown(see: Ledger, signal: Signal, on: Subject) -> Reading:

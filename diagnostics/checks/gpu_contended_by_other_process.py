@@ -62,6 +62,11 @@ ALWAYS = Limit(
     unit=Unit.RATIO,
     because="with under a tenth of the window without it there is nothing to compare with: then its share must do",
 )
+TAIL = Limit(
+    value=0.05,
+    unit=Unit.RATIO,
+    because="what one request in twenty meets is its 95th percentile; rarer than that, no objective shows it",
+)
 CHECK = Check(
     layer=Layer.GPU,
     scope=Scope.GPU,
@@ -81,7 +86,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if measured:
         see.need(FOREIGN_EXCESS_REQUEST, entry_on(see, on))
     saved = see.evidence.read(FOREIGN_EXCESS_REQUEST, entry_on(see, on)) if measured else _estimated(see, on)
-    if not see.worthwhile("taken_by_others", on, saved):
+    if not see.worthwhile("taken_by_others", on, saved, _while_there(see, on, saved) if measured else None):
         return Quiet(because="requests hardly take longer while the other process works")
     return Fires(
         summary=_summary(see, on, saved, measured),
@@ -93,6 +98,17 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
             relieves=True,
         ),
     )
+
+
+def _while_there(see: Ledger, on: Subject, saved: Reading) -> Reading | None:
+    """Return how many times as much a request loses that meets the other process; None where that is not certain.
+
+    What is certain, and met by more than one request in twenty, is in the 95th percentile whatever it does to a mean.
+    """
+    stay = see.evidence.read(FOREIGN_STAY, on).value or 0.0
+    if saved.low is None or saved.low <= 0 or stay < TAIL.value:
+        return None
+    return Reading.of(1.0 / stay, Unit.RATIO, saved.source)
 
 
 def _estimated(see: Ledger, on: Subject) -> Reading:

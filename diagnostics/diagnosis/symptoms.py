@@ -21,6 +21,7 @@ from diagnostics.signals.callers import HANDLING_SECONDS, OUTSIDE_SECONDS, TRANS
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.engine_cache import ENGINE_MAX_UTILIZATION, ENGINE_PAUSED, GUARANTEED_NO_EVICT
+from diagnostics.signals.engine_pace import ENGINE_SLOWED
 from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
 from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
@@ -41,6 +42,7 @@ MOST_OF_IT = 0.5
 # A stranger that never rests leaves nothing to compare with, only a bound for the mean. The requests that meet it lose
 # more than the mean does: a possible tenth is worth a look, where a certain one would not be worth a change.
 POSSIBLE_SHARE = 0.1
+_MACHINE = frozenset({Layer.ENGINE, Layer.GPU, Layer.HOST})
 _OUTSIDE = frozenset({"client-or-transport-bound", "frontend-limited", "external-orchestration"})
 
 
@@ -74,6 +76,7 @@ def symptoms(
         *_queues(anatomy, left),
         *_between(evidence, anatomy, found),
         *_engines(evidence, found),
+        *_slowed(evidence, anatomy, found),
         *_prompts(evidence, anatomy, found),
         *(() if explained_failures else (*_failures(evidence), *_client_failures(evidence))),
         *_clients(evidence, anatomy, found),
@@ -163,6 +166,27 @@ def _engines(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
                 f"requests on average, and its configured policy {GUARANTEED_NO_EVICT} pauses none",
                 next_measurement="read its effective policy in the server's log: batch_scheduler_policy may be unread",
             )
+
+
+def _slowed(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:
+    """Iterations that were longer for a while, and nothing that is loud on their machine tells why."""
+    if any(finding.severity.loud and finding.layer in _MACHINE for finding in found):
+        return
+    for item in anatomy:
+        for stage in item.stages:
+            on = Subject(server=item.server, model=stage.model)
+            slowed = evidence.read(ENGINE_SLOWED, on) if evidence.is_engine(on) else None
+            if slowed is None or slowed.value is None or slowed.span is None:
+                continue
+            inside = max(stage.cells.get(Phase.ENGINE, 0.0), stage.cells.get(Phase.COMPUTE, 0.0))
+            seconds = inside * (1.0 - 1.0 / slowed.value)
+            if seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds:
+                yield Symptom(
+                    text=f"iterations of the engine of {stage.model} took {slowed.value:.1f} times as long for "
+                    f"{Unit.SECONDS.show(slowed.span)}, with no more requests or prompts than in the rest of it",
+                    next_measurement="record with NVML on the GPU's machine: another process on the card, or a lower "
+                    "clock, shows there",
+                )
 
 
 def _paused_against_policy(evidence: Evidence, on: Subject) -> bool:

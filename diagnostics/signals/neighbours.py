@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
+from diagnostics.signals.contrast import When, contrasted, pieces_per_request
+from diagnostics.signals.engine_pace import engine_time, iteration_pieces, more_requests
+from diagnostics.signals.engine_rows import is_engine
 from diagnostics.signals.gpu import samples
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
@@ -23,9 +27,8 @@ _WORKS = 0.05
 _SEEN_OFTEN = 3
 # Neighbours are told apart by stretches in which they work and stretches in which they hardly do.
 _BUSY_LANES, _IDLE_LANES = 0.5, 0.1
-_FEWEST_REQUESTS = 30
-# Requests come at about the same rate in both stretches, or the difference may be their own doing.
-_SAME_LOAD = 1.3
+# A process that works is missed by samples of a second or two: a pause of a few of them is none.
+_LONGEST_PAUSE = 5.0
 
 
 def strangers(view: View) -> set[int] | Missing:
@@ -83,42 +86,45 @@ def _foreign_process(view: View) -> Reading:
     return Reading.of(float(max(work, key=lambda pid: work[pid])), Unit.COUNT, _HOST_AND_NVML)
 
 
-def _stay(view: View) -> tuple[float, float] | None:
-    """Return Unix seconds between which a stranger worked on one of the cards; None when none did."""
+def _stays(view: View) -> list[tuple[float, float]]:
+    """Return the stretches (Unix seconds) in which a stranger worked on one of the cards; a short pause ends none."""
     found = strangers(view)
     if isinstance(found, Missing):
-        return None
+        return []
     cards = view.gpu_series()
-    times = [
-        sample.at
-        for sample in view.window.gpus
-        for gpu in sample.gpus
-        if sample.at is not None and gpu.uuid in cards and _sm_share(gpu, found) >= _WORKS
-    ]
-    return (min(times), max(times)) if times else None
+    times = sorted(
+        {
+            sample.at
+            for sample in view.window.gpus
+            for gpu in sample.gpus
+            if sample.at is not None and gpu.uuid in cards and _sm_share(gpu, found) >= _WORKS
+        }
+    )
+    stays: list[tuple[float, float]] = []
+    for at in times:
+        begun = stays.pop()[0] if stays and at - stays[-1][1] <= _LONGEST_PAUSE else at
+        stays.append((begun, at))
+    return stays
 
 
 def _stay_share(view: View) -> Reading:
     if isinstance(found := strangers(view), Missing):
         return Reading.unknown(found, Unit.RATIO, _HOST_AND_NVML)
-    stay = _stay(view)
-    share = (stay[1] - stay[0]) / view.seconds if stay and view.seconds > 0 else 0.0
+    stayed = sum(end - start for start, end in _stays(view))
+    share = stayed / view.seconds if view.seconds > 0 else 0.0
     return Reading.of(min(share, 1.0), Unit.RATIO, _HOST_AND_NVML)
 
 
-When = Callable[[Step], bool | None]
-
-
 def _during_stay(view: View) -> When | None:
-    stay = _stay(view)
-    if stay is None:
+    stays = _stays(view)
+    if not stays:
         return None
 
-    def when(step: Step) -> bool | None:
+    def when(start: float, end: float) -> bool | None:
         # Counters move on completion: a step at the edge holds requests of both kinds.
-        if step.start >= stay[0] and step.end <= stay[1] + 1.0:
+        if any(start >= first and end <= last + 1.0 for first, last in stays):
             return True
-        return False if step.end <= stay[0] or step.start >= stay[1] + 1.0 else None
+        return False if all(end <= first or start >= last + 1.0 for first, last in stays) else None
 
     return when
 
@@ -126,25 +132,33 @@ def _during_stay(view: View) -> When | None:
 def _excess(view: View, counter: Counter, when: When) -> Reading:
     """Return seconds per request of the window that `counter` is higher by in the stretches that `when` picks."""
     for source in (STATISTICS, METRICS):
-        steps = [step for step in view.steps(source) if counter in step.values and Counter.SUCCESS in step.values]
-        if steps:
-            return _compared(steps, counter, when, source)
+        if pieces := pieces_per_request(view.steps(source), counter):
+            found = contrasted(pieces, when)
+            return Reading.unknown(found, Unit.SECONDS, source) if isinstance(found, Missing) else found.reading(source)
     return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, STATISTICS)
 
 
-def _compared(steps: Sequence[Step], counter: Counter, when: When, source: str) -> Reading:
-    inside = [step for step in steps if when(step) is True]
-    outside = [step for step in steps if when(step) is False]
-    requests = [sum(step.values[Counter.SUCCESS] for step in side) for side in (inside, outside)]
-    if min(requests) < _FEWEST_REQUESTS:
-        return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.SECONDS, source)
-    rates = [n / sum(step.seconds for step in side) for n, side in zip(requests, (inside, outside), strict=True)]
-    if rates[0] > _SAME_LOAD * rates[1]:
-        return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, source)
-    means = [sum(s.values[counter] for s in side) / n for n, side in zip(requests, (inside, outside), strict=True)]
-    everything = sum(step.values[Counter.SUCCESS] for step in steps)
-    value = (means[0] - means[1]) * requests[0] / everything
-    return Reading.of(value, Unit.SECONDS, source, events=min(requests), span=sum(step.seconds for step in steps))
+def _engine_excess(view: View, when: When) -> Reading:
+    """Return what an entry's engines lose per request to longer iterations, which are many where requests are few.
+
+    Of an engine's time per request that part is lost by which its iterations are longer, times their part in all.
+    """
+    total = Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
+    graph = view.server.graph.ensembles.get(view.model or "")
+    for model in graph.models() if graph else [view.model or ""]:
+        one = view.beside(model)
+        if not is_engine(one):
+            continue
+        found = contrasted(iteration_pieces(one), when, same_load=False)
+        if isinstance(found, Missing):
+            return Reading.unknown(found, Unit.SECONDS, METRICS)
+        if more_requests(view, when):
+            return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, METRICS)
+        mean = found.outside.mean + found.part * found.difference[0]
+        lost = found.reading(METRICS) / Reading.of(mean, Unit.SECONDS, METRICS)
+        seconds = engine_time(one, view) * lost
+        total = seconds if total.value is None else total + seconds
+    return total
 
 
 def _foreign_excess(counter: Counter) -> Callable[[View], Reading]:
@@ -155,6 +169,25 @@ def _foreign_excess(counter: Counter) -> Callable[[View], Reading]:
         return _excess(view, counter, when)
 
     return read
+
+
+def _foreign_request_excess(view: View) -> Reading:
+    """Return what requests tell, or what the iterations of their engine do: whichever is surer."""
+    when = _during_stay(view)
+    if when is None:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, _HOST_AND_NVML)
+    return _surer(_excess(view, Counter.REQUEST_SECONDS, when), _engine_excess(view, when))
+
+
+def _neighbour_compute_excess(view: View) -> Reading:
+    when = _while_neighbours_work(view)
+    return _surer(_excess(view, Counter.INFER_SECONDS, when), _engine_excess(view, when))
+
+
+def _surer(one: Reading, other: Reading) -> Reading:
+    """Return the reading with the narrower interval; the one that is there; else the first."""
+    widths = [math.inf if r.low is None or r.high is None else r.high - r.low for r in (one, other)]
+    return other if widths[1] < widths[0] else one
 
 
 def _others(view: View) -> list[View]:
@@ -188,8 +221,8 @@ def _neighbour_lanes(view: View) -> Reading:
 def _while_neighbours_work(view: View) -> When:
     steps = [step for other in _others(view) for step in other.steps(STATISTICS)]
 
-    def when(step: Step) -> bool | None:
-        lanes = _lanes(steps, step.start, step.end)
+    def when(start: float, end: float) -> bool | None:
+        lanes = _lanes(steps, start, end)
         return True if lanes >= _BUSY_LANES else False if lanes <= _IDLE_LANES else None
 
     return when
@@ -200,9 +233,9 @@ def _neighbour_excess(counter: Counter) -> Callable[[View], Reading]:
 
 
 def _signal(
-    name: str, unit: Unit, doc: str, read: Callable[[View], Reading], scope: Scope = Scope.MODEL, fix: str = ""
+    name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading], scope: Scope = Scope.MODEL, fix: str = ""
 ) -> Signal:
-    return Signal(name=name, unit=unit, scope=scope, doc=doc, readers=(read,), fix=fix)
+    return Signal(name=name, unit=unit, scope=scope, doc=doc, readers=readers, fix=fix)
 
 
 FOREIGN_SHARE = _signal(
@@ -210,35 +243,36 @@ FOREIGN_SHARE = _signal(
     Unit.RATIO,
     "Share of the card's SM time that processes outside of the server's tree take, mean over the samples.",
     _foreign_share,
-    Scope.GPU,
-    _FIX,
+    scope=Scope.GPU,
+    fix=_FIX,
 )
 FOREIGN_PROCESS = _signal(
     "foreign_gpu_process",
     Unit.COUNT,
     "Process id of the one outside of the server's tree that takes most of the card; 0 is none.",
     _foreign_process,
-    Scope.GPU,
+    scope=Scope.GPU,
 )
 OWN_GPU_SECONDS = _signal(
     "own_gpu_seconds",
     Unit.SECONDS,
     "Seconds of the card's SM time that the server's own processes took in the window.",
     _own_seconds,
-    Scope.GPU,
+    scope=Scope.GPU,
 )
 FOREIGN_STAY = _signal(
     "foreign_gpu_stay",
     Unit.RATIO,
-    "Share of the window between the first and the last time that a foreign process worked on the card.",
+    "Share of the window in which a foreign process worked on the card, pauses of a few seconds included.",
     _stay_share,
-    Scope.GPU,
+    scope=Scope.GPU,
 )
 FOREIGN_EXCESS_REQUEST = _signal(
     "foreign_excess_request",
     Unit.SECONDS,
-    "Seconds per request that requests take longer while a foreign process works, over the whole window.",
-    _foreign_excess(Counter.REQUEST_SECONDS),
+    "Seconds per request that requests take longer while a foreign process works, over the whole window, by the "
+    "requests themselves or the iterations of their engine, which are more.",
+    _foreign_request_excess,
 )
 FOREIGN_EXCESS_COMPUTE = _signal(
     "foreign_excess_compute",
@@ -262,7 +296,7 @@ NEIGHBOUR_EXCESS_COMPUTE = _signal(
     "neighbour_excess_compute",
     Unit.SECONDS,
     "Seconds per request that the model executes longer while its neighbours work, over the whole window.",
-    _neighbour_excess(Counter.INFER_SECONDS),
+    _neighbour_compute_excess,
 )
 NEIGHBOUR_EXCESS_QUEUE = _signal(
     "neighbour_excess_queue",

@@ -41,11 +41,12 @@ class Stretch:
     t: float
 
 
-def rise(values: Sequence[float]) -> Stretch | None:
+def rise(values: Sequence[float], *, ended: float = SPIKE_FACTOR) -> Stretch | None:
     """Return the stretch in which a series stands highest above the rest; None when no rise is certain.
 
     A stretch that begins with the series is no onset: then the fault was there from the start, and None is returned.
-    The values are per-step means in any unit, at most `MOST_STEPS` of them.
+    The values are per-step means in any unit, at most `MOST_STEPS` of them. A stretch that lasts to their end stands
+    out by `CHANGE_FACTOR`, one that ends before by `ended`: less than its default for what is as steady as a machine.
     """
     count = len(values)
     if not FEWEST_STEPS + FEWEST_OUTSIDE <= count <= MOST_STEPS or max(values) < CHANGE_FACTOR * min(values):
@@ -59,7 +60,7 @@ def rise(values: Sequence[float]) -> Stretch | None:
         if count - (last - first) >= FEWEST_OUTSIDE and (last < count or last - first >= FEWEST_STEPS)
     )
     best = max(candidates, key=lambda found: found.t)
-    factor = CHANGE_FACTOR if best.last == count else SPIKE_FACTOR
+    factor = CHANGE_FACTOR if best.last == count else ended
     if best.first == 0 or best.t < SIGNIFICANT or best.inside < factor * best.outside:
         return None
     return best if _residue(values, best) < _line_residue(values) else None

@@ -1,0 +1,164 @@
+"""How long an engine's iterations take, stretch by stretch: a series with many more events than requests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
+
+from diagnostics.signals.contrast import SAME_LOAD, Piece, When
+from diagnostics.signals.engine import ENGINE_WORK_SECONDS
+from diagnostics.signals.engine_iterations import ENGINE_AT_WORK
+from diagnostics.signals.engine_rows import shows_its_time
+from diagnostics.signals.engine_samples import engine_of
+from diagnostics.signals.engine_tokens import ENGINE_SECONDS, prefills
+from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.units import Unit
+from diagnostics.window.onset import CHANGE_FACTOR, MOST_STEPS, rise
+from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+
+# A tenth more of the iterations with a prompt in them, each up to ten times as long, doubles their mean.
+MORE_PROMPTS = 0.1
+# Pauses in a tenth of the time lengthen what passes between two iterations by a ninth.
+NEARLY_ALWAYS = 0.9
+
+
+def iteration_pieces(view: View) -> list[Piece]:
+    """Return the time of a model's engine per iteration, between reads that both found it at work.
+
+    Where the engine times its iterations, each that was read is a piece; else the time between two reads is that of
+    the iterations between them, pauses included. Empty where the model has no engine that tells of iterations.
+    """
+    engine = engine_of(view)
+    if isinstance(engine, Missing):
+        return []
+    timed = [Piece(one.at, one.at, one.iteration_seconds, 1.0) for one in engine.live if one.iteration_seconds]
+    counted = [
+        Piece(before.at, after.at, after.at - before.at, after.iterations - before.iterations)
+        for before, after in pairwise(engine.samples)
+        if before.iterations is not None and after.iterations is not None and after.iterations > before.iterations
+        if before.scheduled and after.scheduled
+    ]
+    return timed or (counted if _hardly_pauses(view, counted) else [])
+
+
+def _hardly_pauses(view: View, pieces: Sequence[Piece]) -> bool:
+    """Return whether an engine that both ends of a piece find at work is at work in between.
+
+    It is where it nearly always is, and where a request keeps it at work for longer than two reads are apart.
+    """
+    if (ENGINE_AT_WORK.read(view).value or 0.0) >= NEARLY_ALWAYS:
+        return True
+    apart = median(piece.end - piece.start for piece in pieces) if pieces else 0.0
+    return (ENGINE_WORK_SECONDS.read(view).value or 0.0) >= 2 * apart > 0
+
+
+def more_requests(view: View, when: When) -> bool:
+    """Return whether clearly more requests end while a driver is up: then longer iterations may be their own doing.
+
+    Clearly is by more than counts of requests differ by chance (twice the error of their difference).
+    """
+    for source in (STATISTICS, METRICS):
+        counts = {True: [0.0, 0.0], False: [0.0, 0.0]}
+        for step in view.steps(source):
+            up = when(step.start, step.end)
+            if up is not None:
+                counts[up][0] += step.values.get(Counter.SUCCESS, 0.0)
+                counts[up][1] += step.seconds
+        (more, during), (fewer, without) = counts[True], counts[False]
+        if during > 0 and without > 0:
+            expected = SAME_LOAD * fewer / without * during
+            return more - expected > 2.0 * math.sqrt(more + expected)
+    return False
+
+
+def engine_time(engine: View, entry: View) -> Reading:
+    """Return the seconds that a request spends in an engine: as it says, its row's, or what no stage accounts for."""
+    if (told := ENGINE_SECONDS.read(engine)).value is not None:
+        return told
+    if shows_its_time(engine):
+        return COMPUTE_SECONDS.read(engine)
+    if engine.model == entry.model:
+        return REQUEST_SECONDS.read(engine)
+    return _hidden(engine, entry)
+
+
+def _hidden(engine: View, entry: View) -> Reading:
+    """Return a request's time less that of the other stages: what passes between them is the engine's."""
+    graph = entry.server.graph.ensembles.get(entry.model or "")
+    whole, requests = REQUEST_SECONDS.read(entry), REQUESTS.read(entry)
+    for model in graph.models() if graph else ():
+        if model != engine.model:
+            stage = engine.beside(model)
+            whole = whole - REQUEST_SECONDS.read(stage) * (REQUESTS.read(stage) / requests)
+    if whole.value is None:
+        return whole
+    return Reading.of(max(whole.value, 0.0), Unit.SECONDS, whole.source, estimated=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Spell:
+    """A stretch of the window (Unix seconds) in which iterations took so many times as long as in the rest."""
+
+    start: float
+    end: float
+    times: float
+
+
+def _spell(pieces: Sequence[Piece]) -> _Spell | None:
+    """Return the stretch in which iterations are longest, if it stands out; None where none certainly does."""
+    every = -(-len(pieces) // MOST_STEPS) or 1
+    bins = [pieces[i : i + every] for i in range(0, len(pieces), every)]
+    values = [sum(one.amount for one in bin_) / sum(one.events for one in bin_) for bin_ in bins]
+    if min((sum(one.events for one in bin_) for bin_ in bins), default=0.0) < 1:
+        return None
+    found = rise(values, ended=CHANGE_FACTOR) if values else None
+    if found is not None:
+        return _Spell(bins[found.first][0].start, bins[found.last - 1][-1].end, found.inside / found.outside)
+    # A spell that the window begins with has no onset in it: its end is one, seen backwards.
+    back = rise(values[::-1], ended=CHANGE_FACTOR) if values else None
+    if back is None or back.last != len(values):
+        return None
+    return _Spell(bins[0][0].start, bins[len(values) - 1 - back.first][-1].end, back.inside / back.outside)
+
+
+def _slowed(view: View) -> Reading:
+    """Return how many times as long iterations take in a spell that the engine's own load does not explain."""
+    spell = _spell(iteration_pieces(view))
+    if spell is None:
+        return Reading.of(1.0, Unit.RATIO, METRICS)
+
+    def when(start: float, end: float) -> bool | None:
+        if start >= spell.start and end <= spell.end:
+            return True
+        return False if end <= spell.start or start >= spell.end else None
+
+    if more_requests(view, when) or _more_prompts(view, when):
+        return Reading.of(1.0, Unit.RATIO, METRICS)
+    return Reading.of(spell.times, Unit.RATIO, METRICS, span=spell.end - spell.start)
+
+
+def _more_prompts(view: View, when: When) -> bool:
+    """Return whether the engine reads prompts more often while iterations are long: they are long for that."""
+    engine = engine_of(view)
+    sides: dict[bool, list[float]] = {True: [], False: []}
+    for sample in [] if isinstance(engine, Missing) else engine.live:
+        up, reads = when(sample.at, sample.at), prefills(sample)
+        if up is not None and reads is not None:
+            sides[up].append(1.0 if reads else 0.0)
+    return bool(sides[True] and sides[False]) and fmean(sides[True]) > fmean(sides[False]) + MORE_PROMPTS
+
+
+ENGINE_SLOWED = Signal(
+    name="engine_slowed",
+    unit=Unit.RATIO,
+    scope=Scope.MODEL,
+    doc="How many times as long the engine's iterations take in the stretch of the window in which they are longest, "
+    "with no more requests or prompts; 1 where no stretch stands out.",
+    readers=(_slowed,),
+)

@@ -1,0 +1,144 @@
+"""Effects that step together with what is thought to drive them, and effects that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Explanation, Verdict
+from diagnostics.signals.contrast import Contrast, Piece, contrasted, up_while
+from diagnostics.signals.reading import Missing
+from tests.builders import Stage, SyntheticTriton, chain, explained, model_config
+from tests.builders_machine import machine_window, processes, working
+
+ON_GPU = [{"kind": "KIND_GPU", "count": 1, "gpus": [0]}]
+STUB, STRANGER = 101, 900
+READS, STEP = 76, 2.0
+SECONDS = (READS - 1) * STEP
+# A request a second or two: 80 of them in a window in which the engine iterates two thousand times.
+RATE, HIDDEN, ITERATION = 0.55, 2.0, 0.05
+Pace = Callable[[float], float]
+
+
+def during(first: float, last: float) -> Callable[[float], bool]:
+    return lambda at: first <= at < last
+
+
+THERE = during(60.0, 100.0)
+
+
+def pieces(seconds: Callable[[int], float], events: float = 20.0, count: int = 40) -> list[Piece]:
+    return [Piece(i, i + 1, events * seconds(i), events, 1.0) for i in range(count)]
+
+
+def last_ten(start: float, end: float) -> bool | None:
+    return True if start >= 30 else False if end <= 30 else None
+
+
+def test_what_is_longer_while_the_driver_is_up_is_told_with_its_interval() -> None:
+    found = contrasted(pieces(lambda i: 0.2 if i >= 30 else 0.1), last_ten)
+
+    assert isinstance(found, Contrast)
+    value, low, high = found.difference
+    assert value == pytest.approx(0.1)
+    assert 0 < low < value < high
+    assert found.part == pytest.approx(0.25)
+    assert found.reading("x").value == pytest.approx(0.025)
+
+
+def test_what_stays_as_it_is_speaks_against_the_driver() -> None:
+    found = contrasted(pieces(lambda i: 0.1 + 0.001 * (i % 3)), last_ten)
+
+    assert isinstance(found, Contrast)
+    assert found.difference[2] < 0.2 * found.outside.mean
+
+
+def test_a_wide_spread_leaves_a_difference_uncertain() -> None:
+    found = contrasted(pieces(lambda i: 1.0 if i % 7 == 0 else 0.01), last_ten)
+
+    assert isinstance(found, Contrast)
+    assert found.difference[1] < 0 < found.difference[2]
+
+
+def test_own_events_decide_whether_there_is_enough_to_compare() -> None:
+    assert contrasted(pieces(lambda _: 0.1, events=2.9), last_ten) is Missing.TOO_FEW_EVENTS
+    assert isinstance(contrasted(pieces(lambda _: 0.1, events=3.0), last_ten), Contrast)
+
+
+def test_more_load_while_the_driver_is_up_explains_the_difference_as_well() -> None:
+    more = [Piece(i, i + 1, 2.0, 40.0 if i >= 30 else 20.0, 1.0) for i in range(40)]
+
+    assert contrasted(more, last_ten) is Missing.CONFLICTING
+    assert isinstance(contrasted(more, last_ten, same_load=False), Contrast)
+
+
+def test_samples_of_a_state_tell_when_it_is_up() -> None:
+    when = up_while([(0.0, False), (1.0, False), (2.0, True), (3.0, True)], slack=0.1)
+
+    assert (when(0.0, 1.0), when(1.0, 2.0), when(2.0, 3.0), when(9.0, 10.0)) == (False, None, True, None)
+
+
+def engine_beside(
+    pace: Pace, there: Callable[[float], bool], percent: int = 60, *, context: Callable[[float], int] = lambda _: 0
+) -> Explanation:
+    """Return what is said of an engine whose iterations take `pace` seconds, beside a stranger on its card."""
+    counted = [0.0]
+    for read in range(READS):
+        counted.append(counted[-1] + STEP / pace(read * STEP))
+
+    def gauges(read: int) -> Iterable[str]:
+        for kind, value in {"scheduled": 2, "waiting": 0, "max": 32, "context": context(read * STEP)}.items():
+            yield f'nv_trt_llm_request_metrics{{model="llm",request_type="{kind}",version="1"}} {value}'
+        yield f'nv_trt_llm_general_metrics{{model="llm",general_type="iteration_counter",version="1"}} {counted[read]}'
+
+    llm = Stage("llm", rate=RATE, execution=0.0003, config=model_config("llm", groups=ON_GPU))
+    pre = Stage("pre", rate=RATE, execution=0.001, config=model_config("pre"))
+    chat = Stage("chat", rate=RATE, execution=0.0013, overhead=HIDDEN, config=chain("chat", "pre", "llm"))
+    triton = SyntheticTriton(models=(chat, pre, llm), extra_metrics=gauges, interval=STEP, cpu_busy=None, gpu=None)
+
+    def gpus(at: float) -> list[object]:
+        return [working((STUB, 35), (STRANGER, percent)) if there(at) else working((STUB, 60))]
+
+    window = machine_window(triton, reads=READS, gpus=gpus, hosts=lambda _: processes(STUB))  # type: ignore[arg-type]
+    return explained(window)
+
+
+def test_iterations_that_double_with_a_stranger_are_its_doing_however_few_requests_end() -> None:
+    explanation = engine_beside(lambda at: 2 * ITERATION if THERE(at) else ITERATION, THERE)
+
+    assert [found.check for found in explanation.loud] == ["gpu-contended-by-other-process"]
+    assert explanation.loud[0].subject.gpu == "GPU-0"
+    assert str(STRANGER) in explanation.loud[0].summary
+
+
+def test_a_stranger_that_leaves_iterations_as_they_are_is_no_cause() -> None:
+    explanation = engine_beside(lambda _: ITERATION, THERE)
+
+    assert not explanation.loud
+    assert explanation.verdict is Verdict.HEALTHY
+
+
+def test_iterations_that_double_at_another_time_are_not_the_strangers_doing() -> None:
+    explanation = engine_beside(lambda at: 2 * ITERATION if at < 50 else ITERATION, THERE)
+
+    assert not explanation.loud
+    assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
+    assert "took 2.0 times as long for 48 s" in explanation.reason
+
+
+def test_iterations_that_are_longer_for_their_prompts_need_no_other_reason() -> None:
+    explanation = engine_beside(
+        lambda at: 2 * ITERATION if THERE(at) else ITERATION, lambda _: False, context=lambda at: int(THERE(at))
+    )
+
+    assert explanation.verdict is Verdict.HEALTHY
+
+
+def test_a_stranger_that_comes_and_goes_is_compared_with_its_pauses() -> None:
+    def comes(at: float) -> bool:
+        return at % 40 >= 20
+
+    explanation = engine_beside(lambda at: 2 * ITERATION if comes(at) else ITERATION, comes)
+
+    assert [found.check for found in explanation.loud] == ["gpu-contended-by-other-process"]
