@@ -99,7 +99,7 @@ def in_effect(told: dict[str, Any], setting: Setting) -> bool:
     value = setting.value
     match head:
         case "instance_group":
-            return all(group["passive"] or group["count"] == value for group in told[head])
+            return all(group["passive"] or same(group.get(names[0]), value) for group in told[head])
         case "model_warmup":
             assert isinstance(value, Warmup)
             return {max(sample["batch_size"], 1) for sample in told[head]} >= set(value.batch_sizes)
