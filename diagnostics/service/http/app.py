@@ -24,6 +24,7 @@ from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.problems import answer_with_problems
 from diagnostics.service.http.traced import Traced
 from diagnostics.service.listening import LISTEN_SETTING, parse_listen
+from diagnostics.service.peers import Peers
 from diagnostics.settings.prefix import Prefix, prefix_of
 from exporters.sources.access import read_secret
 
@@ -33,7 +34,8 @@ OPENAPI = "/api/v1/openapi.json"
 def application(context: WebContext) -> FastAPI:
     """Return the application, guarded.
 
-    `app.state.live` follows the board while it runs; `app.state.authentication` says who may come in.
+    `app.state.live` follows the board while it runs; `app.state.authentication` says who may come in;
+    `app.state.peers` are who is connected.
 
     Raises:
         UsageError: a setting, or a file that it names, cannot be used.
@@ -52,7 +54,7 @@ def application(context: WebContext) -> FastAPI:
     live = Live(context.service.board, [exposition.take, fleet.take], [exposition.render, credentials.refresh])
     app = _made(live)
     app.state.live, app.state.credentials, app.state.probes = live, credentials, probe.Probes(context)
-    app.state.authentication = Authentication(credentials)
+    app.state.authentication, app.state.peers = Authentication(credentials), Peers()
     app.openapi = partial(document, app, credentials, prefix.links)  # type: ignore[method-assign]
     _guard(app, context, prefix)
     answer_with_problems(app, context.metrics)
@@ -94,6 +96,7 @@ def _guard(app: FastAPI, context: WebContext, prefix: Prefix) -> None:
         authentication=app.state.authentication,
         max_body=web.max_body,
         metrics=context.metrics,
+        peers=app.state.peers,
         routes=prefix.routes,
     )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
+import socket
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -22,15 +22,13 @@ from diagnostics.service.http.otlp_status import PATH as RECEIVER
 from diagnostics.service.http.otlp_status import form_of, refusal
 from diagnostics.service.http.problems import problem
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.peers import Peers, peer_of
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 # What the receivers of spans take. A page of a stranger can send forms and plain text without being asked, not these.
 CONTENT_TYPES = frozenset({"application/json", "application/x-protobuf"})
 # Seconds in which a body must have come.
 BODY_WITHIN = 30.0
-# What is read of the body of a request that is refused.
-_MOST_DISCARDED = 16 * 2**20
-_DISCARD_WITHIN = 5.0
 _POLICY = (
     "default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; "
@@ -66,11 +64,12 @@ class Guard:
         authentication: Authentication,
         max_body: int,
         metrics: OwnMetrics,
+        peers: Peers[socket.socket],
         routes: str = "",
     ) -> None:
-        """`routes` is what all paths begin with; empty for nothing."""
+        """`routes` is what all paths begin with; empty for nothing. `peers` are told who was admitted."""
         self._app, self._hosts, self._authentication = app, hosts, authentication
-        self._max_body, self._metrics = max_body, metrics
+        self._max_body, self._metrics, self._peers = max_body, metrics, peers
         self._open = frozenset(f"{routes}{path}" for path in OPEN_PATHS)
         self._receiver = f"{routes}{RECEIVER}"
 
@@ -80,14 +79,17 @@ class Guard:
             return
         state = scope.setdefault("state", {})
         nonce = state["nonce"] = secrets.token_urlsafe(16)
-        sending = self._with_headers(send, nonce)
         headers = Headers(scope=scope)
+        body = _Body(receive, self._max_body, there=_has_body(headers))
+        sending = self._with_headers(send, nonce, body)
         refused = self._misplaced(scope, headers) or await self._unknown(scope, headers)
-        if refused is not None:
-            await _discard(receive, _MOST_DISCARDED)
+        if scope.get("client"):
+            admitted = bool(state.get("authenticated")) and refused is None
+            self._peers.asked(peer_of(scope["client"]), admitted=admitted)
+        if refused is not None:  # its body is not read: the connection ends with the answer
             await self._told(scope, headers, refused)(scope, receive, sending)
         else:
-            await self._app(scope, _Body(receive, self._max_body).receive, sending)
+            await self._app(scope, body.receive, sending)
 
     def _misplaced(self, scope: Scope, headers: Headers) -> _Refusal | None:
         """Return why a request comes from the wrong place; None where it does not."""
@@ -134,7 +136,7 @@ class Guard:
             return refusal(form_of(headers.get("content-type", "")), why.status, why.detail, why.headers)
         return problem(why.status, why.detail, dict(why.headers))
 
-    def _with_headers(self, send: Send, nonce: str) -> Send:
+    def _with_headers(self, send: Send, nonce: str, body: _Body) -> Send:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
@@ -143,18 +145,25 @@ class Guard:
                 for name, value in _ALWAYS.items():
                     headers.setdefault(name, value)
                 headers.setdefault("Content-Security-Policy", _POLICY.format(nonce=nonce))
+                if body.unread:
+                    headers["Connection"] = "close"
             await send(message)
 
         return sending
 
 
 class _Body:
-    """A request's body, as far as it may go and no slower than it may come."""
+    """A request's body, as far as it may go and no slower than it may come.
 
-    def __init__(self, receive: Receive, most: int) -> None:
+    Attributes:
+        unread: whether some of it is still to be read.
+
+    """
+
+    def __init__(self, receive: Receive, most: int, *, there: bool) -> None:
         self._receive, self._left, self._most = receive, most, most
         self._due = time.monotonic() + BODY_WITHIN
-        self._more = True
+        self._more, self.unread = True, there
 
     async def receive(self) -> Message:
         """Return the next part.
@@ -171,23 +180,15 @@ class _Body:
         except TimeoutError:
             raise HTTPException(408, f"the body did not come within {BODY_WITHIN:g} s") from None
         self._more = bool(message.get("more_body", False))
+        self.unread = self.unread and self._more
         self._left -= len(message.get("body", b""))
         if self._left < 0:
-            if self._more:
-                await _discard(self._receive, _MOST_DISCARDED)
             raise HTTPException(413, f"the body is larger than {self._most} bytes")
         return message
 
 
-async def _discard(receive: Receive, most: int) -> None:
-    """Take what is left of a body, so that a client that is still sending sees the answer instead of a reset."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_DISCARD_WITHIN):
-            while most > 0:
-                message = await receive()
-                most -= len(message.get("body", b""))
-                if not message.get("more_body", False):
-                    return
+def _has_body(headers: Headers) -> bool:
+    return "transfer-encoding" in headers or _length(headers) > 0
 
 
 def _kind(headers: Headers) -> str:

@@ -16,6 +16,7 @@ from diagnostics.service.http.connection import Connection
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.crowd import BACKLOG, EXHAUSTED, Crowd
+from diagnostics.service.http.fair import fair_loop
 from diagnostics.service.http.hosts import Hosts
 from diagnostics.service.listening import LISTEN_SETTING, Listen, bound, parse_listen, refuse_strangers
 from diagnostics.settings.prefix import prefix_of
@@ -67,7 +68,7 @@ class WebServer:
         self.authentication: Authentication = self._app.state.authentication
         web, credentials = context.settings.web, self._app.state.credentials
         refuse_strangers(self._listen, LISTEN_SETTING, asked=credentials.asked, allowed=web.allow_unauthenticated)
-        self._socket = Crowd(bound(self._listen, LISTEN_SETTING), context.metrics)
+        self._socket = Crowd(bound(self._listen, LISTEN_SETTING), context.metrics, self._app.state.peers)
         self.port: int = self._socket.getsockname()[1]
         self._server = Server(self._config())
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
@@ -117,7 +118,8 @@ class WebServer:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self._serve())
+            with asyncio.Runner(loop_factory=fair_loop) as runner:
+                runner.run(self._serve())
         except Exception:
             log.exception("the server ended")
         finally:

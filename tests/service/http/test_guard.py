@@ -7,16 +7,19 @@ import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import bcrypt
 import pytest
 import urllib3
 from starlette.routing import Route
 
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.service.http import connection, crowd, guard
+from diagnostics.service.http import authentication, connection, crowd, guard
 from diagnostics.service.http.authentication import MOST_ATTEMPTS, Attempts, Verdicts
 from diagnostics.service.http.server import check_door
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.peers import Peers
 from diagnostics.settings.tree import WebSettings
 from tests.service.http.door import HASHED, PASSWORD, USER, Door, basic, certificate, door
 from tests.service.parts import count, until
@@ -155,14 +158,36 @@ def test_attempts_come_back_with_time_and_an_ipv6_network_has_but_one_budget() -
     assert [attempts.take("2001:db8::1"), attempts.take("2001:db8::2")] == [True, False]
 
 
-def test_verdicts_on_passwords_are_forgotten_beyond_a_number_and_hold_no_password() -> None:
+def test_verdicts_on_passwords_are_forgotten_beyond_a_number_and_right_ones_not_for_wrong_ones() -> None:
     verdicts = Verdicts()
-    first = verdicts.digest("a", b"hash", b"secret")
-    assert verdicts.digest("a", b"has", b"hsecret") != first
-    verdicts.put(first, True)
+    right, wrong = (verdicts.digest("a", b"hash", password) for password in (b"secret", b"wrong"))
+    assert verdicts.digest("a", b"has", b"hsecret") != right
+    verdicts.put(right, True)
+    verdicts.put(wrong, False)
+    assert (verdicts.get(right), verdicts.get(wrong)) == (True, False)
     for i in range(300):
         verdicts.put(verdicts.digest("a", b"hash", str(i).encode()), False)
-    assert verdicts.get(first) is None
+    assert (verdicts.get(right), verdicts.get(wrong)) == (True, None)
+
+
+def test_a_wrong_password_takes_as_long_for_a_cheap_user_as_for_a_dear_one_and_for_nobody(
+    users: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dear = HASHED.replace("$04$", "$06$")
+    users.write_text(f"basic_auth_users:\n  {USER}: {HASHED}\n  bob: {dear}\n")
+    rounds: list[int] = []
+
+    def compared(password: bytes, hashed: bytes) -> bool:
+        rounds.append(2 ** int(hashed[4:6]))
+        return bcrypt.checkpw(password, hashed)
+
+    monkeypatch.setattr(authentication, "bcrypt", SimpleNamespace(checkpw=compared))
+    with door({"web.config_file": str(users)}) as closed:
+        for name in (USER, "bob", "nobody"):
+            rounds.clear()
+            assert closed.ask(STATE, Authorization=basic(name, "wrong")).status == 401
+            assert sum(rounds) == 2**6, name
+        assert closed.ask(STATE, Authorization=basic()).status == 200
 
 
 def test_changed_users_are_taken_up_and_a_broken_file_is_not(users: Path) -> None:
@@ -321,9 +346,65 @@ def test_of_too_many_connections_the_oldest_give_way(
         until(lambda: opened.ask("/healthz").status == 200 and not faults.lasting())
 
 
+def test_strangers_give_way_before_whoever_proved_who_it_is(users: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "MOST_CONNECTIONS", 5)
+    with (
+        door({"web.config_file": str(users)}) as closed,
+        urllib3.HTTPConnectionPool("127.0.0.1", closed.server.port) as kept,
+    ):
+        assert kept.request("GET", STATE, headers={"Authorization": basic()}).status == 200
+        assert kept.request("GET", STATE, headers={"Authorization": "Bearer wrong"}).status == 401
+        at = ("127.0.0.1", closed.server.port)
+        with contextlib.ExitStack() as held:
+            silent = [held.enter_context(socket.create_connection(at, timeout=5)) for _ in range(12)]
+            assert {one.recv(1) for one in silent[:7]} == {b""}
+            assert kept.request("GET", STATE, headers={"Authorization": basic()}).status == 200
+        assert kept.num_connections == 1
+
+
+@pytest.mark.parametrize("length", ["Content-Length: 3000000", "Transfer-Encoding: chunked"])
+def test_a_refused_body_is_not_waited_for(users: Path, length: str) -> None:
+    head = f"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\n{length}\r\n\r\n"
+    with door({"web.config_file": str(users)}) as closed:
+        begun = time.monotonic()
+        answer = talk(closed.server.port, head.encode())
+        assert answer.startswith(b"HTTP/1.1 401")
+        assert b"connection: close" in answer.lower()
+        assert time.monotonic() - begun < 1
+
+
+def test_a_refused_body_without_an_end_is_not_read(users: Path) -> None:
+    head = f"POST /v1/traces HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk, sent = b"10000\r\n" + b" " * 2**16 + b"\r\n", 0
+    with (
+        door({"web.config_file": str(users)}) as closed,
+        socket.create_connection(("127.0.0.1", closed.server.port), timeout=5) as endless,
+    ):
+        endless.sendall(head.encode())
+        with contextlib.suppress(ConnectionError):  # after what the system takes for both
+            while sent < 64 * 2**20:
+                endless.sendall(chunk)
+                sent += len(chunk)
+        assert sent < 32 * 2**20
+        assert endless.recv(12) == b"HTTP/1.1 401"
+
+
+def test_an_open_path_reads_no_body_either(users: Path) -> None:
+    with (
+        door({"web.config_file": str(users)}) as closed,
+        socket.create_connection(("127.0.0.1", closed.server.port), timeout=5) as endless,
+    ):
+        endless.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n")
+        begun, answer = time.monotonic(), b""
+        while part := endless.recv(4096):
+            answer += part
+        assert answer.endswith(b"ok\n")
+        assert time.monotonic() - begun < 1
+
+
 def test_where_the_system_gives_no_more_connections_the_faults_say_so_and_the_log_is_not_flooded() -> None:
     metrics, begun = OwnMetrics(), resource.getrlimit(resource.RLIMIT_NOFILE)
-    listening = crowd.Crowd(socket.create_server(("127.0.0.1", 0)), metrics)
+    listening = crowd.Crowd(socket.create_server(("127.0.0.1", 0)), metrics, Peers())
     with listening, socket.create_connection(listening.getsockname()):
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, begun[1]))
@@ -361,3 +442,8 @@ def test_an_unknown_name_is_not_let_in_with_a_known_ones_password(users: Path) -
         assert closed.ask(STATE, Authorization=basic("nobody")).status == 401
         assert closed.ask(STATE, Authorization=basic("nobody")).status == 401
         assert closed.ask(STATE, Authorization=basic("")).status == 401
+
+
+def test_requests_that_do_not_wait_for_answers_are_not_served(plain: Door) -> None:
+    asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert talk(plain.server.port, asked * 50).count(b"ok\n") == 1
