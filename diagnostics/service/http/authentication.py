@@ -51,7 +51,7 @@ class Attempts:
 
     def take(self, address: str) -> bool:
         """Use up one attempt; False when there is none left."""
-        name, now = _counted_as(address), self._clock()
+        name, now = counted_as(address), self._clock()
         left, since = self._left.pop(name, (float(MOST_ATTEMPTS), now))
         left = min(float(MOST_ATTEMPTS), left + (now - since) / SECONDS_PER_ATTEMPT)
         granted = left >= 1
@@ -62,7 +62,7 @@ class Attempts:
 
     def give_back(self, address: str) -> None:
         """Return an attempt that was right."""
-        name = _counted_as(address)
+        name = counted_as(address)
         if name in self._left:
             left, since = self._left[name]
             self._left[name] = (left + 1, since)
@@ -73,7 +73,8 @@ class Verdicts:
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
-        self._known: OrderedDict[bytes, bool] = OrderedDict()
+        # Apart, as anyone can make wrong ones: they must not have the right ones forgotten.
+        self._known: dict[bool, OrderedDict[bytes, None]] = {True: OrderedDict(), False: OrderedDict()}
 
     def digest(self, user: str, hashed: bytes, password: bytes) -> bytes:
         """Return what stands for these three."""
@@ -83,35 +84,51 @@ class Verdicts:
 
     def get(self, digest: bytes) -> bool | None:
         """Return the verdict; None where there is none any more."""
-        return self._known.get(digest)
+        return next((verdict for verdict, digests in self._known.items() if digest in digests), None)
 
     def put(self, digest: bytes, matches: bool) -> None:
-        """Remember a verdict; the oldest is forgotten."""
-        self._known[digest] = matches
-        while len(self._known) > _MOST_VERDICTS:
-            self._known.popitem(last=False)
+        """Remember a verdict; the oldest alike is forgotten."""
+        digests = self._known[matches]
+        digests[digest] = None
+        while len(digests) > _MOST_VERDICTS:
+            digests.popitem(last=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Comparison:
-    """A password that has to be compared, which takes long."""
+    """A password that has to be compared, which takes long: as long whoever's it is, at the dearest user's cost."""
 
     user: str
     hashed: bytes
     password: bytes
     digest: bytes
     address: str
+    dearest: int
 
     def matches(self) -> bool:
         """Return whether it is the right one."""
-        try:
-            return bcrypt.checkpw(self.password, self.hashed)
-        except ValueError:  # longer than the 72 bytes that bcrypt reads
-            return False
+        if _matches(self.password, self.hashed):
+            return True
+        # Each step of a cost doubles the work: 2^a + 2^a + 2^(a+1) + … + 2^(b-1) = 2^b.
+        for cost in range(_cost(self.hashed), self.dearest):
+            _matches(self.password, b"$2b$%02d$%s" % (cost, self.hashed[7:]))
+        return False
+
+
+def _matches(password: bytes, hashed: bytes) -> bool:
+    try:
+        return bcrypt.checkpw(password, hashed)
+    except ValueError:  # longer than the 72 bytes that bcrypt reads
+        return False
+
+
+def _cost(hashed: bytes) -> int:
+    """Return the binary logarithm of a bcrypt hash's rounds, as in `$2b$12$…`."""
+    return int(hashed[4:6])
 
 
 class Authentication:
-    """Asked by all doors, from any thread: wrong credentials count together, whichever door they came to.
+    """Asked by all doors, in whichever event loop: wrong credentials count together, whichever door they came to.
 
     Attributes:
         credentials: what is right.
@@ -145,16 +162,6 @@ class Authentication:
         finally:
             self._over()
 
-    def answer_here(self, header: str | None, address: str) -> Answer:
-        """Return the same in a thread that can wait."""
-        begun = self._begun(header, address)
-        if isinstance(begun, Answer):
-            return begun
-        try:
-            return self._judged(begun, self._pool.submit(begun.matches).result())
-        finally:
-            self._over()
-
     def close(self) -> None:
         """Let go of the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -183,7 +190,8 @@ class Authentication:
     def _basic(self, value: str, users: Mapping[str, bytes], address: str) -> Answer | _Comparison:
         user, password = _pair(value)
         # An unknown name's password is compared too, so that the time tells nothing of which names there are.
-        hashed = users.get(user) or next(iter(users.values()))
+        dearest = max(users.values(), key=_cost)
+        hashed = users.get(user, dearest)
         digest = self._verdicts.digest(user, hashed, password)
         matches = self._verdicts.get(digest)
         if matches and user in users:
@@ -193,7 +201,9 @@ class Authentication:
         if matches is not None:
             return Answer.WRONG
         self._waiting += 1
-        return _Comparison(user=user, hashed=hashed, password=password, digest=digest, address=address)
+        return _Comparison(
+            user=user, hashed=hashed, password=password, digest=digest, address=address, dearest=_cost(dearest)
+        )
 
     def _judged(self, compared: _Comparison, matches: bool) -> Answer:
         with self._lock:
@@ -217,7 +227,8 @@ def _pair(value: str) -> tuple[str, bytes]:
         return "", b""
 
 
-def _counted_as(address: str) -> str:
+def counted_as(address: str) -> str:
+    """Return what an address counts as: the /64 of an IPv6 address, which one sender has to itself."""
     ip = ip_of(address)
     if ip is None or ip.version == 4:
         return address
