@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 from urllib.parse import unquote
 
 import grpc
@@ -14,6 +18,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.render.clean import clean
+from diagnostics.service.arrivals import MOST, Arrivals
+from diagnostics.service.grpc_connections import LOOK_EVERY, MOST_CONNECTIONS, GrpcConnections
 from diagnostics.service.grpc_tls import refuse_versions, server_credentials
 from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Authentication
 from diagnostics.service.http.authentication import Answer as Credential
@@ -21,19 +27,25 @@ from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.listening import LISTEN_SETTING, Listen, parse_listen, refuse_strangers
 from diagnostics.service.otlp_intake import Form, OtlpIntake, Status, exported
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.service.peers import peer_of
 from diagnostics.settings.tree import Settings
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 SETTING = "otlp.grpc_listen_address"
 SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
-# Requests that are held at once; beyond, exporters are told to come back.
-MOST_AT_ONCE = 32
+# Whole messages that are held at once; beyond, exporters are told to come back.
+MOST_AT_ONCE = 16
 PATIENCE = 5.0
 _DETAILS = "grpc-status-details-bin"
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # two services at one port would each see half of the spans
-    ("grpc.max_concurrent_streams", MOST_AT_ONCE),
+    ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
+    ("grpc.max_concurrent_streams", 2 * MOST),
     ("grpc.max_metadata_size", 16 * 2**10),
+    ("grpc.absolute_max_metadata_size", 16 * 2**10),
+    # What is sent before anyone asks for it stays with the sender: 64 KiB of a connection come at once.
+    ("grpc.http2.bdp_probe", 0),
     # As the page has it: milliseconds to say something, two minutes by default, and to say something more.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 300_000),
@@ -78,25 +90,49 @@ class GrpcDoor:
         credentials = authentication.credentials
         listen = grpc_address(settings, credentials)
         self._certificates_required = credentials.config.certificates_required
-        options = (*_OPTIONS, ("grpc.max_receive_message_length", settings.web.max_body))
-        threads = ThreadPoolExecutor(2, thread_name_prefix="otlp-grpc")
-        self._server = grpc.server(threads, options=options, maximum_concurrent_rpcs=MOST_AT_ONCE)
-        export = grpc.unary_unary_rpc_method_handler(
-            self._export, response_serializer=ExportTraceServiceResponse.SerializeToString
-        )
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Export": export}),))
-        self.port = self._bound(listen, server_credentials(credentials))
+        self._options = (*_OPTIONS, ("grpc.max_receive_message_length", settings.web.max_body))
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="otlp-grpc")
+        self._arrivals, self._held = Arrivals(), 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="otlp-grpc", daemon=True)
+        self._thread.start()
+        self._looking: asyncio.Task[None] | None = None
+        try:
+            self.port: int = self._wait(self._bound(listen, server_credentials(credentials)))
+        except Exception:
+            self._end()
+            raise
+        self._connections = GrpcConnections(self.port, metrics)
 
     def start(self) -> None:
         """Begin to answer."""
-        self._server.start()
+        self._wait(self._begin())
         log.info("receiving spans over gRPC at port %d", self.port)
 
     def stop(self) -> None:
         """Finish the requests under way, and end."""
-        self._server.stop(PATIENCE).wait()
+        if self._looking is not None:
+            self._loop.call_soon_threadsafe(self._looking.cancel)
+        self._wait(self._server.stop(PATIENCE))
+        self._end()
 
-    def _bound(self, listen: Listen, tls: Any) -> int:
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine returns in the event loop, all of which is gRPC's."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._threads.shutdown()
+
+    async def _bound(self, listen: Listen, tls: Any) -> int:
+        self._server = grpc.aio.server(options=self._options)
+        # As a stream of one message: such a method is called before the message is read.
+        export = grpc.stream_unary_rpc_method_handler(
+            self._export, response_serializer=ExportTraceServiceResponse.SerializeToString
+        )
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"Export": export}),))
         where = str(listen) if listen.host else f"[::]:{listen.port}"
         try:
             return int(self._server.add_secure_port(where, tls) if tls else self._server.add_insecure_port(where))
@@ -104,29 +140,59 @@ class GrpcDoor:
             hint = f"free it, or choose another: {SETTING}"
             raise CollectError("cannot listen for gRPC", where=str(listen), hint=hint) from None
 
-    def _export(self, body: bytes, context: Any) -> ExportTraceServiceResponse:
+    async def _begin(self) -> None:
+        await self._server.start()
+        self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        while True:
+            self._connections.look()
+            await asyncio.sleep(LOOK_EVERY)
+
+    async def _export(self, _: object, context: Any) -> ExportTraceServiceResponse:
         host = host_of(context.peer())
-        known = self._admitted(context, host)
-        answer = self._intake.take(body, Form.PROTOBUF, host, authenticated=known)
+        known = await self._admitted(context, host)
+        body = await self._message(context, host)
+        if self._held >= MOST_AT_ONCE:
+            await _send_away(context, grpc.StatusCode.UNAVAILABLE, f"{MOST_AT_ONCE} messages are held already", 1)
+        self._held += 1
+        try:
+            take = partial(self._intake.take, body, Form.PROTOBUF, host, authenticated=known)
+            answer = await self._loop.run_in_executor(self._threads, take)
+        finally:
+            self._held -= 1
         if answer.status is Status.MALFORMED:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, _line(answer.message))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _line(answer.message))
         if answer.status is Status.THROTTLED:
-            _send_away(context, grpc.StatusCode.UNAVAILABLE, _line(answer.message), answer.retry_after)
+            await _send_away(context, grpc.StatusCode.UNAVAILABLE, _line(answer.message), answer.retry_after)
         return exported(answer)
 
-    def _admitted(self, context: Any, host: str) -> bool:
+    async def _message(self, context: Any, host: str) -> bytes:
+        """Return the one message of a call; a sender that does not send it in time is sent away."""
+        try:
+            async with self._arrivals.of(host):
+                message = await context.read()
+        except TimeoutError:
+            line = "the message gave way to newer ones, or did not come in time"
+            await _send_away(context, grpc.StatusCode.UNAVAILABLE, line, 1)
+        if message is grpc.aio.EOF:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "there is no message")
+        return bytes(message)
+
+    async def _admitted(self, context: Any, host: str) -> bool:
         """Return whether the sender proved who it is; who should have and did not is sent away."""
         if self._authentication.credentials.config.certificates_required and not self._certificates_required:
             self._metrics.refused.labels("credentials").inc()
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "certificates are required since a reload: restart")
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "certificates are required since a reload: restart")
         header = dict(context.invocation_metadata()).get("authorization")
-        answer = self._authentication.answer_here(header, host)
+        answer = await self._authentication.answer(header, host)
+        self._connections.asked(peer_of((host, port_of(context.peer()))), admitted=answer is Credential.ADMITTED)
         if answer is Credential.TOO_MANY:
             self._metrics.refused.labels("attempts").inc()
-            _send_away(context, grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY, round(SECONDS_PER_ATTEMPT))
+            await _send_away(context, grpc.StatusCode.RESOURCE_EXHAUSTED, TOO_MANY, round(SECONDS_PER_ATTEMPT))
         if answer in (Credential.MISSING, Credential.WRONG):
             self._metrics.refused.labels("credentials").inc()
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, f"credentials are {answer.value}")
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, f"credentials are {answer.value}")
         return answer is Credential.ADMITTED
 
 
@@ -136,14 +202,21 @@ def host_of(peer: str) -> str:
     return rest.rpartition(":")[0].strip("[]") if family in ("ipv4", "ipv6") else ""
 
 
-def _send_away(context: Any, code: grpc.StatusCode, line: str, seconds: int) -> None:
+def port_of(peer: str) -> int:
+    """Return the port in what gRPC calls a peer; 0 where there is none."""
+    port = peer.rpartition(":")[2]
+    return int(port) if port.isdecimal() else 0
+
+
+async def _send_away(context: Any, code: grpc.StatusCode, line: str, seconds: int) -> NoReturn:
     """End a request with the details that make exporters wait and send again."""
     retry = RetryInfo()
     retry.retry_delay.FromSeconds(seconds)
     status = RpcStatus(code=code.value[0], message=line)
     status.details.add().Pack(retry)
     context.set_trailing_metadata(((_DETAILS, status.SerializeToString()),))
-    context.abort(code, line)
+    await context.abort(code, line)
+    raise AssertionError(line)
 
 
 def _line(message: str) -> str:

@@ -63,22 +63,28 @@ class Answer:
 
 
 class Allowance:
-    """Spans that may come: so many a second, a second's worth at once. The last request of a second may overdraw it."""
+    """Spans that may come: so many a second, a second's worth at once. The last request of a second may overdraw it.
+
+    From any thread; it is asked in the door's event loop, which must not wait for a request that is being read.
+    """
 
     def __init__(self, per_second: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.per_second, self._clock = per_second, clock
         self._left, self._since = float(per_second), clock()
+        self._lock = threading.Lock()
 
     def wait(self) -> float:
         """Return in how many seconds a request may come; 0 for now."""
-        now = self._clock()
-        self._left = min(float(self.per_second), self._left + (now - self._since) * self.per_second)
-        self._since = now
-        return 0.0 if self._left > 0 else (1 - self._left) / self.per_second
+        with self._lock:
+            now = self._clock()
+            self._left = min(float(self.per_second), self._left + (now - self._since) * self.per_second)
+            self._since = now
+            return 0.0 if self._left > 0 else (1 - self._left) / self.per_second
 
     def use(self, spans: int) -> None:
         """Take so many off what is left."""
-        self._left -= spans
+        with self._lock:
+            self._left -= spans
 
 
 class SpanMemory(Protocol):
@@ -117,8 +123,7 @@ class OtlpIntake:
 
     def wait(self) -> int:
         """Return in how many whole seconds a request may come; 0 for now."""
-        with self._lock:
-            return math.ceil(self._allowance.wait())
+        return math.ceil(self._allowance.wait())
 
     def take(self, body: bytes, form: Form, peer: str, *, authenticated: bool) -> Answer:
         """Take an export request.

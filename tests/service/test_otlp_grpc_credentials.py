@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 
 import grpc
 import pytest
@@ -15,13 +17,15 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from diagnostics.errors import UsageError
+from diagnostics.service import arrivals, grpc_connections
+from diagnostics.service.arrivals import MOST
 from diagnostics.service.http.authentication import MOST_ATTEMPTS, Authentication
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.otlp_grpc import SERVICE, GrpcDoor, grpc_address
 from diagnostics.settings.load import load
 from exporters.sources.access import read_secret
 from tests.service.http.door import HASHED, USER, basic, certificate
-from tests.service.parts import count
+from tests.service.parts import count, until
 from tests.service.receiving import Watched
 
 TOKEN = "a-long-token"
@@ -169,3 +173,60 @@ def test_strangers_may_come_where_they_are_asked(tmp_path: Path):
     flags = {"otlp.grpc_listen_address": "0.0.0.0:4317", "web.bearer_token_file": str(tmp_path / "token")}
     settings = load(None, {}, flags).settings
     assert grpc_address(settings, Credentials(settings.web, read_secret)).everywhere
+
+
+RIGHT = (("authorization", f"Bearer {TOKEN}"),)
+
+
+@contextmanager
+def unfinished(door: Closed, calls: int, metadata: tuple[tuple[str, str], ...] = ()) -> Iterator[list[grpc.Future]]:
+    """Begin calls, each over a connection of its own, that send no message."""
+    ends: SimpleQueue[None] = SimpleQueue()
+    with ExitStack() as channels:
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        opened = [channels.enter_context(grpc.insecure_channel(f"127.0.0.1:{door.port}", own)) for _ in range(calls)]
+        begun = [
+            one.stream_unary(f"/{SERVICE}/Export").future(iter(ends.get, None), metadata=metadata) for one in opened
+        ]
+        try:
+            yield begun
+        finally:
+            for _ in range(calls):
+                ends.put(None)
+
+
+def test_credentials_are_asked_before_a_message_is_there(tmp_path: Path):
+    with closed(tmp_path) as door, unfinished(door, 40) as calls:
+        assert {call.exception(timeout=5).code() for call in calls} == {grpc.StatusCode.UNAUTHENTICATED}
+        assert code(door, f"Bearer {TOKEN}") is None
+
+
+def test_calls_that_send_nothing_give_way_and_keep_no_exporter_out(tmp_path: Path):
+    with closed(tmp_path) as door, unfinished(door, 40, RIGHT) as calls:
+        until(lambda: sum(call.done() for call in calls) == 40 - MOST)
+        assert {call.exception().code() for call in calls if call.done()} == {grpc.StatusCode.UNAVAILABLE}
+        assert code(door, f"Bearer {TOKEN}") is None
+
+
+def test_a_call_has_a_deadline_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(arrivals, "WITHIN", 0.2)
+    with closed(tmp_path) as door, unfinished(door, 1, RIGHT) as (call,):
+        assert call.exception(timeout=5).code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_connections_that_say_nothing_give_way_to_exporters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(grpc_connections, "MOST_KEPT", 5)
+    with closed(tmp_path) as door, ExitStack() as held:
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        exporter = held.enter_context(grpc.insecure_channel(f"127.0.0.1:{door.port}", own))
+        states: list[grpc.ChannelConnectivity] = []
+        exporter.subscribe(states.append)
+        export = exporter.unary_unary(f"/{SERVICE}/Export")
+        export(b"", timeout=5, metadata=RIGHT)
+        at = ("127.0.0.1", door.port)
+        for _ in range(12):
+            held.enter_context(socket.create_connection(at, timeout=5))
+        until(lambda: count(door.watched.metrics, "diag_http_refused_total", reason="connections") == 8)
+        export(b"", timeout=5, metadata=RIGHT)
+        assert states[-1] is grpc.ChannelConnectivity.READY
+        assert states.count(grpc.ChannelConnectivity.READY) == 1

@@ -12,13 +12,15 @@ from functools import partial
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
+from diagnostics.service.arrivals import Arrivals
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.otlp_status import PATH, form_of, refusal, written
 from diagnostics.service.otlp_intake import Answer, Form, OtlpIntake, Status, exported, throttled
 
-# Bodies that are held at once, while they arrive or wait to be read.
-MOST_AT_ONCE = 32
+# Whole bodies that are held at once, while they wait to be read.
+MOST_AT_ONCE = 16
 _PLAIN = frozenset({"", "identity"})
 # RFC 1952, 2.3.1: how gzip begins.
 _GZIP = b"\x1f\x8b"
@@ -40,7 +42,7 @@ class Receiver:
         """Take bodies up to `max_body` bytes, unpacked."""
         self._intake, self._max_body = intake, max_body
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="otlp")
-        self._held = 0
+        self._arrivals, self._held = Arrivals(), 0
 
     async def answer(self, request: Request) -> Response:
         """Return the answer to an export request, in the encoding of the request."""
@@ -48,8 +50,7 @@ class Receiver:
         if form is None:
             return refusal(form, 415, f"the body is neither {Form.PROTOBUF.value} nor {Form.JSON.value}")
         try:
-            with self._place():
-                return await self._taken(request, form)
+            return await self._taken(request, form)
         except HTTPException as error:
             return refusal(form, error.status_code, str(error.detail), error.headers)
 
@@ -70,11 +71,22 @@ class Receiver:
         encoding = request.headers.get("content-encoding", "").strip().lower()
         if encoding not in _PLAIN | {"gzip"}:
             raise HTTPException(415, "the body is encoded otherwise than with gzip")
-        body = await request.body()
         peer = request.client.host if request.client else ""
+        body = await self._arrived(request, peer)
         known = bool(getattr(request.state, "authenticated", False))
         work = partial(self._read, body, encoding, form, peer, authenticated=known)
-        return _response(form, await asyncio.get_running_loop().run_in_executor(self._thread, work))
+        with self._place():
+            return _response(form, await asyncio.get_running_loop().run_in_executor(self._thread, work))
+
+    async def _arrived(self, request: Request, peer: str) -> bytes:
+        try:
+            async with self._arrivals.of(peer):
+                return await request.body()
+        except TimeoutError:
+            detail = "the body gave way to newer ones, or did not come in time"
+            raise HTTPException(503, detail, {"Retry-After": "1"}) from None
+        except ClientDisconnect:
+            raise HTTPException(400, "the body ended before its end") from None
 
     def _read(self, body: bytes, encoding: str, form: Form, peer: str, *, authenticated: bool) -> Answer:
         plain = body if encoding in _PLAIN else unpacked(body, self._max_body)
