@@ -18,9 +18,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.render.clean import clean
-from diagnostics.service.arrivals import MOST, Arrivals
 from diagnostics.service.grpc_connections import LOOK_EVERY, MOST_CONNECTIONS, GrpcConnections
 from diagnostics.service.grpc_tls import refuse_versions, server_credentials
+from diagnostics.service.http.arrivals import MOST, Arrivals
 from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Authentication
 from diagnostics.service.http.authentication import Answer as Credential
 from diagnostics.service.http.credentials import Credentials

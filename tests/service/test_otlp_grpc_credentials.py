@@ -17,8 +17,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from diagnostics.errors import UsageError
-from diagnostics.service import arrivals, grpc_connections
-from diagnostics.service.arrivals import MOST
+from diagnostics.service import grpc_connections
+from diagnostics.service.http import arrivals
+from diagnostics.service.http.arrivals import MOST
 from diagnostics.service.http.authentication import MOST_ATTEMPTS, Authentication
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.otlp_grpc import SERVICE, GrpcDoor, grpc_address

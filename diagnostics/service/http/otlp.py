@@ -14,7 +14,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from diagnostics.service.arrivals import Arrivals
+from diagnostics.service.http.arrivals import Arrivals
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.otlp_status import PATH, form_of, refusal, written
 from diagnostics.service.otlp_intake import Answer, Form, OtlpIntake, Status, exported, throttled
