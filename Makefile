@@ -29,7 +29,7 @@ export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
-.PHONY: help venv tools browser triton demo test check bench bench-prediction stack-test soak accuracy generate format clean
+.PHONY: help venv tools browser triton demo test attack check bench bench-prediction stack-test soak accuracy generate format clean
 .PHONY: check-format check-lint check-types check-layers check-generated check-rules
 
 help: ## list what can be made
@@ -40,11 +40,14 @@ demo: venv triton ## diagnose a slow, real Triton and repair it, in two minutes
 
 test: venv tools triton browser ## run all tests: the quick ones, then those with real servers
 	@echo '--- tests without servers'
-	@$(PYTEST) -n 2 --dist loadfile -m 'not live' --ignore=tests/bench
+	@$(PYTEST) -n 2 --dist loadfile -m 'not live and not attack' --ignore=tests/bench
 	@echo '--- tests with real servers'
-	@$(PYTEST) -n 3 --dist loadfile -m 'live and not alone' $(LIVE)
+	@$(PYTEST) -n 3 --dist loadfile -m 'live and not alone and not attack' $(LIVE)
 	@echo '--- tests that time real servers'
-	@$(PYTEST) -m 'live and alone' $(LIVE)
+	@$(PYTEST) -m 'live and alone and not attack' $(LIVE)
+
+attack: venv ## attack the command and a running service as an expert would, with ceilings of time and memory
+	@$(PYTEST) tests/attack
 
 check: check-format check-lint check-types check-layers check-generated check-rules ## check style, types, layers, generated files
 

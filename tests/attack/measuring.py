@@ -1,0 +1,176 @@
+"""What an attack is measured by: time and memory of a command, and a service that is asked whether it lives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import urllib3
+
+from tests.collect.fake_triton import FakeTriton, fake_triton, free_ports
+from tests.soak.running import DIAG, ROOT, Serving, environment, serving
+
+MIB = 2**20
+COMMAND_SECONDS = 10.0
+"""Of processor time, for any capture up to 1 MB: the machine may be busy with other tests."""
+COMMAND_BYTES = 512 * MIB
+SERVICE_BYTES = 600 * MIB
+HEALTH_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended.
+
+    Attributes:
+        code: its exit code, -9 if it was killed after the patience.
+        seconds: of processor time, its own and its children's.
+        peak: bytes resident at most.
+        output: what it wrote to standard output.
+        errors: and to standard error.
+
+    """
+
+    code: int
+    seconds: float
+    peak: int
+    output: str
+    errors: str
+
+    def is_bounded(self, seconds: float = COMMAND_SECONDS, most: int = COMMAND_BYTES) -> Ended:
+        """Hold it against the ceilings, and return it."""
+        said = f"{self.errors[-500:]!r}"
+        assert self.code >= 0, f"killed by signal {-self.code} after {self.seconds:.1f} s: {said}"
+        assert "Traceback" not in self.errors, self.errors[-2000:]
+        assert self.seconds <= seconds, f"{self.seconds:.1f} s of processor time: {said}"
+        assert self.peak <= most, f"{self.peak / MIB:.0f} MiB: {said}"
+        return self
+
+
+def run(
+    program: Sequence[str],
+    *,
+    patience: float = 60.0,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: int | BinaryIO = subprocess.DEVNULL,
+    stdout: int | BinaryIO | None = None,
+    stderr: int | BinaryIO | None = None,
+    before: Callable[[], object] | None = None,
+) -> Ended:
+    """Run a program to its end, and kill it after `patience` seconds; `before` runs in it before it begins."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            program,
+            cwd=cwd or ROOT,
+            env={**environment(), **(env or {})},
+            stdin=stdin,
+            stdout=stdout or output,
+            stderr=stderr or errors,
+            preexec_fn=before,
+        )
+        killing = threading.Timer(patience, process.kill)
+        killing.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        killing.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)  # else it waits for a process that is gone
+        output.seek(0)
+        errors.seek(0)
+        return Ended(
+            code=process.returncode,
+            seconds=usage.ru_utime + usage.ru_stime,
+            peak=usage.ru_maxrss * 1024,
+            output=output.read().decode(errors="replace"),
+            errors=errors.read().decode(errors="replace"),
+        )
+
+
+def diag(*arguments: str | Path, **more: object) -> Ended:
+    """Run `diag` with these arguments, as `run` does."""
+    return run([*DIAG, *map(str, arguments)], **more)  # type: ignore[arg-type]
+
+
+@dataclass
+class Attacked:
+    """A running service that is asked for `/healthz` ten times a second.
+
+    Attributes:
+        service: the process, its address and its log.
+        triton: the server that it watches.
+        slowest: seconds of the longest answer to `/healthz`.
+        unanswered: how often there was none, and why.
+        grpc: the port of OTLP over gRPC.
+
+    """
+
+    service: Serving
+    triton: FakeTriton
+    grpc: int
+    slowest: float = 0.0
+    unanswered: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return self.service.url
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def peak(self) -> int:
+        """Return the most bytes that were resident since it began."""
+        status = Path(f"/proc/{self.service.process.pid}/status").read_text()
+        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+
+    @contextlib.contextmanager
+    def holding(self, seconds: float = HEALTH_SECONDS, most: int = SERVICE_BYTES) -> Iterator[None]:
+        """Attack inside: it answers `/healthz` in time all along, and stays within its memory."""
+        self.slowest, self.unanswered = 0.0, []
+        over = threading.Event()
+        asking = threading.Thread(target=self._keep_asking, args=(over,), daemon=True)
+        asking.start()
+        try:
+            yield
+        finally:
+            over.set()
+            asking.join(30)
+        assert self.service.process.poll() is None, self.service.log.read_text()[-2000:]
+        assert not self.unanswered, self.unanswered[:3]
+        assert self.slowest <= seconds, f"/healthz took {self.slowest:.2f} s"
+        assert self.peak() <= most, f"{self.peak() / MIB:.0f} MiB"
+
+    def _keep_asking(self, over: threading.Event) -> None:
+        with urllib3.PoolManager(retries=False, timeout=30) as pool:
+            while not over.is_set():
+                begun = time.monotonic()
+                try:
+                    answer = pool.request("GET", f"{self.url}/healthz", headers={"Connection": "close"})
+                    if answer.status != 200:
+                        self.unanswered.append(f"status {answer.status}")
+                except (urllib3.exceptions.HTTPError, OSError) as error:
+                    self.unanswered.append(repr(error))
+                self.slowest = max(self.slowest, time.monotonic() - begun)
+                over.wait(0.1)
+
+
+@contextlib.contextmanager
+def attacked(folder: Path, more: str = "") -> Iterator[Attacked]:
+    """Run a service that watches a server of recorded bodies; `more` is appended to its settings file."""
+    port = free_ports(2)
+    with fake_triton() as triton:
+        file = folder / "diag.toml"
+        file.write_text(
+            f'[web]\nlisten_address = "127.0.0.1:{port}"\n[otlp]\ngrpc_listen_address = "127.0.0.1:{port + 1}"\n'
+            f'[collect]\ninterval = "1s"\ntimeout = "0.5s"\n[history]\ndirectory = "{folder}/data"\n'
+            f'[[server]]\nurl = "http://127.0.0.1:{triton.port}"\n{more}'
+        )
+        with serving(file, port) as service:
+            yield Attacked(service, triton, port + 1)
