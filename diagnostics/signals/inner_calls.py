@@ -62,7 +62,7 @@ class InnerCalls:
     Attributes:
         calls: the longest first.
         share: share of the caller's executions in which some call is under way.
-        low: the least that it may be: 0 where only the times agree.
+        low: the least that it may be: what surely runs ahead; 0 where only the times agree.
         high: the most that it may be.
         requests: requests of the caller that tell.
         source: the counters that tell.
@@ -138,21 +138,21 @@ def _rows(view: View) -> Mapping[str, Row]:
 
 
 def _found(view: View) -> Mapping[str, InnerCalls]:
-    """Look at the longest executions first: what one of them calls is not called by what it calls as well."""
+    """Look first for calls whose order tells, then for those whose time does.
+
+    What lies inside a call lies inside its caller's caller as well: where order tells, it belongs to the shortest that
+    holds it. Where only time does, what the longest calls is not called by what it calls as well.
+    """
     rows = view.once(_rows)
     found: dict[str, InnerCalls] = {}
     taken: set[str] = set()
-    for own in sorted(rows.values(), key=lambda row: -row.execution):
-        config = view.beside(own.model).config
-        if config is None or config.backend != names.PYTHON_BACKEND or own.busy <= 0:
-            continue
+    callers = [own for own in sorted(rows.values(), key=lambda row: row.execution) if _is_script(view, own)]
+    for own, by_time in (*((own, False) for own in callers), *((own, True) for own in reversed(callers))):
         candidates = [one for one in _candidates(own, rows, taken) if one.ahead is not False]
-        if any(one.in_step and hides_its_time(view.beside(one.row.model)) for one in candidates):
+        if own.model in found or any(one.in_step and hides_its_time(view.beside(one.row.model)) for one in candidates):
             continue  # what hides its time may fill the rest
-        candidates = [one for one in candidates if one.row.model not in found]
-        each = _each_time(own, candidates, called=own.model in taken)
-        chosen = each if _part(each) >= _FILLED else _now_and_then(own, candidates) or each
-        if chosen:
+        candidates = [one for one in candidates if one.row.model not in found or one.row.execution < own.execution]
+        if chosen := _by_time(own, candidates, called=own.model in taken) if by_time else _by_order(candidates):
             found[own.model] = _calls(own, chosen)
             taken |= {one.row.model for one in chosen}
     for caller, one in found.items():
@@ -160,6 +160,12 @@ def _found(view: View) -> Mapping[str, InnerCalls]:
         taken |= {c.row.model for c in beside}
         found[caller] = _with(one, rows[caller], beside)
     return found
+
+
+def _is_script(view: View, own: Row) -> bool:
+    """Return whether a model may call others as far as its configuration and counters tell: Python, and it worked."""
+    config = view.beside(own.model).config
+    return config is not None and config.backend == names.PYTHON_BACKEND and own.busy > 0
 
 
 def _candidates(own: Row, rows: Mapping[str, Row], taken: Collection[str]) -> list[_Candidate]:
@@ -194,17 +200,37 @@ def _ways(own: Row, row: Row) -> Iterator[_Candidate]:
         yield _Candidate(row, 1.0, row.request * own.count / own.busy, in_step=False, shared=True)
 
 
+def _by_order(candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
+    """Return those of the models called in step that fit in, the most of them, where most of that runs ahead for sure.
+
+    The last call of an execution ends with it, and does not run ahead far enough to be told from one that a client
+    makes afterwards.
+    """
+    best = max(_subsets([one for one in candidates if one.in_step]), key=_part, default=())
+    return best if _is_sure(best) else ()
+
+
+def _is_sure(some: Sequence[_Candidate]) -> bool:
+    """Return whether most of the time of calls is of those that run ahead as calls from inside do."""
+    sure = _part([one for one in some if one.ahead])
+    return sure > 0 and sure >= _part(some) / 2
+
+
+def _by_time(own: Row, candidates: Sequence[_Candidate], *, called: bool) -> Sequence[_Candidate]:
+    """Return models whose calls fill the executions, each time or now and then; none where that may be chance."""
+    return _each_time(own, candidates, called=called) or _now_and_then(own, candidates)
+
+
 def _each_time(own: Row, candidates: Sequence[_Candidate], *, called: bool) -> Sequence[_Candidate]:
-    """Return those of the models called in step that fill the executions, or run ahead of them; the most of them.
+    """Return those of the models called in step that fill the executions, the most of them.
 
     A client may call models of the same length at once: where that cannot be told, executions must lengthen with their
     calls. One that is called itself is in step with what is called beside it, and that runs ahead if it is shorter.
     """
     best = max(_subsets([one for one in candidates if one.in_step]), key=_part, default=())
-    ahead = any(one.ahead for one in best)
-    if _part(best) >= (_CLOSELY if called else _FILLED):
-        return best if ahead or _lengthened(own, best) else ()
-    return best if ahead and not called and all(one.ahead for one in best) else ()
+    if _part(best) < (_CLOSELY if called else _FILLED):
+        return ()
+    return best if any(one.ahead for one in best) or _lengthened(own, best) else ()
 
 
 def _lengthened(own: Row, some: Sequence[_Candidate]) -> bool:
@@ -262,12 +288,10 @@ def _spread(values: Sequence[float]) -> float:
 
 def _calls(own: Row, chosen: Sequence[_Candidate]) -> InnerCalls:
     share = min(_part(chosen), 1.0)
-    # Short calls are over before a read sees them under way; that the long ones run ahead tells of all.
-    sure = _part([one for one in chosen if one.ahead]) >= share / 2
     return InnerCalls(
         calls=tuple(_call(one) for one in sorted(chosen, key=lambda one: -one.part)),
         share=share,
-        low=share if sure else 0.0,
+        low=min(_part([one for one in chosen if one.ahead]), share) if _is_sure(chosen) else 0.0,
         high=min(share * _EDGE, 1.0),
         requests=own.count,
         source=own.source,

@@ -132,6 +132,47 @@ def test_calls_within_calls_are_told_apart() -> None:
     assert called(story) == {"outer": ["inner"], "inner": ["full"]}
 
 
+# The last call of an execution ends with it: a read sees one of both, or none.
+LAST = (0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_a_model_that_works_itself_and_calls_others_is_found_by_the_long_call_that_runs_ahead() -> None:
+    story = {
+        "wrapper": WRAPPER,
+        "long": did(Did(seconds=0.05, infer=0.05), apart(AHEAD)),
+        "last": did(Did(seconds=0.02, infer=0.02), apart(LAST)),
+    }
+    one = found(story)["wrapper"]
+
+    assert [call.model for call in one.calls] == ["long", "last"]
+    assert (one.low, one.share) == (pytest.approx(0.5, abs=0.01), pytest.approx(0.7, abs=0.01))
+
+
+def test_a_short_call_that_may_come_afterwards_makes_no_caller() -> None:
+    assert called({"model": WRAPPER, "other": did(Did(seconds=0.02, infer=0.02), apart(LAST))}) == {}
+
+
+def test_what_ends_before_a_queue_is_over_is_not_called_from_behind_it() -> None:
+    beside = did(Did(seconds=0.05, infer=0.05), apart([3 + one for one in AHEAD]))
+
+    assert called({"model": WRAPPER, "beside": beside}) == {}
+
+
+def test_calls_belong_to_the_shortest_model_that_holds_them() -> None:
+    waits = [0.4 + 0.02 * (count % 7) for count in OTHERS]
+    story = {
+        "outer": [Did(requests=n, seconds=0.1 + one, infer=0.1 + one) for n, one in zip(COUNTS, waits, strict=True)],
+        "inner": [
+            Did(requests=n, seconds=0.07 + one, queue=one, infer=0.07) for n, one in zip(COUNTS, waits, strict=True)
+        ],
+        "long": did(Did(seconds=0.035, infer=0.035), apart(AHEAD)),
+        "last": did(Did(seconds=0.024, infer=0.024), apart(LAST)),
+        "before": did(Did(seconds=0.02, infer=0.02), apart([4 + one for one in AHEAD])),
+    }
+
+    assert called(story) == {"inner": ["long", "last"], "outer": ["inner", "before"]}
+
+
 def test_an_ensemble_is_called_like_a_model() -> None:
     story = {
         "wrapper": WRAPPER,
