@@ -15,6 +15,7 @@ _SHOWN_AS = {
     f"{_BATCHING}.max_queue_delay_microseconds": f"{_BATCHING}.max_queue_delay",
     f"{_POLICY}.max_queue_size": f"{_BATCHING}.max_queue_size",
     f"{_POLICY}.default_timeout_microseconds": f"{_BATCHING}.default_timeout",
+    f"{_POLICY}.allow_timeout_override": f"{_BATCHING}.allow_timeout_override",
     f"{_POLICY}.timeout_action": f"{_BATCHING}.timeout_action",
 }
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from diagnostics.units import Unit
-from diagnostics.wire.model_config import DynamicBatching, ModelConfig
+from diagnostics.wire.model_config import DynamicBatching, InstanceGroup, ModelConfig
 
 ABSENT = "—"
+_MICROSECONDS = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +68,34 @@ def _instances(config: ModelConfig) -> Iterator[tuple[str, str]]:
     if counts:
         yield "instance_group.count", ", ".join(str(count) for _, count in sorted(counts.items()))
         yield "instance_group.kind", ", ".join(sorted(counts))
+    limits = sorted(filter(None, map(_limits, config.instance_groups)))
+    yield "instance_group.rate_limiter", "; ".join(limits) or ABSENT
+
+
+def _limits(group: InstanceGroup) -> str:
+    """Return what the rate limiter holds a group to; empty where it holds it to nothing."""
+    resources = [f"{one.name} {one.count}{' global' if one.everywhere else ''}" for one in group.resources]
+    priority = [f"priority {group.limiter_priority}"] if group.limiter_priority else []
+    return ", ".join([*resources, *priority])
 
 
 def _batching(batching: DynamicBatching) -> Iterator[tuple[str, str]]:
     policy, base = batching.queue_policy, "dynamic_batching"
-    yield f"{base}.max_queue_delay", Unit.SECONDS.show(batching.max_queue_delay_seconds)
+    yield f"{base}.max_queue_delay", _time(batching.max_queue_delay_seconds)
     yield f"{base}.preferred_batch_size", ", ".join(map(str, batching.preferred_batch_sizes)) or ABSENT
     yield f"{base}.preserve_ordering", _on(batching.preserve_ordering)
     yield f"{base}.priority_levels", str(batching.priority_levels)
     yield f"{base}.max_queue_size", str(policy.max_queue_size)
-    yield f"{base}.default_timeout", Unit.SECONDS.show(policy.default_timeout_seconds)
+    yield f"{base}.default_timeout", _time(policy.default_timeout_seconds)
+    yield f"{base}.allow_timeout_override", _on(policy.allow_timeout_override)
     yield f"{base}.timeout_action", policy.timeout_action
+
+
+def _time(seconds: float) -> str:
+    """Return a time that reads the same only where it is the same: in microseconds where rounding would hide some."""
+    microseconds = round(seconds * _MICROSECONDS)
+    rounded = round(float(f"{microseconds:.3g}"))
+    return Unit.SECONDS.show(seconds) if microseconds == rounded else f"{microseconds} µs"
 
 
 def _on(value: bool) -> str:
