@@ -15,8 +15,9 @@ from enum import StrEnum
 from diagnostics.checks.check import Layer, Quiet, Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.signals.counting import ENOUGH_EVENTS
-from diagnostics.signals.subject import Subject
+from diagnostics.signals.subject import Scope, Subject
 from diagnostics.window.lifecycle import Change as Setting
 
 # Verdicts of windows in which an absent finding means that its cause is gone.
@@ -222,6 +223,9 @@ class IncidentBook:
         for fingerprint, incident in list(self._open.items()):
             if fingerprint in present or (incident.check, incident.subject.model) in undecided:
                 continue
+            if _still_away(incident, explanation):
+                self._gone_for.pop(fingerprint, None)
+                continue
             gone = self._gone_for[fingerprint] = self._gone_for.get(fingerprint, 0.0) + elapsed
             if gone >= self.close_after:
                 yield self._close(incident, at, Ending.GONE)
@@ -232,7 +236,9 @@ class IncidentBook:
         Such a verdict need not say whether all is well: its own check has to be able to decide, and requests to come.
         """
         for fingerprint, incident in list(self._open.items()):
-            if fingerprint not in present and _shows_gone(incident, explanation):
+            if fingerprint in present or _still_away(incident, explanation):
+                continue
+            if _shows_gone(incident, explanation):
                 proofs = self._proofs[fingerprint] = self._proofs.get(fingerprint, 0) + 1
                 if proofs >= ROUNDS_OF_PROOF:
                     yield self._close(incident, at, Ending.CHANGED)
@@ -278,6 +284,24 @@ def _shows_gone(incident: Incident, explanation: Explanation) -> bool:
         and isinstance(result.outcome, Quiet)
         for result in explanation.results
     )
+
+
+def _still_away(incident: Incident, explanation: Explanation) -> bool:
+    """Return whether an outage lasts: what it is about is listed nowhere, or was not there at the last read.
+
+    A window that holds nothing but the outage cannot tell that anybody asks, so the finding is not in it any more.
+    """
+    if incident.check != OUTAGE:
+        return False
+    on, evidence = incident.subject, explanation.evidence
+    server = Subject(server=on.server)
+    if server not in evidence.subjects(Scope.SERVER) or not evidence.moments(on.server):
+        return True
+    # Without the index, what is loaded shows in the counters.
+    scopes = (Scope.LISTED, Scope.MODEL, Scope.ENSEMBLE)
+    seen = {(one.server, one.model or one.ensemble) for scope in scopes for one in evidence.subjects(scope)}
+    listed = on.model is None or (on.server, on.model) in seen
+    return not listed or any(not one.over for one in (*evidence.outages(on), *evidence.outages(server)))
 
 
 def _undecided(explanation: Explanation) -> frozenset[tuple[str, str | None]]:

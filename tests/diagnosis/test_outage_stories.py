@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.incident import Change, IncidentBook, IncidentChange
 from diagnostics.diagnosis.link import CAUSED_BY, OUTAGE, follows_outage
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Kind, Scrape
@@ -119,6 +120,36 @@ class TestAnOutage:
 )
 def test_an_outage_brings_about_what_began_in_it_or_later(check: str, began: float | None, follows: bool) -> None:
     assert follows_outage(check, began, outage_began=20.0) is follows
+
+
+class TestAnIncident:
+    """An incident of a model that was unloaded, in windows that hold nothing of the time before."""
+
+    def book(self) -> IncidentBook:
+        book = IncidentBook("chat", open_after=1, close_after=30.0)
+        begun = explained(told(away(steps=range(10, STEPS))), index(steps=range(10, STEPS)))
+        assert [one.kind for one in book.take(begun, START, 0.0)] == [Change.OPENED]
+        return book
+
+    def later(self, book: IncidentBook, explanation: Explanation) -> list[IncidentChange]:
+        assert (OUTAGE, "m") not in causes(explanation)
+        return [one for at in (20.0, 40.0, 60.0) for one in book.take(explanation, START + at, at)]
+
+    @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])
+    def test_lasts_while_the_model_is_away(self, without: Sequence[Kind]) -> None:
+        book = self.book()
+        whole = explained(told([AWAY] * STEPS), index(steps=range(-1, STEPS)), without=without)
+
+        assert self.later(book, whole) == []
+        assert [one.check for one in book.open] == [OUTAGE]
+
+    @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])
+    def test_ends_once_the_model_serves_again(self, without: Sequence[Kind]) -> None:
+        book = self.book()
+        back = explained(told([BUSY] * STEPS), index(steps=range(0)), without=without)
+
+        assert [one.kind for one in self.later(book, back)] == [Change.CLOSED]
+        assert book.open == ()
 
 
 class TestTheRoot:
