@@ -8,6 +8,9 @@ from diagnostics.errors import EXIT_INTERRUPTED
 def main() -> int:
     """Run `diag` and return its exit code."""
     try:
+        from diagnostics.cli.process_title import hide_secrets
+
+        hide_secrets()
         from diagnostics.cli.main import main as run
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

@@ -157,7 +157,9 @@ def _misuse(error: click.ClickException) -> str:
 
 
 def _fail(text: str, code: int) -> int:
+    from diagnostics.wire.secret_shapes import scrub_shapes  # after --help, which needs none
+
     if os.environ.get("DIAG_DEBUG") == "1":
-        traceback.print_exc()
-    click.echo(f"diag: {' '.join(text.split())}", err=True)
+        click.echo(scrub_shapes(traceback.format_exc()), err=True, nl=False)
+    click.echo(f"diag: {scrub_shapes(' '.join(text.split()))}", err=True)
     return code

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from diagnostics.units import Unit
+from diagnostics.wire.secret_shapes import scrub_shapes
 
 # What fails in so many ways at once needs no longer list.
 MOST = 100
@@ -48,7 +49,7 @@ class Faults:
 
     def failed(self, what: str, reason: str) -> None:
         """Note a failure; whatever fails beyond `MOST` at once is not noted."""
-        now = self._clock()
+        now, reason = self._clock(), scrub_shapes(reason)
         with self._lock:
             known = self._lasting.get(what)
             if known is not None:

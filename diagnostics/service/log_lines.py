@@ -9,6 +9,8 @@ import sys
 import time
 from typing import Literal
 
+from diagnostics.wire.secret_shapes import scrub_shapes
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 _BARE = re.compile(r"[^\s\"=]+")
 
@@ -20,11 +22,11 @@ class _Line(logging.Formatter):
             "ts": f"{at}.{int(record.msecs):03d}Z",
             "level": {"WARNING": "warn"}.get(record.levelname, record.levelname.lower()),
             "component": record.name.removeprefix("diagnostics."),
-            "msg": record.getMessage(),
+            "msg": scrub_shapes(record.getMessage()),
         }
         if record.exc_info and record.exc_info[1] is not None:
             # The whole stack, on the one line: what reads logs splits them at line ends.
-            fields["err"] = self.formatException(record.exc_info)
+            fields["err"] = scrub_shapes(self.formatException(record.exc_info))
         return fields
 
 

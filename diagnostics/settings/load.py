@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from diagnostics.errors import UsageError
+from diagnostics.settings.addresses import shown, without_credentials
 from diagnostics.settings.places import line_of
 from diagnostics.settings.text_file import text_of
 from diagnostics.settings.tree import Settings
-from diagnostics.settings.values import without_password
 
 PREFIX = "DIAG_"
 # Between a section's name and a key's, as both hold single ones: DIAG_WEB__LISTEN_ADDRESS.
@@ -47,7 +47,7 @@ class Loaded:
     def lines(self) -> Iterator[tuple[str, str, str]]:
         """Yield (name, value, origin) of every setting in order. Credentials of URLs are left out."""
         for name, value in _flat(self.settings.model_dump(mode="json")):
-            yield name, _spelled(value), self.origins.get(name, DEFAULT)
+            yield name, _spelled(value, address=_is_address(name)), self.origins.get(name, DEFAULT)
 
 
 def load(
@@ -187,7 +187,15 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def _spelled(value: Any) -> str:
+def _is_address(name: str) -> bool:
+    return name.rpartition(".")[2].endswith(("url", "urls", "servers", "database"))
+
+
+def _spelled(value: Any, *, address: bool) -> str:
     if isinstance(value, list):
-        return ", ".join(map(_spelled, value))
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else without_password(str(value))
+        return ", ".join(_spelled(one, address=address) for one in value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return shown(str(value)) if address else without_credentials(str(value))

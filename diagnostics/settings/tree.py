@@ -83,7 +83,7 @@ class DeploymentSettings(Section):
     """Servers that hold the same models and are judged together."""
 
     name: Name = Field(max_length=200, description="As incidents and alerts call it: no spaces and slashes.")
-    servers: tuple[str, ...] = Field(min_length=1, description="URLs, as in [[server]].")
+    servers: tuple[Address, ...] = Field(min_length=1, description="URLs, as in [[server]].")
     objective: str = Field(default="", description="What latency must be, as in 'p95 < 200ms'.")
 
 

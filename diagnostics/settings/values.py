@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
+from diagnostics.settings.addresses import names_a_user
 from diagnostics.units import parse_duration, parse_size
 
 
@@ -35,29 +36,25 @@ def show_seconds(seconds: float) -> str:
 
 # Clocks of the operating system and of databases end not far beyond.
 LONGEST = 100 * 365.25 * 86400.0
+_NOT_IN_ADDRESSES = re.compile(r"[?#@]")
 _NOT_IN_NAMES = re.compile(r"[\s/?#%]")
-_PASSWORD = re.compile(r"(?<=://)([^/?#\s@:]*):([^/?#\s]*)(?=@)")
-
-
-def without_password(text: str) -> str:
-    """Return `text` with the passwords of its URLs replaced by `***`."""
-    return _PASSWORD.sub(r"\1:***", text)
 
 
 def _without_credentials(otherwise: str) -> BeforeValidator:
     """Return what refuses a URL with user or password; `otherwise` says what to do instead."""
 
     def check(value: object) -> object:
-        if isinstance(value, str) and holds_credentials(value):
+        if isinstance(value, str) and names_a_user(value):
             raise ValueError(f"holds credentials, which an address shows: {otherwise}")
         return value
 
     return BeforeValidator(check)
 
 
-def holds_credentials(url: str) -> bool:
-    """Return whether a URL names a user."""
-    return "@" in url.partition("://")[2].partition("/")[0].partition("?")[0]
+def _ending(value: str) -> str:
+    if sign := _NOT_IN_ADDRESSES.search(value):
+        raise ValueError(f"holds a {sign[0]}: what is around it may be a secret, which an address shows")
+    return value
 
 
 def _name(value: str) -> str:
@@ -79,7 +76,7 @@ def _no_percents(value: object) -> object:
 
 
 # An address is a label of metrics, a name on the page and a field of recordings.
-Address = Annotated[str, _without_credentials("put them into basic_auth_file")]
+Address = Annotated[str, _without_credentials("put them into basic_auth_file"), AfterValidator(_ending)]
 Posted = Annotated[str, _without_credentials("use bearer_token_file, or put a secret URL into url_file")]
 Shown = Annotated[str, _without_credentials("whoever follows a link is asked for them")]
 Name = Annotated[str, AfterValidator(_name)]

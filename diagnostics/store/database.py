@@ -75,8 +75,8 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Return where it is, without the password."""
-        return self.url.render_as_string(hide_password=True)
+        """Return where it is, without the password, which its parameters may hold, too."""
+        return self.url.set(query={}).render_as_string(hide_password=True)
 
     def gone(self) -> OSError | None:
         """Return why what is written would be lost, as the SQLite file was removed or replaced; None else."""
@@ -157,12 +157,15 @@ def url_of(settings: HistorySettings, password: str | None) -> URL:
         return URL.create(SQLITE, database=str(settings.directory / FILE))
     try:
         url = make_url(settings.database)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # its port is no number
         hint = "write it like postgresql://diag@host/diag"
         raise UsageError("is no database URL", where="history.database", hint=hint) from None
     backend = url.get_backend_name()
     if backend not in (SQLITE, POSTGRESQL):
         raise UsageError(f"{backend} is not supported", where="history.database", hint="use sqlite or postgresql")
+    if "@" in f"{url.host}{url.database}" and backend != SQLITE:
+        hint = "write / ? # and @ of a password as %2F %3F %23 and %40, or use history.database_password_file"
+        raise UsageError("holds an @ after the host", where="history.database", hint=hint)
     url = url.set(drivername="postgresql+psycopg" if backend == POSTGRESQL else SQLITE)
     return url.set(password=password) if password is not None else url
 

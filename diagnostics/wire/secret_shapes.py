@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from itertools import pairwise
 
+from diagnostics.settings.addresses import without_credentials
+
 REDACTED = "[REDACTED]"
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SECRET_WORDS = re.compile(
@@ -37,7 +39,6 @@ _PARAMETER = re.compile(
     r'value\s*+:?\s*+(?:\{\s*+)?(?:string_value\s*+:?\s*+)?)"(?:[^"\\]|\\.)*+"'
 )
 _SCHEME = re.compile(r"\b((?i:bearer)\s+|(?i:basic|digest|token)\s+(?=[a-z._~+/-]*[0-9A-Z=]))[A-Za-z0-9._~+/=-]{8,}")
-_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*+://)[^/\s\"'<>]+@")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY( BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*-----|\Z)", re.S)
 _KNOWN_KEYS = re.compile(
     r"\b(?:(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{16}"  # AWS
@@ -68,14 +69,19 @@ def scrub(text: str) -> str:
     """Return `text` with every value that is named as a secret, or looks like one, replaced."""
     if _HARMLESS.fullmatch(text):
         return text
-    text = _PRIVATE_KEY.sub(REDACTED, text)
-    text = _USER_INFO.sub(rf"\1{REDACTED}@", text)
-    text = _HEADER.sub(rf"\1\2{REDACTED}", text)
-    text = _SCHEME.sub(rf"\1{REDACTED}", text)
-    text = _KNOWN_KEYS.sub(REDACTED, text)
+    text = scrub_shapes(text)
     text = _PARAMETER.sub(_scrub_parameter, text)
     text = _FLAG.sub(_scrub_flag, text)
     return _scrub_assignments(text)
+
+
+def scrub_shapes(text: str) -> str:
+    """Return `text` without what looks like a secret, whatever its name: for our own messages, which name many."""
+    text = _PRIVATE_KEY.sub(REDACTED, text)
+    text = without_credentials(text, REDACTED)
+    text = _HEADER.sub(rf"\1\2{REDACTED}", text)
+    text = _SCHEME.sub(rf"\1{REDACTED}", text)
+    return _KNOWN_KEYS.sub(REDACTED, text)
 
 
 def _scrub_parameter(found: re.Match[str]) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import quote
 
 from diagnostics.errors import UsageError, reason_of
 
@@ -17,7 +19,9 @@ STORE_TIMEOUT = 30.0
 # A server with 1,000 models and summaries on answers with about 10 MB; beyond this it is not a Triton page.
 MAX_BODY_BYTES = 64 * 2**20
 # Servers take no header beyond some tens of kilobytes; what is larger is another file, or a device without an end.
+_FEWEST_OF_A_SECRET = 8
 _LARGEST_SECRET = 64 * 2**10
+_NAMING = "its URL itself, or --metrics-url or --grpc-url (metrics_url and grpc_url in the settings)"
 # What gives credentials on a command line.
 ON_THE_COMMAND_LINE = "$DIAG_BEARER_TOKEN, $DIAG_BASIC_AUTH, --bearer-token-file, --basic-auth-file or --header"
 
@@ -83,6 +87,14 @@ class SourceOptions:
         """Return these options with `user` (`name:password`) as the credentials; self for None."""
         return self if user is None else replace(self, basic=user, bearer_token=None)
 
+    def without_credentials(self) -> SourceOptions:
+        """Return these options for a port that nobody named: what listens there may be anyone's."""
+        if not (self.has_credentials or self.headers):
+            return self
+        named = f"name the port, as credentials go to no other: {_NAMING}"
+        bare = replace(self, bearer_token=None, basic=None, headers={}, cert_file=None, key_file=None)
+        return replace(bare, credentials_by=named)
+
     def request_headers(self) -> dict[str, str]:
         """Return the headers of every request, credentials included: never log them."""
         headers = dict(self.headers)
@@ -94,13 +106,29 @@ class SourceOptions:
 
     def scrub(self, text: str) -> str:
         """Return `text` without any credential that a server may have echoed."""
-        secrets = [self.bearer_token, self.basic, *self.request_headers().values()]
-        if self.basic:
-            secrets.append(self.basic.partition(":")[2])
-        for secret in secrets:
-            if secret:
-                text = text.replace(secret, "***")
+        for secret in self._secrets():
+            text = text.replace(secret, "***")
         return text
+
+    def scrub_bytes(self, body: bytes) -> bytes:
+        """Return the body of an answer without any credential that a server may have echoed.
+
+        A password as short as a word of the body could be one: it stays where it is not with its user.
+        """
+        for secret in self._secrets():
+            if len(secret) >= _FEWEST_OF_A_SECRET:
+                for form in {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}:
+                    body = body.replace(form.encode(), b"[REDACTED]")
+        return body
+
+    def _secrets(self) -> list[str]:
+        """Return what is secret in the requests, longest first: a part of one would leave the rest of it."""
+        found = {self.bearer_token, self.basic}
+        for value in self.request_headers().values():
+            found |= {value, value.partition(" ")[2]}
+        if self.basic:
+            found.add(self.basic.partition(":")[2])
+        return sorted(filter(None, found), key=len, reverse=True)
 
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context of these options, which servers that are reached alike share.

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from diagnostics.errors import UsageError
+from diagnostics.settings.addresses import shown
 
 SCHEMES = ("http", "https", "grpc", "grpcs")
 DEFAULT_PORTS = {"http": 80, "https": 443, "grpc": 8001, "grpcs": 8001}
+_ENCODED = "write / ? # and @ of a password as %2F %3F %23 and %40"
 _FORMS = "give http://host:8000, host:8000, grpc://host:8001 or http://host:8002/metrics"
 
 
@@ -69,13 +71,19 @@ def _split(text: str) -> SplitResult:
         parts = urlsplit(text)
         _ = parts.port
     except ValueError as error:
-        raise UsageError(f"is no address ({error})".lower(), where=safe(text), hint=_FORMS) from None
+        # Its own words repeat what it was given.
+        what = "its port is no number of a port" if "port" in str(error).lower() else "is no address"
+        raise UsageError(what, where=safe(text), hint=_FORMS) from None
     return parts
 
 
 def _address(parts: SplitResult, text: str, *, bare: bool) -> Address:
     if not parts.hostname:
         raise UsageError("names no host", where=safe(text) or "''", hint=_FORMS)
+    if "@" in parts.path:
+        raise UsageError("holds an @ after the host", where=safe(text), hint=_ENCODED)
+    if parts.query or parts.fragment:
+        raise UsageError("holds a ? or a #: what follows is not sent", where=safe(text), hint=_FORMS)
     if parts.port == 0:
         raise UsageError("port 0 cannot be read", where=safe(text), hint=_FORMS)
     default = None if bare else DEFAULT_PORTS[parts.scheme]
@@ -96,6 +104,4 @@ def _user(parts: SplitResult) -> str | None:
 
 def safe(text: str) -> str:
     """Return an address as it may be shown: without credentials, cut, control characters as `?`."""
-    head, at, tail = text.rpartition("@")
-    shown = f"{head.partition('://')[0]}://***@{tail}" if at and "://" in head else tail
-    return "".join(c if c.isprintable() else "?" for c in shown)[:120]
+    return "".join(c if c.isprintable() else "?" for c in shown(text))[:120]

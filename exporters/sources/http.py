@@ -85,7 +85,7 @@ class HttpReader:
                 response.close()
         if response.status != 200:
             raise self._refusal(response.status, response.headers, data)
-        return HttpAnswer(data, response.headers)
+        return HttpAnswer(self._options.scrub_bytes(data), response.headers)
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:

@@ -134,7 +134,7 @@ class _Search:
             ports=tuple(address.port for address in seen if address.port),
             api=api,
             metrics=metrics,
-            blind_spots=blind_spots_of(found, self.failures, self.options.when_denied),
+            blind_spots=blind_spots_of(found, self.failures, self._when_denied()),
             notes=notes_of(found, self.failures, given),
             timeout=self.options.read_timeout,
         )
@@ -149,7 +149,7 @@ class _Search:
         failures = self.failures[role]
         place = address.netloc()
         try:
-            found = first_found([(place, partial(probes[role], address, self.options))], failures)
+            found = first_found([(place, partial(probes[role], address, self._options_at(address)))], failures)
         except UsageError as error:
             # gRPC cannot meet what HTTP can: no matter to whoever has not named a gRPC port.
             if role != GRPC or self.given.scheme in ("grpc", "grpcs") or self.options.grpc_url:
@@ -159,6 +159,22 @@ class _Search:
             return failures[place]
         self.found[role] = found
         return None
+
+    def _options_at(self, address: Address) -> SourceOptions:
+        """Return how an address is asked: with credentials where it was named, and not in the clear instead of TLS."""
+        named = [self.given, *(parse_address(url) for url in (self.options.metrics_url, self.options.grpc_url) if url)]
+        known = any((one.netloc(), one.secure) == (address.netloc(), address.secure) for one in named)
+        return self.options if known else self.options.without_credentials()
+
+    def _when_denied(self) -> str:
+        """Return what to do where ports want other credentials than they were sent."""
+        denied = (
+            parse_address(place).port
+            for failures in self.failures.values()
+            for place, failure in failures.items()
+            if failure.obstacle is Obstacle.DENIED
+        )
+        return (self.options if self.given.port in denied else self.options.without_credentials()).when_denied
 
     def _seek(self, role: str) -> None:
         for address in self._candidates(role):
@@ -203,8 +219,7 @@ class _Search:
             return ["grpcs" if self.given.secure else "grpc"]
         if not self.given.secure:
             return ["http"]
-        # Triton's own metrics port speaks no TLS; but what was given for TLS is not sent in the clear.
-        return ["https"] if self.options.has_credentials else ["https", "http"]
+        return ["https", "http"]  # Triton's own metrics port speaks no TLS
 
     def _refuse_strangers(self) -> None:
         api, metrics = self.found.get(HTTP) or self.found.get(GRPC), self.found.get(METRICS)
@@ -241,7 +256,7 @@ class _Search:
         denied = any(
             one.obstacle is Obstacle.DENIED for failures in self.failures.values() for one in failures.values()
         )
-        hint = self.options.when_denied if denied else _UP
+        hint = self._when_denied() if denied else _UP
         return CollectError(f"no Triton found: {told}", where=str(self.given), hint=hint)
 
 

@@ -80,7 +80,7 @@ class GrpcApi:
             answer = call(*arguments, headers=headers, as_json=True, client_timeout=self._options.read_timeout)
         except Exception as error:  # noqa: BLE001 - its class is known only where the extra is installed
             raise self._failure(error) from None
-        return json.dumps(answer, separators=(",", ":")).encode()
+        return self._options.scrub_bytes(json.dumps(answer, separators=(",", ":")).encode())
 
     def close(self) -> None:
         """Close the channel."""

@@ -15,6 +15,7 @@ from diagnostics.errors import DiagError, UsageError
 from diagnostics.render.clean import clean
 from diagnostics.service.http.json_answer import JsonAnswer
 from diagnostics.service.own.metrics import OwnMetrics
+from diagnostics.wire.secret_shapes import scrub_shapes
 
 log = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
@@ -32,7 +33,7 @@ class Problem(BaseModel):
 
 def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JsonAnswer:
     """Return the answer; `detail` is shortened and freed of control characters."""
-    line = " ".join(clean(detail).split())[:_LONGEST]
+    line = " ".join(scrub_shapes(clean(detail)).split())[:_LONGEST]
     body = Problem(title=HTTPStatus(status).phrase, status=status, detail=line)
     return JsonAnswer(body.model_dump(), status, headers, media_type=MEDIA_TYPE)
 

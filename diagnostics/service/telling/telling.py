@@ -21,8 +21,8 @@ from diagnostics.service.telling.messages import MessageBook
 from diagnostics.service.telling.sender import FIRST_PAUSE, Sender, Work
 from diagnostics.service.telling.settled import Settle, SettledPoster
 from diagnostics.service.telling.traced import Posts, TracedPoster
+from diagnostics.settings.addresses import names_a_user
 from diagnostics.settings.tree import AlertmanagerSettings, Settings, WebhookSettings
-from diagnostics.settings.values import holds_credentials
 from exporters.sinks.alertmanager import PATH
 from exporters.sinks.links import Links
 from exporters.sinks.posting import Poster
@@ -239,7 +239,7 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
     url = secret_of(settings.url_file, "URL") or settings.url
     if not url or (settings.url and settings.url_file):
         raise UsageError("give url or url_file, and not both", where="webhook")
-    if holds_credentials(url):
+    if names_a_user(url):
         hint = "use bearer_token_file"
         raise UsageError("the URL holds a user, who would not be told", where=str(settings.url_file), hint=hint)
     options = SourceOptions(
