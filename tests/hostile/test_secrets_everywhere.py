@@ -1,0 +1,338 @@
+"""A canary in every place that can hold a secret, and a search of everything that comes out."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import lzma
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from diagnostics.cli.main import main
+from diagnostics.cli.process_title import without_secrets
+from diagnostics.errors import CollectError, UsageError
+from diagnostics.settings.addresses import shown, without_credentials
+from diagnostics.settings.load import load
+from diagnostics.store.database import database_of
+from diagnostics.wire.records import Kind
+from exporters.sources.access import SourceOptions, read_secret
+from exporters.sources.triton import discover
+from tests.collect.fake_triton import Answer, FakeServer, FakeTriton, body_of, fake_triton, guarded, page, status
+from tests.soak.running import environment, until
+
+CANARY = "k9CaNaRy"
+QUICK = SourceOptions(timeout=2.0)
+
+
+def secret(place: str) -> str:
+    return f"{CANARY}{place}0123456789"
+
+
+def echoing(kind: str, body: bytes) -> Answer:
+    """Answer with what was sent for authorization inside of the body."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        sent = handler.headers.get("Authorization", "none")
+        bare = sent.partition(" ")[2]
+        page(body.replace(b"@SENT@", sent.encode()).replace(b"@BARE@", bare.encode()), kind)(handler)
+
+    return answer
+
+
+def echo_everything(fake: FakeTriton) -> None:
+    """Have a recorded server repeat the credentials it is sent, in bodies, errors and redirects."""
+    assert fake.api is not None
+    assert fake.metrics is not None
+    row = b'nv_inference_request_success{model="@BARE@",version="1",echo="@SENT@"} 7\n# HELP x @SENT@\n'
+    fake.metrics.routes["GET /metrics"] = echoing("text/plain", body_of(Kind.METRICS) + row)
+    for place, answer in list(fake.api.routes.items()):
+        if place.endswith("/config"):
+            described = b'{"name":"chat","platform":"@SENT@","parameters":{"note":{"string_value":"@BARE@"}}}'
+            fake.api.routes[place] = echoing("application/json", described) if "chat" in place else answer
+    index = json.loads(body_of(Kind.INDEX))
+    index.append({"name": "@BARE@", "version": "1", "state": "READY", "reason": "@SENT@"})
+    fake.api.routes["POST /v2/repository/index"] = echoing("application/json", json.dumps(index).encode())
+    fake.api.routes["GET /v2/models/@BARE@/config"] = status(500, b'{"error": "no"}')
+
+
+def told(output: str | bytes) -> list[str]:
+    """Return what of an output holds a canary, as it is or in base64."""
+    data = output if isinstance(output, bytes) else output.encode("utf-8", "surrogateescape")
+    coded = [base64.b64encode(b"x" * shift + CANARY.encode())[4:8] for shift in range(3)]
+    found = [line for line in data.splitlines() if CANARY.encode() in line or CANARY.lower().encode() in line]
+    found += [line for line in data.splitlines() if all(part in line for part in coded)]
+    return [line[:300].decode("utf-8", "replace") for line in found]
+
+
+def kept(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield every file below a folder, unpacked: databases, journals, recorded bodies."""
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        data = path.read_bytes()
+        yield str(path), lzma.decompress(data) if path.suffix == ".xz" else data
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"user:{secret('a')}@127.0.0.1:1",
+        f"http://user:{secret('a')}@127.0.0.1:1",
+        f"http://user:a/{secret('a')}@127.0.0.1:1",
+        f"http://user:{secret('a')}/x@127.0.0.1:1",
+        f"http://user:{secret('a')}#x@127.0.0.1:1",
+        f"user:{secret('a')}?x@127.0.0.1:1",
+        f"http:/user:{secret('a')}@127.0.0.1:1",
+        f"http://127.0.0.1:1/?token={secret('a')}",
+        f"127.0.0.1:1/metrics#{secret('a')}",
+        f"ftp://u:{secret('a')}@127.0.0.1:1",
+        f"prometheus+http://u:{secret('a')}@127.0.0.1:1",
+        f"prometheus+http://127.0.0.1:1/#{secret('a')}",
+        f"prometheus+http://127.0.0.1:1?token={secret('a')}",
+    ],
+)
+def test_no_command_shows_the_secret_of_an_address(
+    address: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIAG_DEBUG", "1")
+    for words in (
+        ["explain", address, "--timeout", "1s"],
+        ["explain", "127.0.0.1:1", "--metrics-url", address, "--timeout", "1s"],
+        ["record", address, "--timeout", "1s", "-o", str(tmp_path / "x.tar.xz")],
+        ["serve", address, "--check-config"],
+    ):
+        assert main(words) in (2, 3), words
+        out, err = capsys.readouterr()
+        assert told(out + err) == [], words
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://diag:{secret('d')}@db/diag",
+        f"postgresql://diag:a/{secret('d')}#b@db/diag",
+        f"postgresql://diag:a@{secret('d')}@db/diag",
+        f"postgresql://diag:a@x:{secret('d')}/b@db/diag",
+        f"postgresql://db/diag?user=diag&password={secret('d')}",
+        f"mysql://diag:{secret('d')}@db/diag",
+    ],
+)
+def test_no_database_url_shows_its_password(url: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    loaded = load(None, {"DIAG_HISTORY__DATABASE": url}, {"history.directory": str(tmp_path)})
+    shown_ = "\n".join(value for _, value, _ in loaded.lines())
+    with contextlib.suppress(UsageError):
+        made = database_of(loaded.settings.history, read_secret)
+        shown_ += made.set(query={}).render_as_string(hide_password=True)
+    assert told(shown_) == []
+
+
+def test_an_address_is_shown_without_whatever_may_be_a_secret() -> None:
+    assert shown("user:a/b#c@d@host:8000/v2?token=x") == "***@host:8000/v2?***"
+    assert shown("http://host:8000/v2") == "http://host:8000/v2"
+    assert shown("host#x") == "host?***"
+    assert without_credentials("at http://a:b@c:1 and http://d") == "at http://***@c:1 and http://d"
+
+
+@pytest.mark.parametrize("name", ["server.0.url", "alertmanager.urls"])
+@pytest.mark.parametrize("url", ["u:p@host:8000", "http://u:p@host", "http://host/?t=x", "host#x", "http://u:p/q@host"])
+def test_settings_refuse_an_address_that_holds_one(name: str, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "diag.toml"
+    file.write_text(f"[[server]]\nurl = '{url}'\n" if "server" in name else f"[alertmanager]\nurls = ['{url}']\n")
+    with pytest.raises(UsageError) as refused:
+        load(file, {}, {})
+    assert url not in str(refused.value)
+
+
+def test_credentials_go_to_no_port_that_was_not_named() -> None:
+    options = SourceOptions(timeout=2.0, bearer_token=secret("t"), headers={"X-Key": secret("h")})
+    with fake_triton() as fake:
+        assert fake.api is not None
+        assert fake.metrics is not None
+        found = discover(f"127.0.0.1:{fake.port}", options)
+        found.round()
+        named, guessed = fake.api.seen, fake.metrics.seen
+        assert guessed
+        assert {headers.get("Authorization") for _, headers in named} == {f"Bearer {secret('t')}"}
+        assert not [path for path, headers in guessed if told(str(headers))]
+        guessed.clear()
+        discover(
+            f"127.0.0.1:{fake.port}",
+            SourceOptions(timeout=2.0, bearer_token=secret("t"), metrics_url=f"127.0.0.1:{fake.port + 2}/metrics"),
+        )
+        assert {headers.get("Authorization") for _, headers in guessed} == {f"Bearer {secret('t')}"}
+
+
+def test_a_page_that_wants_credentials_beside_the_named_port_says_to_name_it() -> None:
+    options = SourceOptions(timeout=2.0, bearer_token=secret("t"))
+    with fake_triton() as fake:
+        assert fake.metrics is not None
+        fake.metrics.routes = {path: guarded("Bearer x", one) for path, one in fake.metrics.routes.items()}
+        (spot,) = discover(f"127.0.0.1:{fake.port}", options).blind_spots
+    assert "--metrics-url" in spot.fix
+
+
+@pytest.mark.parametrize("output", ["text", "json", "markdown", "html"])
+def test_an_echoed_credential_is_in_no_report_and_no_capture(
+    output: str, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIAG_BASIC_AUTH", f"ann:{secret('p')}/+")
+    capture = tmp_path / "kept.tar.xz"
+    with fake_triton() as fake:
+        echo_everything(fake)
+        place = [f"127.0.0.1:{fake.port}", "--metrics-url", f"http://127.0.0.1:{fake.port + 2}/metrics"]
+        assert main(["explain", *place, "--window", "3s", "--output", output]) in (0, 1, 3)
+        if output == "json":
+            assert main(["record", *place, "--for", "3s", "-o", str(capture)]) == 0
+    out, err = capfdbinary.readouterr()
+    assert told(out + err) == []
+    if output == "json":
+        with tarfile.open(capture) as bodies:
+            members = {one.name: bodies.extractfile(one).read() for one in bodies if one.isfile()}  # type: ignore[union-attr]
+        assert members
+        assert [name for name, data in members.items() if told(data) or told(name)] == []
+
+
+def test_a_redirect_takes_no_credential_along_and_shows_none() -> None:
+    options = SourceOptions(timeout=2.0, bearer_token=secret("t"))
+    with FakeServer().running() as other:
+        away = status(302, Location=f"{other.url}/?token={secret('t')}")
+        with (
+            FakeServer({"GET /v2": away, "GET /metrics": away}).running() as server,
+            pytest.raises(Exception) as failed,
+        ):
+            discover(server.url, options)
+        assert other.seen == []
+    assert told(str(failed.value)) == []
+
+
+def test_arguments_are_hidden_from_the_list_of_processes(tmp_path: Path) -> None:
+    hidden = without_secrets(
+        b"diag\0explain\0u:pw/x@host:1\0http://u:pw@h\0--header\0X-Key: pw\0--header=A:pw\0/pw:x\0a\0"
+    )
+    assert b"pw" not in hidden.replace(b"/pw:x", b"")
+    assert hidden.startswith(b"diag\0explain\0")
+    assert hidden.count(b"\0") == 9
+    release = FakeServer()
+    with release.running():
+        words = ["explain", f"u:{secret('a')}@127.0.0.1:{release.port}", "--header", f"X-Key: {secret('h')}"]
+        code = [sys.executable, "-m", "tests.hostile.entry", *words]
+        started = subprocess.Popen(code, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            seen = Path(f"/proc/{started.pid}/cmdline")
+            until(lambda: b"***" in seen.read_bytes(), 10)
+            assert told(seen.read_bytes()) == []
+        finally:
+            started.kill()
+            started.wait()
+
+
+SETTINGS = """
+[web]
+listen_address = "127.0.0.1:0"
+bearer_token_file = "{folder}/web-token"
+config_file = "{folder}/web.yml"
+[collect]
+interval = "1s"
+timeout = "1s"
+window = "10s"
+[history]
+directory = "{folder}/data"
+[log]
+level = "debug"
+[alertmanager]
+urls = ["http://127.0.0.1:{closed}"]
+basic_auth_file = "{folder}/alertmanager"
+min_severity = "info"
+[[webhook]]
+url_file = "{folder}/hook"
+bearer_token_file = "{folder}/hook-token"
+secret_file = "{folder}/hook-secret"
+[[server]]
+url = "http://127.0.0.1:{port}"
+metrics_url = "http://127.0.0.1:{metrics}/metrics"
+basic_auth_file = "{folder}/server"
+"""
+
+
+def test_no_secret_of_the_service_comes_out(tmp_path: Path) -> None:
+    for name, text in {
+        "web-token": secret("w"),
+        "alertmanager": f"am:{secret('m')}",
+        "hook-token": secret("k"),
+        "hook-secret": secret("s"),
+        "server": f"ann:{secret('p')}",
+        "web.yml": "",
+    }.items():
+        (tmp_path / name).write_text(text)
+    with fake_triton() as fake, FakeServer({}).running() as receiver:
+        echo_everything(fake)
+        hook = f"/{secret('u')}"
+        receiver.routes[f"POST {hook}"] = status(500, f"no such hook: {hook}, {secret('k')}".encode())
+        (tmp_path / "hook").write_text(f"{receiver.url}{hook}")
+        file = tmp_path / "diag.toml"
+        file.write_text(SETTINGS.format(folder=tmp_path, port=fake.port, metrics=fake.port + 2, closed=fake.port + 1))
+        variables = {**environment(), "OTEL_EXPORTER_OTLP_HEADERS": f"authorization=Bearer {secret('o')}"}
+        variables |= {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_TRACES_EXPORTER": "otlp"}
+        words = [sys.executable, "-m", "tests.hostile.entry", "serve", "--config.file", str(file)]
+        checked = subprocess.run([*words, "--check-config"], env=variables, capture_output=True, timeout=60, check=True)
+        log = tmp_path / "log"
+        with log.open("wb") as opened:
+            running = subprocess.Popen(words, env=variables, stdout=opened, stderr=opened)
+        try:
+            answers = dict(_asked(running, log))
+            titles = [Path(f"/proc/{one}/cmdline").read_bytes() for one in _family(running.pid)]
+        finally:
+            running.send_signal(signal.SIGTERM)
+            running.wait(30)
+    outputs = {"--check-config": checked.stdout + checked.stderr, "log": log.read_bytes(), **answers}
+    outputs |= dict(kept(tmp_path / "data")) | {f"title {number}": one for number, one in enumerate(titles)}
+    assert b"REDACTED" in b"".join(outputs.values())
+    assert {name: told(data) for name, data in outputs.items() if told(data)} == {}
+
+
+def _asked(running: subprocess.Popen[bytes], log: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield what the service answers on each of its paths, once it has judged."""
+    until(lambda: b"listening on" in log.read_bytes() or running.poll() is not None, 60)
+    port = log.read_text().partition("listening on 127.0.0.1:")[2].partition('"')[0]
+    pool = urllib3.PoolManager(retries=False, timeout=10, headers={"Authorization": f"Bearer {secret('w')}"})
+
+    def asked(path: str) -> bytes:
+        return pool.request("GET", f"http://127.0.0.1:{port}{path}").data
+
+    until(lambda: json.loads(asked("/api/v1/state"))["deployments"], 60)
+    name = json.loads(asked("/api/v1/state"))["deployments"][0]["name"]
+    explained = f"/api/v1/deployments/{name}/explanation"
+    for path in (
+        "/",
+        "/metrics",
+        "/api/v1/state",
+        "/api/v1/targets",
+        "/api/v1/deployments",
+        "/api/v1/incidents",
+        "/api/v1/openapi.json",
+        f"/deployments/{name}",
+        "/fleet",
+        "/nowhere",
+        f"/probe?target=u:{secret('q')}@h",
+        explained,
+        f"{explained}?output=html",
+        f"{explained}?output=text",
+        f"/api/v1/explain?deployment={name}",
+    ):
+        yield path, asked(path)
+    pool.clear()
+
+
+def _family(pid: int) -> list[int]:
+    """Return a process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(one for child in children for one in _family(int(child)))]
