@@ -70,7 +70,12 @@ TAIL = Limit(
 CHECK = Check(
     layer=Layer.GPU,
     scope=Scope.GPU,
-    limits={"gpu_time_full": FULL, "foreign_gpu_share": SHARE, "foreign_gpu_stay": ALWAYS},
+    limits={
+        "gpu_time_full": FULL,
+        "foreign_gpu_share": SHARE,
+        "foreign_gpu_stay": ALWAYS,
+        "foreign_gpu_tail": TAIL,
+    },
 )
 
 

@@ -138,6 +138,7 @@ frontend-limited handling_share handling_seconds 0.008106 quiet 0.009559 fires
 frontend-limited missed_reads missed_reads 0.0465 quiet 0.0535 fires case=1
 frontend-limited port_lag_share port_lag 0.06975 quiet 0.08025 fires case=1
 frontend-limited host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
+gpu-contended-by-other-process foreign_gpu_tail foreign_gpu_stay 0.048 quiet 0.053 fires foreign_excess_request=0.003
 gpu-fault gpu_fault_code gpu_fault_code 0.93 quiet 1.07 mitigates
 gpu-fault gpu_memory_errors gpu_fault_code 0.93 quiet 1.07 mitigates
 gpu-fault gpu_remap_failed gpu_fault_code 0.93 quiet 1.07 mitigates
