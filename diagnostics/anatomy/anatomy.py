@@ -86,7 +86,7 @@ def tail(evidence: Evidence, item: Anatomy) -> Anatomy | None:
 def _hidden(evidence: Evidence, item: Anatomy) -> frozenset[str]:
     """Return the members that go on working after their span has ended."""
     members = (stage.model for stage in item.stages)
-    return frozenset(m for m in members if _hides_time(evidence, Subject(server=item.server, model=m)))
+    return frozenset(m for m in members if evidence.hides_time(Subject(server=item.server, model=m)))
 
 
 def _ensembles(evidence: Evidence, server: Subject) -> Sequence[Subject]:
@@ -102,7 +102,7 @@ def _of_ensemble(evidence: Evidence, on: Subject) -> Anatomy | None:
     per_visit = {stage.model: stage.seconds for stage in stages}
     path, on_path = ensemble.longest_path(per_visit)
     stages = tuple(_visited(stage, max(path.count(stage.model), 1)) for stage in stages)
-    hidden = [model for model in ensemble.models() if _hides_time(evidence, Subject(server=on.server, model=model))]
+    hidden = [model for model in ensemble.models() if evidence.hides_time(Subject(server=on.server, model=model))]
     rest = max(mean.value - on_path, 0.0)
     if len(hidden) == 1:
         # What no row accounts for is the engine's: its branch is the longest, however short its row is.
@@ -134,7 +134,7 @@ def _of_model(evidence: Evidence, server: str, model: str) -> Anatomy | None:
         unattributed_seconds=max(mean.value - stage.seconds, 0.0),
         source=mean.source,
     )
-    hidden = _hides_time(evidence, on)
+    hidden = evidence.hides_time(on)
     found = from_direct_calls(counters, evidence.calls(on), hidden)
     if found.source != counters.source:
         return with_called(found, evidence.calls(on))
@@ -168,12 +168,6 @@ def _with_engine(stages: tuple[Stage, ...], model: str, seconds: float) -> tuple
         replace(stage, cells={**stage.cells, Phase.ENGINE: seconds}) if stage.model == model else stage
         for stage in stages
     )
-
-
-def _hides_time(evidence: Evidence, on: Subject) -> bool:
-    config = evidence.config(on)
-    decoupled = config is not None and config.decoupled
-    return (evidence.is_engine(on) or decoupled) and not evidence.shows_engine_time(on)
 
 
 def entry_of(

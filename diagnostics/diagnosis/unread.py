@@ -8,12 +8,14 @@ from typing import NamedTuple
 from diagnostics.anatomy.anatomy import Anatomy, Phase, longest_call, perhaps_ensembles
 from diagnostics.diagnosis.clock_notes import DISORDERS
 from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.latency import SUMMARIZED_REQUESTS
-from diagnostics.signals.orchestration import MODELS_IN_STEP
+from diagnostics.signals.orchestration import MODELS_IN_STEP, ORCHESTRATED_SECONDS
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.settings import CONFIG_FIX
 from diagnostics.signals.subject import Scope, Subject
+from diagnostics.signals.traces import TRACE_FIX
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
 
 # A steady level is told from a stall or a step beside it by a quartile of four intervals: five reads.
@@ -55,21 +57,36 @@ def _uncounted(reasons: Set[Missing | None]) -> str:
 def unread(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
     """Return what was not read, and could hold a fault that nothing else shows; None when there is no such thing."""
     return (
-        _engine_unseen(evidence, anatomy) or _read_too_rarely(evidence, anatomy) or _perhaps_by_hand(evidence, anatomy)
+        _unseen_inside(evidence, anatomy) or _read_too_rarely(evidence, anatomy) or _perhaps_by_hand(evidence, anatomy)
     )
 
 
-def _engine_unseen(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
-    """A row that ends when its request is handed to an engine tells of a request's time nothing."""
+def _unseen_inside(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
+    """A row that ends when its request is handed to an engine or a thread tells of a request's time nothing."""
     for item in anatomy:
         stage = item.stages[0]
         on = Subject(server=item.server, model=stage.model)
-        alone = item.ensemble is None and Phase.ENGINE not in stage.cells
-        if alone and item.requests >= ENOUGH_EVENTS and evidence.is_engine(on) and not evidence.shows_engine_time(on):
+        if item.ensemble is not None or Phase.ENGINE in stage.cells or item.requests < ENOUGH_EVENTS:
+            continue
+        if evidence.is_engine(on) and not evidence.shows_engine_time(on):
             return Unread(
                 f"the row of {stage.model} ends where a request is handed to its engine: its time there is unseen"
             )
+        if evidence.answers_apart(on) and not _clients_see_all(evidence, on):
+            return Unread(
+                f"the row of {stage.model} ends where a request is handed to a thread of its own: its time there is "
+                "unseen",
+                TRACE_FIX,
+            )
     return None
+
+
+def _clients_see_all(evidence: Evidence, on: Subject) -> bool:
+    """Return whether clients record that their requests take no more than the row shows, as far as matters."""
+    whole, row = evidence.read(ORCHESTRATED_SECONDS, on).value, evidence.read(REQUEST_SECONDS, on).value
+    if whole is None or row is None:
+        return False
+    return whole - row < max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * whole)
 
 
 def _read_too_rarely(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:

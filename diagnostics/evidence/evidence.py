@@ -11,7 +11,7 @@ from weakref import ref
 from diagnostics import names
 from diagnostics.evidence.made import Made, Span
 from diagnostics.signals.callers import requests_of
-from diagnostics.signals.engine_rows import is_engine, shows_its_time
+from diagnostics.signals.engine_rows import answers_apart, hides_its_time, is_engine, shows_its_time
 from diagnostics.signals.executions import service_time
 from diagnostics.signals.gaps import paths
 from diagnostics.signals.inner_calls import InnerCalls, inner_calls
@@ -93,6 +93,14 @@ class Evidence(Protocol):
 
     def shows_engine_time(self, on: Subject) -> bool:
         """Return whether an engine's row carries its time, instead of hiding it in a gap between stages."""
+        ...
+
+    def hides_time(self, on: Subject) -> bool:
+        """Return whether the model may go on after its row has ended: an engine, a decoupled model, own threads."""
+        ...
+
+    def answers_apart(self, on: Subject) -> bool:
+        """Return whether the model is known to answer from threads of its own, after its row has ended."""
         ...
 
 
@@ -233,6 +241,14 @@ class WindowEvidence:
     def shows_engine_time(self, on: Subject) -> bool:
         """Return whether an engine's row carries its time."""
         return shows_its_time(self._whole(on))
+
+    def hides_time(self, on: Subject) -> bool:
+        """Return whether the row may end before the request does."""
+        return hides_its_time(self._whole(on))
+
+    def answers_apart(self, on: Subject) -> bool:
+        """Return whether the row surely ends before the request does."""
+        return answers_apart(self._whole(on))
 
     def _whole(self, on: Subject) -> View:
         made = self._kept()

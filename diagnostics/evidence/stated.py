@@ -102,6 +102,14 @@ class StatedEvidence:
         """Return False."""
         return False
 
+    def hides_time(self, on: Subject) -> bool:
+        """Return whether it is an engine."""
+        return self.is_engine(on) and not self.shows_engine_time(on)
+
+    def answers_apart(self, on: Subject) -> bool:  # noqa: ARG002
+        """Return False."""
+        return False
+
     def entry(self, on: Subject) -> Entry | None:
         """Return an entry of the stated mean request time, called directly; an engine's compute is its time."""
         mean = self._value(REQUEST_SECONDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from diagnostics import names
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.reading import Missing
+from diagnostics.signals.triton import OUTPUT_SECONDS
 from diagnostics.window.view import View
 from diagnostics.wire.engine import is_served, shows_engine
 from diagnostics.wire.model_config import ModelConfig
@@ -14,6 +15,11 @@ from diagnostics.wire.model_config import ModelConfig
 _LONGEST_HANDOVER = 0.05
 # An engine takes each request as it comes, so that what hands it over idles; one that is busy half of its time works.
 _MOST_BUSY = 0.5
+# To hand requests to threads of its own takes a Python model some tenths of a millisecond.
+_LONGEST_START = 0.001
+# At the end of an execution Triton copies answers out of a Python process: it was measured as 30 µs and more. Where
+# threads answer later there are none, which takes 4 to 10 µs.
+_NOTHING_COPIED = 15e-6
 
 
 def is_engine(view: View) -> bool:
@@ -39,7 +45,18 @@ def shows_its_time(view: View) -> bool:
 def hides_its_time(view: View) -> bool:
     """Return whether the model answers from a thread of its own, so that its row shows only what starts that."""
     decoupled = view.config is not None and view.config.decoupled
-    return (is_engine(view) or decoupled) and not shows_its_time(view)
+    return (is_engine(view) or decoupled or answers_apart(view)) and not shows_its_time(view)
+
+
+def answers_apart(view: View) -> bool:
+    """Return whether executions of a Python model end at once and without answers: threads of its own send them."""
+    config = view.config
+    if config is None or config.backend != names.PYTHON_BACKEND or config.response_cache:
+        return False  # an answer from the cache copies nothing either
+    copied, execution = OUTPUT_SECONDS.read(view).value, EXECUTION_SECONDS.read(view).value
+    if not copied or not execution:
+        return False
+    return copied < _NOTHING_COPIED and execution < _LONGEST_START
 
 
 def generates(config: ModelConfig) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import pytest
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.signals.engine_rows import is_engine
-from tests.builders import Stage, SyntheticTriton, chain, model_config, view_of
+from diagnostics.window.client import ClientRequest
+from tests.builders import Stage, SyntheticTriton, chain, explained, model_config, view_of
 
 HANDOVER = 0.0012
 # Interfaces as published: TensorRT-LLM's llmapi/tensorrt_llm, vllm_backend's vllm_model, TensorRT-LLM's Python runtime.
@@ -112,3 +114,52 @@ def test_what_vllm_counts_itself_is_the_time_of_its_requests() -> None:
     assert item.mean_seconds == pytest.approx(1.9, abs=0.01)
     assert item.stages[0].cells[Phase.ENGINE] == pytest.approx(1.9 - HANDOVER, abs=1e-4)
     assert "engine waiting requests not exported" in told.reason
+
+
+def threads(*, copied: float = 5e-6, execution: float = 0.0004, **more: object) -> SyntheticTriton:
+    """Return a server of one Python model; so many seconds are spent on each answer when its execution ends."""
+    config = model_config("pool", **more)
+    return SyntheticTriton(models=(Stage("pool", rate=40, execution=execution, output=copied, config=config),))
+
+
+def test_executions_that_end_at_once_and_copy_no_answer_leave_the_request_to_a_thread() -> None:
+    told = threads().explain()
+
+    assert told.verdict is Verdict.INSUFFICIENT_DATA
+    assert "handed to a thread of its own" in told.reason
+    assert "trace" in told.next_measurement
+
+
+@pytest.mark.parametrize(
+    "triton",
+    [
+        threads(copied=40e-6),
+        threads(execution=0.02),
+        threads(backend="onnxruntime"),
+        threads(response_cache={"enable": True}),
+    ],
+)
+def test_a_model_that_answers_when_its_execution_ends_is_judged_by_its_row(triton: SyntheticTriton) -> None:
+    assert triton.explain().verdict is Verdict.HEALTHY
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.002, Verdict.HEALTHY), (0.3, Verdict.INSUFFICIENT_DATA)])
+def test_clients_that_wait_no_longer_than_the_row_show_that_nothing_is_hidden(seconds: float, verdict: Verdict) -> None:
+    triton = threads()
+    window = triton.window()
+    clients = [
+        ClientRequest(at=window.start + i / 40, model="pool", seconds=seconds, ok=True)
+        for i in range(round(40 * (window.end - window.start - 1)))
+    ]
+
+    assert explained(replace(window, clients=clients)).verdict is verdict
+
+
+def test_in_an_ensemble_the_thread_has_what_the_other_members_leave() -> None:
+    ensemble = Stage("chat", rate=40, overhead=0.2, config=chain("chat", "first", "pool"))
+    first = Stage("first", rate=40, execution=0.002, config=model_config("first", backend="onnxruntime"))
+    (chat,) = SyntheticTriton(models=(ensemble, first, *threads().models)).explain().anatomy
+    stage = chat.stage("pool")
+
+    assert stage is not None
+    assert stage.cells[Phase.ENGINE] == pytest.approx(0.2 - 0.0024, abs=1e-3)
