@@ -10,6 +10,7 @@ the engine's time, and looks like a slow model.
 
 ## Rules out
 - A KV cache that is full: slots are free then (`kv-cache-exhausted`).
+- Requests paused for a large part of their time: with more slots more would be (`kv-cache-thrashing`).
 - An engine that schedules one request at a time whatever its maximum (`inflight-batching-off`).
 - Pipeline parallelism, where requests of other micro batches look as if they waited.
 - A burst: requests wait at few reads then.
@@ -66,7 +67,7 @@ CHECK = Check(
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := held_earlier(see, on, 1):
+    if quiet := held_earlier(see, on, 2):
         return quiet
     if not slots_are_taken(see, on):
         return Quiet(because="slots are free while requests wait")

@@ -161,6 +161,7 @@ def never_pauses(see: Ledger, on: Subject) -> bool:
 
 IN_ORDER = (
     Gate(batches_are_static, "batches are static: requests wait for a batch to end"),
+    Gate(pausing_costs, "requests are paused for a large part of their time: the cache thrashes"),
     Gate(slots_are_taken, "all slots are taken"),
     Gate(cache_is_short, "the KV cache has no room for another request"),
 )
@@ -172,6 +173,7 @@ HELD_LIMITS: Mapping[str, Limit] = {
     "engine_slot_fill": SLOTS_TAKEN,
     "engine_peak_slot_fill": SLOTS_REACHED,
     "engine_kv_blocked_share": KV_BLOCKED,
+    "engine_paused_share": PAUSED,
 }
 """The numbers that these questions compare with."""
 

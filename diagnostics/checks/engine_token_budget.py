@@ -73,7 +73,7 @@ CHECK = Check(
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := held_earlier(see, on, 3):
+    if quiet := held_earlier(see, on, 4):
         return quiet
     if not see.at_least(ENGINE_CONTEXT_SHARE, on, PREFILLS):
         return Quiet(because="few iterations read prompts")

@@ -35,12 +35,10 @@ from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
     KV_FULL,
     KV_RESERVED,
-    PAUSED,
     SLOTS_LEFT,
     cache_is_short,
     cache_may_be_reserved,
     held_earlier,
-    pausing_costs,
     wait_claim,
 )
 from diagnostics.checks.engine_settings import larger_cache
@@ -87,7 +85,6 @@ CHECK = Check(
         "engine_kv_used_share": KV_RESERVED,
         "engine_kv_full_share": KV_FULL,
         "engine_context_share": PREFILLING,
-        "engine_paused_share": PAUSED,
         "engine_peak_scheduled": SEVERAL,
     },
     symptom="engine-waits-with-free-slots",
@@ -96,12 +93,10 @@ CHECK = Check(
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
-    if quiet := held_earlier(see, on, 2):
+    if quiet := held_earlier(see, on, 3):
         return quiet
     if see.at_least(ENGINE_SLOT_FILL, on, SLOTS_LEFT):
         return Quiet(because="nearly all slots are taken: a larger cache would hardly help")
-    if pausing_costs(see, on):
-        return Quiet(because="requests are paused for a large part of their time: the cache thrashes")
     if cache_is_short(see, on):
         return _finding(see, on, "has no room for another request")
     if not _only_the_cache_is_left(see, on):
