@@ -4,15 +4,17 @@ Two formats exist: `I0819 17:23:47.123456 <pid> file.cc:line] "message"` (older 
 ISO 8601 with `--log-format=ISO8601`. Lines of neither, such as tables and what models print, are passed over. Triton
 writes both in UTC, whatever its machine's time zone (common, `logging.cc`: `gmtime_r`; ISO 8601 ends with Z): a time
 without an offset that is not in its own format is somebody else's rewriting.
-Markers: Triton core, `model_lifecycle.cc`.
+Markers: Triton core, `model_lifecycle.cc`, `model_repository_manager.cc`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+
+from diagnostics.wire.log_wrappers import unwrapped
 
 
 class LogKind(StrEnum):
@@ -45,12 +47,15 @@ LONGEST_REASON = 400
 _CLASSIC = re.compile(r"^[IWEF](\d{2})(\d{2}) (\d{2}):(\d{2}):(\d{2})\.(\d{1,9}) \d+ [^\]]{1,200}\] (.*)$")
 _ISO = re.compile(r"^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.\d+)?(Z|[+-]\d{2}:?\d{2})? [^\]]{1,200}\] (.*)$")
 # A row of the table that is logged once at the start (core, `server.cc`, `PrintBackendAndModelInfo`).
-_RATE_LIMIT = re.compile(rb"^[^\n|]{0,200}\|\s*rate_limit\s*\|\s*([A-Z_]+)\s*\|", re.MULTILINE)
+_RATE_LIMIT = re.compile(r"^[^|]{0,200}\|\s*rate_limit\s*\|\s*([A-Z_]+)\s*\|")
 _NAME = r"([^:'\s]{1,256})"
 _MARKERS = (
     (LogKind.LOADING, re.compile(rf"^loading: {_NAME}:(\d+)$")),
     (LogKind.LOADED, re.compile(rf"^successfully loaded '{_NAME}'(?: version (\d+))?$")),
     (LogKind.FAILED, re.compile(rf"^failed to load '{_NAME}' version (\d+): (.*)$", re.DOTALL)),
+    # What is refused before there is a version of it: a folder that cannot be read, or that holds none (tried on 2.51).
+    (LogKind.FAILED, re.compile(rf"^Poll failed for model directory '{_NAME}'(): (.*)$", re.DOTALL)),
+    (LogKind.FAILED, re.compile(rf"^failed to (?:load|poll) model '{_NAME}'(): (.*)$", re.DOTALL)),
     (LogKind.UNLOADED, re.compile(rf"^successfully unloaded '{_NAME}' version (\d+)$")),
 )
 
@@ -63,9 +68,11 @@ def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
         near: Unix seconds within half a year of the lines: the classic format names no year.
 
     """
-    found = []
-    for line in body.decode("utf-8", "replace").splitlines():
-        event = _event(line, near)
+    found: list[LogEvent] = []
+    for line, at in unwrapped(body.decode("utf-8", "replace").splitlines()):
+        event = _event(line, near if at is None else at)
+        if event is not None and at is not None and not event.zoned:
+            event = replace(event, at=at, zoned=True)
         if event is not None:
             found.append(event)
         if len(found) >= MOST_EVENTS:
@@ -75,8 +82,10 @@ def parse_log(body: bytes, near: float) -> tuple[LogEvent, ...]:
 
 def rate_limiter_is_on(body: bytes) -> bool | None:
     """Return what a server's log says of its rate limiter, in the table of its options; None where it says nothing."""
-    found = _RATE_LIMIT.findall(body)
-    return found[-1] != b"OFF" if found else None
+    lines = (line for line in body.splitlines() if b"rate_limit" in line)
+    rows = [_RATE_LIMIT.match(line) for line, _ in unwrapped(line.decode("utf-8", "replace") for line in lines)]
+    found = [row[1] for row in rows if row]
+    return found[-1] != "OFF" if found else None
 
 
 def _event(line: str, near: float) -> LogEvent | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from diagnostics.wire.anonymize_rules import CONFIG, PARAMETERS, Rule, rule_for, setting
 from diagnostics.wire.exposition import ExpositionReader, Series
+from diagnostics.wire.log_wrappers import unwrapped
 from diagnostics.wire.pseudonyms import WITHHELD, Pseudonyms
 
 # --- metrics
@@ -89,6 +90,8 @@ _MESSAGES = tuple(
         rf"successfully loaded '{_MODEL_WORD}'",
         rf"successfully unloaded '{_MODEL_WORD}' version \d+",
         rf"failed to load '{_MODEL_WORD}' version \d+: (?P<text>.*)",
+        rf"failed to (?:load|poll) model '{_MODEL_WORD}': (?P<text>.*)",
+        rf"Poll failed for model directory '{_MODEL_WORD}': (?P<text>.*)",
         rf"Model '{_MODEL_WORD}' \(version \d+\) has \d+ in-flight inferences",
         rf"TRITONBACKEND_ModelInitialize: {_MODEL_WORD} \(version \d+\)",
         rf"TRITONBACKEND_ModelInstanceInitialize: {_INSTANCE_WORD} \([CG]PU device \d+\)",
@@ -106,8 +109,8 @@ _MESSAGES = tuple(
 
 
 def anonymize_log(body: bytes, names: Pseudonyms) -> bytes:
-    """Return the lines of `body` whose message is one of Triton's known ones, names replaced."""
-    lines = (_log_line(line, names) for line in body.decode("utf-8", "replace").splitlines())
+    """Return the lines of `body` whose message is one of Triton's known ones, names replaced, without wrappers."""
+    lines = (_log_line(line, names) for line, _ in unwrapped(body.decode("utf-8", "replace").splitlines()))
     return "".join(f"{line}\n" for line in lines if line).encode()
 
 

@@ -33,8 +33,8 @@ KNOWN = (
 _HEADERS = re.compile(rb"HTTP/[\d.]+ \d{3}[^\n]*\n(?:[^\r\n]+\r?\n)*\r?\n")
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LOG = re.compile(
-    rb"(?:^|[\s|])[IWEF]\d{4} \d{2}:\d{2}:\d{2}\.\d+ \d+ \S+\]|"
-    rb"(?:^|[\s|])\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\S* \d+ [IWEF] \S+\]",
+    rb"(?:^|[\s|\"]|\x1b\[[0-9;]{0,20}m)[IWEF]\d{4} \d{2}:\d{2}:\d{2}\.\d+ \d+ \S+\]|"
+    rb"(?:^|[\s|\"])\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\S* \d+ [IWEF] \S+\]",
     re.MULTILINE,
 )
 _PERF_TABLE = re.compile(rb"^Request (?:concurrency|rate): |^\s*Avg request latency: \d+ usec", re.MULTILINE | re.I)
