@@ -49,7 +49,7 @@ from diagnostics.signals.reading import Missing
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import UNAVAILABLE, UNLOADED_REASON, Happened
-from diagnostics.window.outages import LOADING, LOG, RESTARTED, UNLOADING, Outage
+from diagnostics.window.outages import INDEX, LOADING, LOG, RESTARTED, UNLOADING, Outage
 
 FAILED = Limit(value=1, unit=Unit.COUNT, because="a load either succeeds or fails")
 # Reasons are texts of backends, some with a whole traceback.
@@ -109,7 +109,13 @@ def _how(found: Sequence[Outage], on: Subject) -> str:
 
 
 # What shows that it was not there, in words.
-_STATES = {LOADING: " (loading)", UNLOADING: " (unloading)", UNAVAILABLE: " (unloaded)", LOG: " (unloaded)"}
+_STATES = {
+    INDEX: " (listed without a state: never loaded, or refused)",
+    LOADING: " (loading)",
+    UNLOADING: " (unloading)",
+    UNAVAILABLE: " (unloaded)",
+    LOG: " (unloaded)",
+}
 
 
 def _remedy(found: Sequence[Outage], on: Subject, *, still: bool) -> str:

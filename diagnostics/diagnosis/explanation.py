@@ -13,6 +13,7 @@ from diagnostics.diagnosis.clock_notes import clock_notes
 from diagnostics.diagnosis.finding import Finding, findings, unclaimed
 from diagnostics.diagnosis.gpu_notes import gpu_notes
 from diagnostics.diagnosis.objective import Objective
+from diagnostics.diagnosis.repository_notes import repository_notes
 from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
 from diagnostics.diagnosis.trace_notes import trace_notes
@@ -68,6 +69,7 @@ def explain(
             *_of_logs(evidence),
             *_of_gpus(evidence),
             *_of_traces(evidence, anatomy),
+            *(() if judged.verdict is Verdict.DEGRADED else _of_repositories(evidence)),
         ),
         results=results,
         evidence=evidence,
@@ -207,6 +209,10 @@ def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:
 
 def _of_gpus(evidence: Evidence) -> Iterator[BlindSpot]:
     return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in gpu_notes(evidence))
+
+
+def _of_repositories(evidence: Evidence) -> Iterator[BlindSpot]:
+    return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in repository_notes(evidence))
 
 
 def _of_logs(evidence: Evidence) -> Iterator[BlindSpot]:

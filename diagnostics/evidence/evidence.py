@@ -269,7 +269,10 @@ class WindowEvidence:
             case Scope.LISTED:
                 away = {one.model for one in all_outages(self._whole(Subject(server=server.name)))}
                 listed = {entry.name for _, entries in server.index[-1:] for entry in entries}
-                return [Subject(server=server.name, model=model or None) for model in sorted(listed | away)]
+                logged = {event.model for event in server.log}
+                folders = {path.split("/")[0] for path in server.repository if "/" in path}
+                names = sorted(listed | away | logged | folders)
+                return [Subject(server=server.name, model=model or None) for model in names]
             case Scope.GPU:
                 cards = self._whole(Subject(server=server.name)).gpu_series()
                 return [Subject(server=server.name, gpu=uuid) for uuid in sorted(cards)]

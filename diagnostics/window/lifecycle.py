@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from diagnostics import names
 from diagnostics.tuning.settings_diff import SettingChange, changed_settings
@@ -106,7 +106,9 @@ def _models(server: ServerWindow) -> list[str]:
 
 def _from_log(events: Sequence[LogEvent]) -> Iterator[Change]:
     loading: dict[str, LogEvent] = {}
-    for event in events:
+    # A folder that cannot be read is refused anew whenever the repository is polled.
+    alike = (list(run) for _, run in groupby(events, key=lambda e: (e.kind, e.version, e.reason)))
+    for event in (e for run in alike for e in (run[:1] if run[0].kind is LogKind.FAILED else run)):
         if event.kind is LogKind.LOADING:
             loading[event.model] = event
             continue
