@@ -1,0 +1,86 @@
+"""A model that Triton refused, or never loaded, exists: it is a finding, or what is not visible, never nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.window.window import window_of
+from diagnostics.wire.records import Kind, Scrape
+from tests.builders import model_config
+from tests.builders_traffic import Did, indexed, logged, scrapes_told, sent
+
+STEPS = 22
+BUSY = Did(requests=40, infer=0.02, seconds=0.021)
+SERVED = ("m", "1", "READY", "")
+# As Triton 2.51 logs what it refuses; START is in the year that the classic format leaves out.
+POLL = "E1114 22:13:{:02d}.000000 7 model_repository_manager.cc:1460] \"Poll failed for model directory '{}': {}\""
+LOADED = "I1114 22:13:{:02d}.000000 7 model_lifecycle.cc:849] \"successfully loaded '{}'\""
+BAD_PROTO = "failed to read text proto from /models/new/config.pbtxt"
+
+
+def explained(*scrapes: Scrape, without: Sequence[Kind] = ()) -> Explanation:
+    steady = scrapes_told({("m", "1"): (BUSY,) * STEPS}, configs={"m": model_config("m")})
+    return explain_window(window_of([one for one in (*steady, *scrapes) if one.kind not in without]))
+
+
+def index(*entries: tuple[str, str, str, str]) -> list[Scrape]:
+    return [indexed(2.0 * number, SERVED, *entries) for number in range(STEPS + 1)]
+
+
+def unseen(explanation: Explanation) -> list[str]:
+    return [spot.what for spot in explanation.blind_spots if spot.what.startswith("requests to ")]
+
+
+class TestAFolderThatWasNeverLoaded:
+    def test_is_what_is_not_visible_where_nobody_is_known_to_ask_for_it(self) -> None:
+        explanation = explained(*index(("new", "", "", "")))
+
+        assert explanation.verdict is Verdict.HEALTHY
+        assert unseen(explanation) == ["requests to new on triton-0"]
+
+    def test_of_many_the_first_are_named_and_the_others_counted(self) -> None:
+        explanation = explained(*index(*((f"new-{number}", "", "", "") for number in range(50))))
+
+        assert unseen(explanation) == ["requests to new-0, new-1, new-10 and 47 more on triton-0"]
+
+    def test_is_an_outage_when_clients_ask_for_it(self) -> None:
+        record = sent([at / 10 for at in range(300)], model="new")
+        refused = replace(record, body=record.body.replace(b'"ok": true', b'"ok": false'))
+        (finding,) = explained(*index(("new", "", "", "")), refused).loud
+
+        assert (finding.check, finding.subject.model) == ("model-unavailable", "new")
+        assert "listed without a state" in finding.summary
+
+    def test_is_seen_in_the_repositorys_files_where_the_index_was_not_read(self) -> None:
+        file = replace(index()[0], kind=Kind.REPOSITORY, name="new/config.pbtxt", body=b'name: "new"')
+
+        assert unseen(explained(file)) == ["requests to new on triton-0"]
+        assert unseen(explained(replace(file, name="m/config.pbtxt"))) == []
+
+
+class TestAFolderThatCannotBeRead:
+    @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])
+    def test_is_a_load_that_failed_with_the_logs_reason(self, without: Sequence[Kind]) -> None:
+        log = logged(*(POLL.format(20 + 15 * turn, "new", BAD_PROTO) for turn in range(3)))
+        explanation = explained(*index(("new", "", "", "")), log, without=without)
+        (finding,) = explanation.loud
+
+        assert (finding.check, finding.subject.model) == ("model-unavailable", "new")
+        assert finding.summary == f"new could not be loaded, and nobody has asked for it yet: {BAD_PROTO}"
+        assert unseen(explanation) == []
+
+    @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])
+    def test_leaves_the_version_that_serves(self, without: Sequence[Kind]) -> None:
+        (finding,) = explained(*index(), logged(POLL.format(30, "m", BAD_PROTO)), without=without).loud
+
+        assert "m could not be loaded, and an older version goes on serving" in finding.summary
+        assert finding.severity == "warning"
+
+    def test_is_no_fault_when_the_next_poll_finds_it_whole(self) -> None:
+        log = logged(POLL.format(20, "new", BAD_PROTO), LOADED.format(35, "new"))
+
+        assert explained(*index(("new", "1", "READY", "")), log).loud == ()
