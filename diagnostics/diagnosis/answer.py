@@ -58,7 +58,8 @@ class Explanation:
     `next_measurement` tells the causes that remain apart; empty where a cause is named or nothing is wrong.
     `proven` says that forecasts were asked of its findings (`diagnosis.proof`).
     `carried` are findings about another part of the window than the evidence, which are among `findings` too;
-    `changes` are the changes of settings inside the window, with their servers.
+    `changes` are the changes of settings inside the window, with their servers; `cuts` are those of them before and
+    after which requests are served differently, so that the evidence is of the time since the newest.
     """
 
     window: WindowFacts
@@ -75,6 +76,7 @@ class Explanation:
     proven: bool = False
     carried: tuple[Finding, ...] = ()
     changes: tuple[tuple[str, Change], ...] = ()
+    cuts: tuple[tuple[str, Change], ...] = ()
 
     @property
     def unknown(self) -> tuple[tuple[Result, Unknown], ...]:

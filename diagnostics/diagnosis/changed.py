@@ -15,7 +15,7 @@ from diagnostics.diagnosis.onset import Onset
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.units import time_text
 from diagnostics.window.lifecycle import Change
-from diagnostics.window.stretches import Stretches
+from diagnostics.window.stretches import Stretches, in_order
 
 # They look for the load itself, or for what is otherwise after it than before: neither side alone shows that.
 _ABOUT_LOADS = frozenset({"cold-start", "model-reload-stall", "model-unavailable", "version-regression"})
@@ -31,7 +31,7 @@ def put_together(
     """Return one explanation of a window and its two sides.
 
     Args:
-        whole: the explanation of all of it, by the newest settings.
+        whole: the explanation of all of it, by the newest settings, with the changes of settings.
         sides: what is before and after the newest change of settings.
         one: explains a side.
         present: leave out what the change ended.
@@ -69,25 +69,26 @@ def as_dated(found: Sequence[Finding], before: Sequence[Finding]) -> tuple[Findi
 def _shown(base: Explanation, carried: tuple[Finding, ...], whole: Explanation, sides: Stretches) -> Explanation:
     found = with_carried(base.findings, carried)
     loud = [finding for finding in found if finding.severity.loud]
-    changes = sorted(((name, one) for name, made in sides.changes.items() for one in made), key=lambda made: made[1].at)
+    cuts = in_order(sides.changes)
     degraded = bool(loud) and base.verdict is not Verdict.DEGRADED
     return replace(
         base,
         window=whole.window,
         verdict=Verdict.DEGRADED if degraded else base.verdict,
-        reason="" if degraded else _reason(base, changes),
+        reason="" if degraded else _reason(base, cuts),
         next_measurement="" if degraded else base.next_measurement,
         layer=loud[0].layer if loud else base.layer,
         findings=found,
         carried=carried,
-        changes=tuple(changes),
+        changes=whole.changes,
+        cuts=cuts,
     )
 
 
-def _reason(base: Explanation, changes: Sequence[tuple[str, Change]]) -> str:
+def _reason(base: Explanation, cuts: Sequence[tuple[str, Change]]) -> str:
     if base.verdict is not Verdict.INSUFFICIENT_DATA:
         return base.reason
-    _, newest = changes[-1]
+    _, newest = cuts[-1]
     return f"too little was read since {time_text(newest.at)}, when {newest}"
 
 

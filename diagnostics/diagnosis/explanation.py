@@ -23,7 +23,7 @@ from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.subject import Scope
-from diagnostics.window.stretches import stretches
+from diagnostics.window.stretches import in_order, settings_changed, stretches
 from diagnostics.window.window import Window
 
 __all__ = ["BlindSpot", "Explanation", "Verdict", "WindowFacts", "explain", "explain_evidence", "explain_window"]
@@ -118,7 +118,9 @@ def explain_evidence(
         facts = WindowFacts(start=about.window.start, end=about.window.end, sources=named)
         return explain(about, facts, blind_spots=blind_spots, objective=objective)
 
-    whole, sides = one(evidence), stretches(window)
+    changed = settings_changed(window)
+    whole = replace(one(evidence), changes=in_order(changed))
+    sides = stretches(window, changed)
     return whole if sides is None else put_together(whole, sides, one, present=present)
 
 

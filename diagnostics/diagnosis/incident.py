@@ -272,7 +272,7 @@ def concerns(incident: Incident, server: str, change: Setting) -> bool:
 def _shows_gone(incident: Incident, explanation: Explanation) -> bool:
     """Return whether its check was quiet by what was measured since settings that concern it were changed."""
     changed = (
-        change.at > incident.opened and concerns(incident, server, change) for server, change in explanation.changes
+        change.at > incident.opened and concerns(incident, server, change) for server, change in explanation.cuts
     )
     if not any(changed):
         return False

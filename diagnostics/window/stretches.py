@@ -30,7 +30,7 @@ class Stretches:
     """The two sides of the newest change on each server.
 
     Attributes:
-        changes: the changes of settings by server, in time order.
+        changes: the changes of settings that cut the window, by server, in time order.
         before: the window up to the newest change, from the one before it on.
         after: the window since the newest change.
 
@@ -41,9 +41,18 @@ class Stretches:
     after: Window
 
 
-def stretches(window: Window) -> Stretches | None:
-    """Return the sides of a window in which settings of a model that works were changed; None where none were."""
-    found = {name: made for name, server in window.servers.items() if (made := _cuts(server))}
+def settings_changed(window: Window) -> Mapping[str, tuple[Change, ...]]:
+    """Return every change of settings between two reads, by server, in time order; whatever it changes."""
+    return {name: made for name, server in window.servers.items() if (made := _configured(server))}
+
+
+def stretches(window: Window, changed: Mapping[str, tuple[Change, ...]]) -> Stretches | None:
+    """Return the sides of a window by its `settings_changed`; None where these are of no model that works."""
+    found: dict[str, tuple[Change, ...]] = {}
+    for name, ones in changed.items():
+        cuts = (one for one in ones if _works(window.servers[name], one.model) and _has_effect(one))
+        if made := tuple(cuts):
+            found[name] = made
     if not found:
         return None
     before = {name: _before(made) for name, made in found.items()}
@@ -51,8 +60,8 @@ def stretches(window: Window) -> Stretches | None:
     return Stretches(changes=found, before=_within(window, before), after=_within(window, after))
 
 
-def _cuts(server: ServerWindow) -> tuple[Change, ...]:
-    """Return the changes of settings between two reads, of models that executed or ensembles that were called."""
+def _configured(server: ServerWindow) -> tuple[Change, ...]:
+    """Return the changes of settings between two reads."""
     if not any(len(read) > 1 for read in server.configured.values()):  # nearly always
         return ()
     reads = [at for read in server.reads.values() for at, _ in read]
@@ -62,12 +71,16 @@ def _cuts(server: ServerWindow) -> tuple[Change, ...]:
         if change.kind is Happened.CONFIGURED
         and reads
         and min(reads) < change.at <= max(reads) + (change.at - change.since)
-        and _works(server, change.model)
-        and _has_effect(change)
     )
 
 
+def in_order(made: Mapping[str, tuple[Change, ...]]) -> tuple[tuple[str, Change], ...]:
+    """Return changes of several servers in time order, each with its server."""
+    return tuple(sorted(((name, one) for name, ones in made.items() for one in ones), key=lambda pair: pair[1].at))
+
+
 def _works(server: ServerWindow, model: str) -> bool:
+    """Return whether a model executed, or an ensemble was called."""
     tables = (server.tables[source].get(key) for source in (METRICS, STATISTICS) for key in server.keys_of(model))
     return any(table.rose for table in tables if table is not None)
 

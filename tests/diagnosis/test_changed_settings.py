@@ -12,7 +12,7 @@ from diagnostics.render import words
 from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.text import text
 from diagnostics.window.rolling import RollingWindow
-from diagnostics.window.stretches import stretches
+from diagnostics.window.stretches import Stretches, settings_changed, stretches
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Scrape
 from tests.builders import START, Stage, SyntheticTriton, model_config
@@ -30,12 +30,17 @@ def safety(count: int, *, queue: float, **config: object) -> Stage:
 FULL, FREE = safety(1, queue=0.4), safety(2, queue=0.002)
 
 
+def cut(scrapes: list[Scrape]) -> Stretches | None:
+    window = window_of(scrapes)
+    return stretches(window, settings_changed(window))
+
+
 def explained(scrapes: list[Scrape], *, present: bool = False) -> Explanation:
     return explain_window(window_of(scrapes), present=present)
 
 
 def test_each_side_has_the_instances_of_its_time() -> None:
-    sides = stretches(window_of(changed_in_place(FULL, FREE)))
+    sides = cut(changed_in_place(FULL, FREE))
     assert sides is not None
     counts = [
         next(iter(side.servers.values())).configs["safety"].instance_groups[0].count
@@ -75,12 +80,21 @@ def test_the_change_is_told_wherever_the_window_is() -> None:
 
 
 def test_a_configuration_that_is_read_again_unchanged_cuts_nothing() -> None:
-    assert stretches(window_of(changed_in_place(FULL, FULL))) is None
+    assert cut(changed_in_place(FULL, FULL)) is None
 
 
-def test_a_model_without_requests_cuts_nothing() -> None:
-    idle = [replace(stage, rate=0.0) for stage in (FULL, FREE)]
-    assert stretches(window_of(changed_in_place(*idle))) is None
+def test_a_change_of_a_model_without_requests_cuts_nothing_and_is_told() -> None:
+    scrapes = changed_in_place(*(replace(stage, rate=0.0) for stage in (FULL, FREE)))
+    assert cut(scrapes) is None
+    assert words.changes(explained(scrapes)) == ["settings of safety changed 13:47:45: count 1 → 2"]
+
+
+def test_a_change_that_no_request_feels_cuts_nothing_and_is_told() -> None:
+    scrapes = changed_in_place(FREE, safety(2, queue=0.002, version_policy={"all": {}}))
+    assert cut(scrapes) is None
+    told = explained(scrapes)
+    assert words.changes(told) == ["settings of safety changed 13:47:45: version_policy latest:1 → all"]
+    assert told.cuts == ()
 
 
 SETTINGS = {
