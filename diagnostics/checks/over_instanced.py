@@ -135,7 +135,7 @@ def _few_at_once(see: Ledger, on: Subject) -> bool:
 def takes_turns(see: Ledger, on: Subject) -> bool:
     """Return whether instances wait for something of each other's that is neither a device, a processor nor a model."""
     stretch = see.evidence.read(OVERLAP_STRETCH, on)
-    if stretch.value is None or stretch.value < STRETCHED.value or see.evidence.read(ON_GPU, on).value != 0:
+    if stretch.low is None or stretch.low < STRETCHED.value or see.evidence.read(ON_GPU, on).value != 0:
         return False
     see.compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
     if host_is_full(see, on) or waits_for_callees(see, on):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter as Tally
 from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,6 +34,9 @@ _FEWEST_READS = 2
 _FEWEST_OF_EACH = 10
 # Overlap grows with the rate: below this factor between busy and quiet reads it hardly does.
 _BUSIER = 1.3
+# A lock that is held half of the time has as many executions in its line and under it as this (L = ρ ÷ (1 − ρ)). Below
+# that its line is short, and hardly longer in one read than in the next while the rate stays.
+_LINED_UP = 1.0
 
 
 def _from_traces(view: View) -> Reading:
@@ -100,7 +105,7 @@ def _from_occupancy(source: str) -> Read:
         if not _one_at_a_time(view):
             return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, source)
         runs = [(step, *work) for step in view.steps(source) if (work := executed(step)) is not None]
-        many = [one for one in runs if one[0].end > one[0].start and one[2] >= ENOUGH_EVENTS]
+        many = [one for one in runs if one[0].end > one[0].start and one[1] > 0 and one[2] >= ENOUGH_EVENTS]
         middle = (view.start + view.end) / 2
         halves = ([one for one in many if (one[0].end <= middle) is first] for first in (True, False))
         least = _least_of([_full_and_not(half, source) for half in halves], source)
@@ -116,15 +121,33 @@ def _full_and_not(runs: Sequence[tuple[Step, float, float]], source: str) -> Rea
     third = len(ordered) // 3
     if third < _FEWEST_READS:
         return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, source)
-    (sparse, short, few), (dense, long, many) = _totals(ordered[:third]), _totals(ordered[-third:])
-    if dense < _BUSIER * sparse:
+    quiet, busy = _totals(ordered[:third]), _totals(ordered[-third:])
+    if busy.at_once < _BUSIER * quiet.at_once or not _may_be_the_line(quiet, busy):
         return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, source)
-    return Reading.of((long / many) / (short / few), Unit.RATIO, source, events=min(few, many))
+    return Reading.of(busy.mean / quiet.mean, Unit.RATIO, source, events=min(quiet.number, busy.number))
 
 
-def _totals(runs: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
-    at_once, seconds, number = zip(*runs, strict=True)
-    return sum(at_once), sum(seconds), sum(number)
+def _may_be_the_line(quiet: _Totals, busy: _Totals) -> bool:
+    """Return whether executions may be longer by those beside them; at the same rate, and with few, they are not.
+
+    Then something else lengthens them for some seconds, as a process beside the server that takes its processors.
+    """
+    return busy.rate >= _BUSIER * quiet.rate or quiet.at_once >= _LINED_UP
+
+
+class _Totals(NamedTuple):
+    """Executions of some reads: how many at once on average, their mean seconds, their number, and their rate."""
+
+    at_once: float
+    mean: float
+    number: float
+    rate: float
+
+
+def _totals(runs: Sequence[tuple[float, float, float]]) -> _Totals:
+    span = sum(seconds / at_once for at_once, seconds, _ in runs)
+    seconds, number = sum(seconds for _, seconds, _ in runs), sum(number for _, _, number in runs)
+    return _Totals(at_once=seconds / span, mean=seconds / number, number=number, rate=number / span)
 
 
 def _parted(runs: Sequence[Run], counted: set[Run]) -> tuple[list[float], list[float]]:
@@ -164,9 +187,17 @@ def _executions_per_second(step: Step) -> float:
 
 def _compared(quiet: Sequence[Step], busy: Sequence[Step], size: int) -> Reading:
     (few, short, slow_rate), (many, long, fast_rate) = _sums(quiet, size), _sums(busy, size)
-    if min(few, many) < ENOUGH_EVENTS or fast_rate < _BUSIER * slow_rate or short <= 0:
+    if min(few, many) < ENOUGH_EVENTS or fast_rate < _BUSIER * slow_rate or min(short, long) <= 0:
         return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, STATISTICS)
-    return Reading.of((long / many) / (short / few), Unit.RATIO, STATISTICS, events=min(few, many))
+    # A stall makes the executions of one read long: what company does it does in most of them.
+    usual = _usual(busy, size) / _usual(quiet, size)
+    return Reading.of(min((long / many) / (short / few), usual), Unit.RATIO, STATISTICS, events=min(few, many))
+
+
+def _usual(steps: Sequence[Step], size: int) -> float:
+    """Return the middle one of the reads' mean executions of a batch size, in seconds."""
+    found = [step.batches[size] for step in steps if size in step.batches]
+    return median(batch.seconds / batch.executions for batch in found if min(batch.executions, batch.seconds) > 0)
 
 
 def _sums(steps: Sequence[Step], size: int) -> tuple[float, float, float]:

@@ -145,6 +145,32 @@ def test_longer_requests_at_the_same_rate_are_no_lock() -> None:
     assert found.value is None or found.value < 1.25
 
 
+def lengthened(short: tuple[Run, ...], spans: tuple[tuple[float, float], ...], factor: float) -> tuple[Run, ...]:
+    """Return executions of which those that begin in some spans last longer, for a reason of its own."""
+    return tuple(
+        Run(ended=run.began + factor * (run.ended - run.began), arrived=run.arrived, began=run.began)
+        if any(start <= run.began < end for start, end in spans)
+        else run
+        for run in short
+    )
+
+
+def test_what_lengthens_few_executions_at_the_same_rate_is_no_lock() -> None:
+    """A process beside the server takes its processors every other ten seconds."""
+    busy = tuple((start, start + 10.0) for start in range(0, int(SECONDS), 20))
+    slowed = lengthened(runs(lock=False, instances=2, rates=(18.0,)), busy, 1.7)
+    bodies = window(slowed, 2)
+
+    assert OVERLAP_STRETCH.read(view_of(bodies, "safety")).missing is Missing.TOO_FEW_EVENTS
+    assert "over-instanced" not in [finding.check for finding in explained(bodies).loud]
+
+
+def test_a_stall_in_one_busy_read_is_no_lock() -> None:
+    stalled = lengthened(runs(lock=False, instances=2, rates=CHANGING), ((15.0, 19.0),), 8.0)
+
+    assert (OVERLAP_STRETCH.read(view_of(window(stalled, 2), "safety")).value or 0.0) < 1.25
+
+
 def test_one_instance_never_shows_a_lock() -> None:
     view = view_of(window(runs(lock=True, instances=1, rates=CHANGING), 1), "safety")
 
