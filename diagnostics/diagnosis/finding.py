@@ -13,7 +13,7 @@ from diagnostics.checks.failing import FAILED_PART
 from diagnostics.diagnosis.advice import Advice, advice
 from diagnostics.diagnosis.claiming import Cell, Cells, cell_of
 from diagnostics.diagnosis.effect import Effect
-from diagnostics.diagnosis.link import OUTAGE, cause_of, follows_outage
+from diagnostics.diagnosis.link import AFTER_LOAD, LOAD, OUTAGE, cause_of, follows_load, follows_outage
 from diagnostics.diagnosis.onset import Onset, onset_of
 from diagnostics.diagnosis.run import Result, fired
 from diagnostics.evidence.ledger import Line
@@ -211,19 +211,23 @@ def _linked(found: Sequence[Finding]) -> list[Finding]:
 def _beside(item: Finding, found: Sequence[Finding]) -> dict[tuple[str, str | None], str]:
     """Return the fingerprints of the findings of the same server that may be its cause, by check and model."""
     near = [one for one in found if one.subject.server == item.subject.server]
-    beside = {(one.check, one.subject.model): one.id for one in near if one.check != OUTAGE}
-    outage = next((one.id for one in near if _brings_about(one, item)), None)
-    return beside if outage is None else beside | {(OUTAGE, item.subject.model): outage}
+    dated = (OUTAGE, LOAD) if item.check in AFTER_LOAD else (OUTAGE,)
+    beside = {(one.check, one.subject.model): one.id for one in near if one.check not in dated}
+    for check in dated:
+        cause = next((one.id for one in near if one.check == check and _brings_about(one, item)), None)
+        beside |= {} if cause is None else {(check, item.subject.model): cause}
+    return beside
 
 
-def _brings_about(outage: Finding, item: Finding) -> bool:
-    """Return whether a finding is an outage on the other's path of requests, and may have brought that about."""
-    if outage.check != OUTAGE or outage.impact.share_of_requests_failed <= 0:
-        return False
-    on, other = outage.subject, item.subject
+def _brings_about(cause: Finding, item: Finding) -> bool:
+    """Return whether an outage or a load is on the other's path of requests, and may have brought that about."""
+    on, other = cause.subject, item.subject
     entry = other.ensemble is not None and other.ensemble in (on.ensemble, on.model)
-    same = on.model is None or on.model == other.model or entry
-    return same and follows_outage(item.check, _began(item), _began(outage))
+    if on.model not in (None, other.model) and not entry:
+        return False
+    if cause.check == LOAD:
+        return follows_load(_began(item), _began(cause))
+    return cause.impact.share_of_requests_failed > 0 and follows_outage(item.check, _began(item), _began(cause))
 
 
 def _began(item: Finding) -> float | None:

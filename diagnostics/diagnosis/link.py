@@ -3,6 +3,7 @@
 `caused_by(a, b)` of two findings holds when the table lists it and they speak of the same model of the same server, or
 the cause speaks of no model: what befalls an entry or a server befalls all its models. The table has no cycles; a test
 holds that. An outage is told apart: it brings about what began in it or after it, and nothing that was there before.
+So is a load that requests waited for: they come out of it at once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 OUTAGE = "model-unavailable"
+LOAD = "model-reload-stall"
 # consequence -> its possible causes, the likeliest first
 CAUSED_BY: Mapping[str, tuple[str, ...]] = {
     "cold-start": (OUTAGE,),
@@ -61,6 +63,20 @@ AFTER_OUTAGE = frozenset(
     }
 )
 
+# What requests that were held for a load do to the stages behind it when they come at once.
+AFTER_LOAD = frozenset({"bursty-arrivals", "capacity-exceeded", "single-instance-serialization", "workload-shift"})
+
+
+def follows_load(began: float | None, load_began: float | None) -> bool:
+    """Return whether a finding of `AFTER_LOAD` may be what a load brought about: it is known to begin no earlier.
+
+    Args:
+        began: Unix seconds at which it began; None where it was so from the start, or nobody knows.
+        load_began: the same of the load.
+
+    """
+    return began is not None and load_began is not None and began >= load_began
+
 
 def follows_outage(check: str, began: float | None, outage_began: float | None) -> bool:
     """Return whether a finding may be what an outage brought about: one that was there before it is not.
@@ -85,7 +101,8 @@ def cause_of(check: str, model: str | None, others: Mapping[tuple[str, str | Non
         others: fingerprints of all findings by (check, model).
 
     """
-    for cause in (*([OUTAGE] if check in AFTER_OUTAGE else ()), *CAUSED_BY.get(check, ())):
+    after = (*([OUTAGE] if check in AFTER_OUTAGE else ()), *([LOAD] if check in AFTER_LOAD else ()))
+    for cause in (*after, *CAUSED_BY.get(check, ())):
         found = others.get((cause, model)) or others.get((cause, None))
         if found is None and model is None:  # what befalls a card or a server may be some model's doing
             found = next((one for (check_id, _), one in others.items() if check_id == cause), None)

@@ -13,7 +13,7 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
 from diagnostics.checks.catalogue import Registered, catalogue
 from diagnostics.checks.check import Claim, Fires, Severity
 from diagnostics.diagnosis.finding import Finding, findings, fingerprint, id_of, unclaimed
-from diagnostics.diagnosis.link import CAUSED_BY, cause_of
+from diagnostics.diagnosis.link import CAUSED_BY, LOAD, cause_of
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.ledger import Entry, Ledger
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
@@ -23,6 +23,7 @@ from tests.builders import SyntheticTriton, chain, model_config
 from tests.checks.designed import DESIGNED
 
 SINGLE, COLLAPSE, COLD = "single-instance-serialization", "batch-size-collapse", "cold-start"
+BURSTS = "bursty-arrivals"
 REJECTIONS, FAILURES, BLIND = "queue-rejections", "request-failures", "telemetry-blind-spot"
 MEAN = 0.4
 ANATOMY = Anatomy(
@@ -154,6 +155,26 @@ class TestLinks:
 
     def test_only_designed_checks_are_linked(self) -> None:
         assert {*CAUSED_BY, *(cause for causes in CAUSED_BY.values() for cause in causes)} <= set(DESIGNED)
+
+    @pytest.mark.parametrize(
+        ("began", "load_began", "follows"),
+        [(32.0, 30.0, True), (30.0, 30.0, True), (10.0, 30.0, False), (None, 30.0, False), (32.0, None, False)],
+    )
+    def test_a_burst_that_begins_with_a_load_that_held_requests_is_the_loads(
+        self, began: float | None, load_began: float | None, follows: bool
+    ) -> None:
+        """Clients that send bunched all along do so for reasons of their own."""
+        bursts, load = fired(BURSTS, 0.3, began=began), fired(LOAD, 0.1, phase=Phase.GAP, began=load_began)
+        ordered = found(bursts, load)
+
+        assert [one.check for one in ordered] == ([LOAD, BURSTS] if follows else [BURSTS, LOAD])
+        assert (ordered[1].caused_by == ordered[0].id) is follows
+
+    def test_a_load_of_a_model_that_others_call_is_no_cause(self) -> None:
+        elsewhere = replace(SUBJECT, model="elsewhere", ensemble=None)
+        bursts, load = fired(BURSTS, 0.3, began=32.0), fired(LOAD, 0.1, on=elsewhere, began=30.0)
+
+        assert [one.caused_by for one in found(bursts, load)] == [None, None]
 
     def test_the_likeliest_present_cause_is_taken(self) -> None:
         others: Mapping[tuple[str, str | None], str] = {(SINGLE, "m"): "one", (COLLAPSE, "m"): "two"}
