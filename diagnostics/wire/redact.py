@@ -21,6 +21,8 @@ _TENSOR_MAPS = frozenset({"input_map", "output_map", "inputMap", "outputMap"})
 """Their keys are names of tensors: `TOKEN` is text there."""
 # Not `password: 123`, in a page that is no metrics page.
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*+(?<!:)(?:\{.*\})?) ([0-9.eE+-]+|[+-]?Inf|Na[nN])", re.ASCII)
+_REMEMBERED_LENGTH = 2000
+"""Characters of the longest line of metrics whose cleaning is kept: the cache stays below 80 MB."""
 _NAME_KEYS, _VALUE_KEYS = ("key", "name"), ("value", "string_value", "stringValue")
 
 
@@ -61,7 +63,9 @@ def _clean(body: bytes, kind: Kind) -> bytes:
 def _clean_line(line: str) -> str:
     """Clean a line of metrics. Series repeat from scrape to scrape, so that their cleaning is remembered."""
     sample = _SAMPLE.fullmatch(line)
-    return f"{_clean_series(sample[1])} {sample[2]}" if sample else scrub(line)
+    if sample is None or len(line) > _REMEMBERED_LENGTH:
+        return scrub(line)
+    return f"{_clean_series(sample[1])} {sample[2]}"
 
 
 @lru_cache(maxsize=20_000)

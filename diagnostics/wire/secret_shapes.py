@@ -28,7 +28,8 @@ _TEXT_TOKENS = re.compile(
 )
 """Where `token` is a piece of text and not a credential."""
 
-_ASSIGNED = re.compile(r"""(?P<name>[A-Za-z][A-Za-z0-9_.-]*+)\\?["']?\s*+[=:]\s*+""")
+# A search begins anew at every character, so that a run is entered at its start only, or scanned for a bounded length.
+_ASSIGNED = re.compile(r"""(?<![A-Za-z0-9_.-])[0-9_.-]*+(?P<name>[A-Za-z][A-Za-z0-9_.-]*+)\\?["']?\s*+[=:]\s*+""")
 _VALUE = re.compile(
     r"""\\"(?:\\\\\\"|[^"\\]|\\(?!"))*+(?:\\")?|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|[^\s"',;&(){}\[\]]++"""
 )
@@ -45,17 +46,22 @@ _KNOWN_KEYS = re.compile(
     r"|AIza[0-9A-Za-z_-]{35}|ya29\.[0-9A-Za-z_-]{10,}|GOCSPX-[0-9A-Za-z_-]{20,}"  # Google
     r"|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{20,}"  # forges
     r"|hf_[A-Za-z0-9]{20,}|nvapi-[A-Za-z0-9_-]{20,}|sk-[A-Za-z0-9_-]{20,}|xox[abeprs]-[A-Za-z0-9-]{10,}"
-    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)"  # a signed JSON token
+    r"|eyJ[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]++)*+)"  # a signed JSON token, or the start of one
 )
 
-
+_REMEMBERED_LENGTH = 200
+"""Characters of the longest name whose answer is kept: the cache is bounded by bytes, not only by entries."""
 # No rule matches text like this: an id, a count, a protocol's constant. Most of a recording is such text.
 _HARMLESS = re.compile(r"[a-z0-9]*|\w{0,19}", re.ASCII)
 
 
-@lru_cache(maxsize=4096)
 def names_a_secret(name: str) -> bool:
     """Return whether a key, label, parameter or variable of this name holds a credential."""
+    return _names_a_secret(name) if len(name) <= _REMEMBERED_LENGTH else _names_a_secret.__wrapped__(name)
+
+
+@lru_cache(maxsize=4096)
+def _names_a_secret(name: str) -> bool:
     words = [word.lower() for word in _WORD.findall(name)]
     if any(map(_SECRET_WORDS.fullmatch, words)):
         return True
@@ -101,7 +107,7 @@ def _scrub_assignments(text: str) -> str:
     """Clean `name=value` and `name: value`. A harmless name's value is looked into, too: `env: TOKEN=…`."""
     parts, position = [], 0
     for found in _ASSIGNED.finditer(text):
-        if found.start() < position or not names_a_secret(found["name"]):
+        if found.start("name") < position or not names_a_secret(found["name"]):
             continue
         if value := _VALUE.match(text, found.end()):
             parts += [text[position : found.end()], _blank(value[0])]
