@@ -16,6 +16,9 @@ from diagnostics.wire.records import Scrape
 
 __all__ = ["Capture", "CaptureWriter", "Manifest", "open_capture"]
 
+_MANIFEST_BYTES = 2**20
+"""Names of ten thousand servers; it is read before anything else is known of a file."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
@@ -97,7 +100,7 @@ def open_capture(path: Path) -> Capture:
         hint = "name a capture, or a server as in triton:8000"
         raise CaptureError("no such file or folder", where=str(path), hint=hint)
     try:
-        for inside, body in files(path, _may_be_manifest):
+        for inside, body in files(path, _may_be_manifest, _MANIFEST_BYTES):
             return Capture(path, _manifest(body, path), inside.removesuffix(MANIFEST))
     except Damage as damage:
         raise CaptureError(

@@ -79,7 +79,11 @@ def run(
         )
         killing = threading.Timer(patience, process.kill)
         killing.start()
-        _, status, usage = os.wait4(process.pid, 0)
+        peak, over = 0, 0
+        while not over:
+            peak = max(peak, resident_at_most(process.pid))  # that of wait4 is the caller's where that was larger
+            over, status, usage = os.wait4(process.pid, os.WNOHANG)
+            time.sleep(0 if over else 0.005)
         killing.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)  # else it waits for a process that is gone
         output.seek(0)
@@ -87,10 +91,16 @@ def run(
         return Ended(
             code=process.returncode,
             seconds=usage.ru_utime + usage.ru_stime,
-            peak=usage.ru_maxrss * 1024,
+            peak=peak,
             output=output.read().decode(errors="replace"),
             errors=errors.read().decode(errors="replace"),
         )
+
+
+def resident_at_most(pid: int) -> int:
+    """Return the most bytes of a process that were resident since its program began; 0 of one that has ended."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0)
 
 
 def diag(*arguments: str | Path, **more: object) -> Ended:
@@ -127,8 +137,7 @@ class Attacked:
 
     def peak(self) -> int:
         """Return the most bytes that were resident since it began."""
-        status = Path(f"/proc/{self.service.process.pid}/status").read_text()
-        return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))
+        return resident_at_most(self.service.process.pid)
 
     @contextlib.contextmanager
     def holding(self, seconds: float = HEALTH_SECONDS, most: int = SERVICE_BYTES) -> Iterator[None]:
