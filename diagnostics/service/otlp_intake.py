@@ -27,6 +27,9 @@ from diagnostics.wire.spans import RANKS, Sieve, Span, Take
 from diagnostics.wire.spans_json import Recorded, read_json, write_json
 from diagnostics.wire.spans_protobuf import read_protobuf
 
+LONGEST_TEXT = 256
+"""Characters of a name that is kept: names of models are those of folders. Sixty thousand spans are kept at once."""
+
 
 class Form(Enum):
     """How an export request is written."""
@@ -234,9 +237,10 @@ def _answer(rejected: Mapping[str, int]) -> Answer:
 
 
 def without_secrets(span: Span) -> Span:
-    """Return the span without the secrets that its texts hold; itself when they hold none."""
+    """Return the span without the secrets that its texts hold, each cut to `LONGEST_TEXT`; itself if all stays."""
     texts = (span.name, span.service, span.model, span.version, span.instance)
-    cleaned = _scrubbed(texts)
+    short = sum(map(len, texts)) <= LONGEST_TEXT
+    cleaned = _scrubbed(texts) if short else tuple(scrub(text)[:LONGEST_TEXT] for text in texts)
     if cleaned is None:
         return span
     name, service, model, version, instance = cleaned

@@ -91,6 +91,10 @@ class Sieve(Protocol):
         ...
 
 
+LONGEST_ID = 64
+"""Characters: twice those of a trace's id in hex. A longer one is no id, and would be kept with its span."""
+MOST_PARTS = 100_000
+"""Resources, scopes and spans of one protobuf body: a span with ids and times takes 46 bytes of at most 4 MiB."""
 LATEST_NS = (1 << 63) - 1
 
 
