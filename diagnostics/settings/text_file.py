@@ -2,12 +2,62 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import select
+import stat
+import time
 from pathlib import Path
 
 from diagnostics.errors import UsageError, reason_of
 
 LARGEST_FILE = 2**20
 """Of what a person wrote, which is small."""
+
+
+PATIENCE = 60.0
+"""Seconds without a byte after which a pipe is given up, though somebody has it open: a command that begins slowly."""
+PATIENCE_FOR_A_WRITER = 5.0
+"""Seconds after which a pipe is given up that nobody has opened for writing, or closed again without a byte."""
+_PAUSE, _CHUNK = 0.02, 2**16
+
+
+def up_to(file: Path, most: int) -> bytes:
+    """Return the first `most` bytes that `file`, or a pipe, holds.
+
+    Raises:
+        OSError: it cannot be read, or nothing comes through the pipe.
+
+    """
+    handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if stat.S_ISFIFO(os.fstat(handle).st_mode):
+            return _piped(handle, most)
+        os.set_blocking(handle, True)
+        with os.fdopen(handle, "rb", closefd=False) as opened:
+            return opened.read(most)
+    finally:
+        os.close(handle)
+
+
+def _piped(handle: int, most: int) -> bytes:
+    parts, left, last = [], most, time.monotonic()
+    while left:
+        patience = PATIENCE_FOR_A_WRITER
+        try:
+            part = os.read(handle, min(left, _CHUNK))
+        except BlockingIOError:
+            part, patience = None, PATIENCE
+        if part:
+            parts.append(part)
+            left, last = left - len(part), time.monotonic()
+        elif part == b"" and parts:
+            break
+        elif time.monotonic() > last + patience:
+            raise OSError(errno.ETIMEDOUT, f"nothing came through the pipe for {patience:g} s")
+        else:
+            select.select([handle] if part is None else [], [], [], _PAUSE)
+    return b"".join(parts)
 
 
 def text_of(file: Path, encoding: str = "utf-8") -> str:
@@ -36,8 +86,7 @@ def bytes_of(file: Path, most: int, hint: str = "") -> bytes:
 
     """
     try:
-        with file.open("rb") as opened:
-            data = opened.read(most + 1)
+        data = up_to(file, most + 1)
     except OSError as error:
         raise UsageError(f"cannot be read: {reason_of(error)}", where=str(file)) from None
     if len(data) > most:

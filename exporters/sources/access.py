@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from diagnostics.errors import UsageError, reason_of
+from diagnostics.settings.text_file import up_to
 
 DEFAULT_TIMEOUT = 5.0
 # Of a store: a query over hours of a fleet reads from disk; Prometheus itself gives up after two minutes.
@@ -138,6 +139,9 @@ class SourceOptions:
 
         """
         files = (self.ca_file, self.cert_file, self.key_file)
+        for file in filter(None, files):
+            if file.is_fifo():  # OpenSSL waits for one without end
+                raise UsageError("is a pipe, not a file", where=str(file))
         return _context(*files, self.insecure, tuple(map(_stamp, files)))
 
 
@@ -153,8 +157,7 @@ def read_secret(path: Path, what: str) -> str:
 
     """
     try:
-        with path.open("rb") as opened:
-            data = opened.read(_LARGEST_SECRET + 1)
+        data = up_to(path, _LARGEST_SECRET + 1)
         text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the {what}: {reason_of(error)}", where=str(path)) from None
