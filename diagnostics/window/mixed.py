@@ -20,7 +20,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def several_servers_answer(
-    sources: Iterable[Mapping[Key, CounterTable]], loaded: Callable[[Collection[Key]], bool] = lambda _: False
+    sources: Iterable[Mapping[Key, CounterTable]],
+    begun_anew: Callable[[float, Collection[Key]], bool] = lambda _, __: False,
 ) -> bool:
     """Return whether the rows of a server's sources show together that its address leads to several servers.
 
@@ -31,16 +32,19 @@ def several_servers_answer(
 
     Args:
         sources: all rows that a server has shown, by source.
-        loaded: whether these rows fall together where one model is loaded, as its ensembles are loaded with it.
+        begun_anew: whether something else tells why these rows begin at zero at a read, by its steady time: one model
+            was loaded, and its ensembles with it, or the server was restarted.
 
     """
     rows = [{key: table for key, table in tables.items() if table.counts} for tables in sources]
-    return _fall_too_often(rows, loaded) or any(_disagree(one, other) for one, other in combinations(rows, 2))
+    return _fall_too_often(rows, begun_anew) or any(_disagree(one, other) for one, other in combinations(rows, 2))
 
 
-def _fall_too_often(rows: Sequence[Mapping[Key, CounterTable]], loaded: Callable[[Collection[Key]], bool]) -> bool:
+def _fall_too_often(
+    rows: Sequence[Mapping[Key, CounterTable]], begun_anew: Callable[[float, Collection[Key]], bool]
+) -> bool:
     longest = max((table for tables in rows for table in tables.values()), key=lambda table: table.reads, default=None)
-    fallen = sorted(at for tables in rows for at in _falls_of_most(tables, loaded))
+    fallen = sorted(at for tables in rows for at in _falls_of_most(tables, begun_anew))
     if longest is None or len(fallen) <= MOST_JUMPS:
         return False
     apart = [at for before, at in pairwise([float("-inf"), *fallen]) if at - before > longest.interval]
@@ -60,8 +64,10 @@ def _far_apart(one: CounterTable, other: CounterTable) -> bool:
     return more > NEIGHBOURS * less and more * max(one.seconds, other.seconds) >= _ENOUGH_REQUESTS
 
 
-def _falls_of_most(tables: Mapping[Key, CounterTable], loaded: Callable[[Collection[Key]], bool]) -> list[float]:
-    """Return the steady times of the reads at which most rows fell, other than by the load of one model."""
+def _falls_of_most(
+    tables: Mapping[Key, CounterTable], begun_anew: Callable[[float, Collection[Key]], bool]
+) -> list[float]:
+    """Return the steady times of the reads at which most rows fell, other than by loads and restarts."""
     fallen: dict[float, list[Key]] = {}
     for key, table in tables.items():
         for at in dict.fromkeys(table.fell_at):
@@ -70,4 +76,4 @@ def _falls_of_most(tables: Mapping[Key, CounterTable], loaded: Callable[[Collect
     if len(most) <= MOST_JUMPS:
         return list(most)
     loads = {key: set(table.loaded_at) for key, table in tables.items()}
-    return [at for at, keys in most.items() if not (all(at in loads[key] for key in keys) and loaded(keys))]
+    return [at for at, keys in most.items() if not (all(at in loads[key] for key in keys) and begun_anew(at, keys))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from diagnostics.window.cards import by_card
 from diagnostics.window.client import ClientRequest
@@ -29,6 +30,7 @@ from diagnostics.window.parsed import (
     StatisticsRows,
 )
 from diagnostics.window.renamed import under_their_own_names
+from diagnostics.window.restarts import Between, restart_told
 from diagnostics.window.traces import SpanStore, Traces
 from diagnostics.wire.engine import EngineSample
 from diagnostics.wire.exposition import Snapshot
@@ -171,7 +173,7 @@ class ServerWindow:
             self._append(METRICS, page.at, page.mono, page.rows)
             for gpu in page.gpus:
                 self.gpus.setdefault(gpu.uuid, []).append((page.at, gpu))
-        mixed = several_servers_answer(self.tables.values(), self._loaded_together)
+        mixed = several_servers_answer(self.tables.values(), self._begun_anew)
         told, counted = self.tables[STATISTICS], self.tables[METRICS]
         denied = [
             (table, denied_openings(table, others.get(key)))
@@ -181,6 +183,22 @@ class ServerWindow:
         for table, openings in denied:
             table.doubt(mixed=mixed, denied=openings)
         self._configure_from_files()
+
+    def _begun_anew(self, mono: float, rows: Collection[ModelKey]) -> bool:
+        """Return whether something else tells why these rows begin at zero at the read of a steady time."""
+        return self._loaded_together(rows) or any(
+            restart_told(
+                Between(since, at),
+                {model for model, _ in rows},
+                failed=(when for when, _ in self.failed),
+                hosts=self.hosts,
+                index=self.index,
+                log=self.log,
+            )
+            for reads in self.reads.values()
+            for (since, _), (at, steady) in pairwise(reads)
+            if steady == mono
+        )
 
     def _loaded_together(self, rows: Collection[ModelKey]) -> bool:
         """Return whether these rows are those of one model and of ensembles that call it."""
