@@ -52,7 +52,8 @@ class Prediction:
     """What a change will do to the stage's time per request; seconds, with the interval that is known.
 
     `high_seconds` is None when the stage may not keep up at the pessimistic end of what is known. `model` is the stage
-    where that is not the finding's own subject; empty where it is.
+    where that is not the finding's own subject; empty where it is. `unless` is what would leave requests as slow as
+    they are and could not be seen; empty where nothing of the kind is known.
     """
 
     phase: Phase
@@ -62,6 +63,7 @@ class Prediction:
     high_seconds: float | None
     assumptions: tuple[str, ...] = ()
     model: str = ""
+    unless: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,9 @@ def queue_of(forecast: StageForecast) -> Reading:
     return Reading.of(value, Unit.SECONDS, MODEL, low=low, high=high)
 
 
-def prediction(phase: Phase, now: float, forecast: Reading, assumptions: tuple[str, ...]) -> Prediction:
+def prediction(
+    phase: Phase, now: float, forecast: Reading, assumptions: tuple[str, ...], unless: str = ""
+) -> Prediction:
     """Return a present forecast as what the phase's time will be."""
     value = forecast.value or 0.0
     return Prediction(
@@ -34,4 +36,5 @@ def prediction(phase: Phase, now: float, forecast: Reading, assumptions: tuple[s
         low_seconds=value if forecast.low is None else forecast.low,
         high_seconds=forecast.high if forecast.high is not None and isfinite(forecast.high) else None,
         assumptions=assumptions,
+        unless=unless,
     )

@@ -93,8 +93,8 @@ def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
         )
     slower = max(more.forecast.compute_seconds - more.now.compute_seconds, 0.0)
     saved = queue - (queue_of(more.forecast) + Reading.of(slower, Unit.SECONDS, ""))
-    if more.load.instances > 1 and see.evidence.read(OVERLAP_STRETCH, on).value is None:
-        saved = msgspec.structs.replace(saved, estimated=True)  # they may share a lock
+    if _may_share_a_lock(see, on):
+        saved = msgspec.structs.replace(saved, estimated=True)
     if not see.worthwhile("predicted_saving", on, saved):
         return Quiet(because="more instances would not shorten requests enough to be worth it")
     return _finding(see, on, more, more.forecast, saved.value or 0.0)
@@ -110,6 +110,7 @@ def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, s
     words, change = instances_change(see, on, now, more.count)
     entry = see.entry_of(on)
     caller = f"; {entry.caller}, which calls it, waits as long" if entry and entry.caller else ""
+    unless = "they share a lock" if _may_share_a_lock(see, on) else ""
     return Fires(
         summary=f"{lanes} of {on.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: requests wait "
         f"{show(queue)} for {show(see.need(EXECUTION_SECONDS, on))} of work{caller}",
@@ -118,19 +119,24 @@ def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, s
         suggestion=Suggestion(
             text=f"raise {words}{shared}{_risk(see, on)}",
             change=change,
-            prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions),
+            prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions, unless),
         ),
     )
+
+
+def _may_share_a_lock(see: Ledger, on: Subject) -> bool:
+    """Return whether instances may hold each other up: there are several, and none is seen alone and beside others."""
+    several = (see.evidence.read(INSTANCES, on).value or 0.0) >= 2
+    return several and see.evidence.read(OVERLAP_STRETCH, on).value is None
 
 
 def _risk(see: Ledger, on: Subject) -> str:
     """Return what may make it useless; a Python model's instances are processes, and share no lock by themselves."""
     config = see.evidence.config(on)
-    unmeasured = see.evidence.read(OVERLAP_STRETCH, on).value is None
-    if unmeasured and (see.evidence.read(INSTANCES, on).value or 0.0) >= 2:
+    if _may_share_a_lock(see, on):
         return (
-            "; if executions take as much longer, its instances share a lock or thread pool: go back, and read traces "
-            "of all requests (rate=1), which show whether executions last longer beside others"
+            "; whether its instances share a lock or thread pool cannot be told here: if executions take as much "
+            "longer then, they do. Go back, and read traces of all requests (rate=1), which show it"
         )
     if config is None or config.backend in ("", names.PYTHON_BACKEND):
         return ""

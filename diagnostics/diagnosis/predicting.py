@@ -237,6 +237,7 @@ def _prediction(suggestion: Suggestion, now: MeasuredStage, after: StagePerforma
         predicted_seconds=value.value,
         low_seconds=value.low,
         high_seconds=value.high,
+        unless=own.unless if own else "",
     )
 
 

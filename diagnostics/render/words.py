@@ -150,8 +150,13 @@ def predicted(prediction: Prediction) -> str:
     what = f"{prediction.phase.value}{f' of {prediction.model}' if prediction.model else ''}"
     return (
         f"predicted {what}: {show(prediction.now_seconds)} → "
-        f"{show(prediction.predicted_seconds)} ({interval}, estimated{assumes})"
+        f"{show(prediction.predicted_seconds)} ({interval}, estimated{assumes}){_unless(prediction)}"
     )
+
+
+def _unless(prediction: Prediction | None) -> str:
+    """Return in which case, that was not seen, nothing is gained; empty where none is known."""
+    return f"; no gain if {prediction.unless}" if prediction is not None and prediction.unless else ""
 
 
 def mean_now(finding: Finding) -> float:
@@ -173,25 +178,27 @@ def mean_after(finding: Finding) -> float | None:
 
 def end_to_end(finding: Finding) -> str:
     """Return what is predicted of the entry's requests, or why nothing is; empty when there is nothing to tell."""
+    unless = _unless(finding.suggestion.prediction if finding.suggestion else None)
     if isinstance(finding.effect, EndToEnd):
-        return _both_ends(finding.effect)
+        return _both_ends(finding.effect, unless)
     if isinstance(finding.effect, Unpredicted):
         return f"end to end not predicted: {finding.effect.because}"
     after = mean_after(finding)
     if after is None:
         return ""
     name = finding.subject.ensemble or finding.subject.model
-    return f"predicted mean of {name}: {Unit.SECONDS.show(finding.impact.mean_seconds)} → {Unit.SECONDS.show(after)}"
+    now = Unit.SECONDS.show(finding.impact.mean_seconds)
+    return f"predicted mean of {name}: {now} → {Unit.SECONDS.show(after)}{unless}"
 
 
-def _both_ends(effect: EndToEnd) -> str:
+def _both_ends(effect: EndToEnd, unless: str) -> str:
     show, mean = Unit.SECONDS.show, effect.mean
     high = "not keeping up" if mean.high is None else show(mean.high)
     said = f"mean {show(effect.now_mean)} → {show(mean.value)} ({show(mean.low)} to {high})"
     if effect.p95 is not None and effect.now_p95 is not None:
         said += f", p95 {show(effect.now_p95)} → {show(effect.p95.value)}"
     by = "" if effect.simulated else ", by closed forms"
-    return f"predicted end to end: {said}{by}{f'. {effect.doubt}' if effect.doubt else ''}"
+    return f"predicted end to end: {said}{by}{unless}{f'. {effect.doubt}' if effect.doubt else ''}"
 
 
 def value(line: Line) -> str:

@@ -7,12 +7,15 @@ and of one whose rate limiter lets one of four instances execute at a time.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.render.explanation.json import report
+from diagnostics.render.explanation.text import text
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Kind, Scrape
 from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton, explained, host_body, model_config
@@ -207,3 +210,26 @@ def test_a_resource_given_in_greater_number_than_by_default_is_known_by_what_exe
     (found,) = told(limited(at_once=1.77), log("EXEC_COUNT")).findings
 
     assert "the rate limiter lets 2 of 4 instances of safety execute at once" in found.summary
+
+
+def always_busy(instances: int) -> SyntheticTriton:
+    """Return instances that never rest: none is seen alone, so that a lock that they share would look the same."""
+    return SyntheticTriton(
+        models=(stage("locked", rate=instances / 0.0613, execution=0.0611, queue=0.06, instances=instances, pending=4),)
+    )
+
+
+def test_more_instances_promise_nothing_where_a_shared_lock_would_look_the_same() -> None:
+    explanation = told(always_busy(3), *processes(()))
+    (found,) = explanation.loud
+    shown = " ".join(text(explanation).split())
+
+    assert found.check == "single-instance-serialization"
+    assert found.confidence <= 0.6
+    assert "whether its instances share a lock or thread pool cannot be told here" in shown
+    assert re.search("predicted (mean of locked|end to end): [^;]*; no gain if they share a lock", shown)
+    assert report(explanation)["findings"][0]["suggestion"]["prediction"]["unless"] == "they share a lock"
+
+
+def test_one_instance_shares_nothing() -> None:
+    assert "share a lock" not in text(told(always_busy(1), *processes(())))

@@ -146,6 +146,7 @@ def _prediction(prediction: Prediction, effect: Effect | None) -> Json:
         "high_seconds": prediction.high_seconds,
         "estimated": True,
         "assumptions": list(prediction.assumptions),
+        "unless": prediction.unless or None,
         "end_to_end": _end_to_end(effect) if isinstance(effect, EndToEnd) else None,
     }
 
