@@ -66,6 +66,7 @@ def explain(
         blind_spots=(
             *blind_spots,
             *_of_signals(evidence, results),
+            *_of_entries(evidence),
             *_of_logs(evidence),
             *_of_gpus(evidence),
             *_of_traces(evidence, anatomy),
@@ -215,6 +216,18 @@ def _of_gpus(evidence: Evidence) -> Iterator[BlindSpot]:
 
 def _of_repositories(evidence: Evidence) -> Iterator[BlindSpot]:
     return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in repository_notes(evidence))
+
+
+def _of_entries(evidence: Evidence) -> Iterator[BlindSpot]:
+    for server in evidence.subjects(Scope.SERVER):
+        refused = evidence.refused(server.server)
+        if refused:
+            name, why = next(iter(refused.items()))
+            yield BlindSpot(
+                what=f"{len(refused)} entries of {server.server}, as {name}",
+                why=f"they cannot be read: {why}",
+                fix="look at what stands between, or at the model of that name",
+            )
 
 
 def _of_logs(evidence: Evidence) -> Iterator[BlindSpot]:

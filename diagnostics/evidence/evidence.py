@@ -63,6 +63,10 @@ class Evidence(Protocol):
         """Return what happened to a server's models: loads, failed loads, restarts, new settings, in time order."""
         ...
 
+    def refused(self, server: str) -> Mapping[str, str]:
+        """Return why entries of what a server said were left out, by what they call themselves."""
+        ...
+
     def outages(self, on: Subject) -> Sequence[Outage]:
         """Return when a model, or a server as a whole, was not there, in time order."""
         ...
@@ -198,6 +202,10 @@ class WindowEvidence:
     def service_time(self, on: Subject) -> ServiceTime | None:
         """Return the fit over the whole window."""
         return service_time(self._whole(on))
+
+    def refused(self, server: str) -> Mapping[str, str]:
+        """Return the entries of the server's bodies that could not be read."""
+        return self._kept().window.servers[server].refused
 
     def changes(self, server: str) -> Sequence[Change]:
         """Return the server's changes, found once."""

@@ -66,6 +66,10 @@ class StatedEvidence:
             points.append(BatchPoint(size=8, executions=100, seconds=mean * (1 + 7 * cost)))
         return fit(points)
 
+    def refused(self, server: str) -> Mapping[str, str]:  # noqa: ARG002
+        """Return none: nothing was read."""
+        return {}
+
     def changes(self, server: str) -> Sequence[Change]:  # noqa: ARG002
         """Return no change: what happened is stated as readings."""
         return []

@@ -12,6 +12,7 @@ from diagnostics.service.clock_watch import ClockWatch
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Board, Evaluation, EvaluationConsumer
+from diagnostics.signals.subject import Scope
 
 log = logging.getLogger(__name__)
 # Of an interval, between two verdicts on a deployment: less than one, as rounds come early and late.
@@ -101,12 +102,13 @@ class Evaluator:
         self._metrics.evaluation_seconds.observe(evaluation.took)
         self._metrics.evaluation_lag.labels(deployment.name).set(evaluation.lag)
         self._metrics.incidents.labels(deployment.name).set(len(deployment.book.open))
+        self._metrics.entries_refused.labels(deployment.name).set(_refused(evaluation))
         self._board.publish_evaluation(evaluation, deployment.book.open)
         self._tell(evaluation)
 
     def _forget(self, deployment: Deployment) -> None:
         self._board.forget((), (deployment.name,))
-        for shown in (self._metrics.incidents, self._metrics.evaluation_lag):
+        for shown in (self._metrics.incidents, self._metrics.evaluation_lag, self._metrics.entries_refused):
             with suppress(KeyError):  # it was never judged
                 shown.remove(deployment.name)
 
@@ -114,3 +116,8 @@ class Evaluator:
         if evaluation is not None:
             for consumer in self._consumers:
                 consumer.take(evaluation)
+
+
+def _refused(evaluation: Evaluation) -> int:
+    evidence = evaluation.explanation.evidence
+    return sum(len(evidence.refused(one.server)) for one in evidence.subjects(Scope.SERVER))

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from diagnostics import names
 from diagnostics.window.counters import Batches, Counter
+from diagnostics.wire.entries import why_no_name
 from diagnostics.wire.exposition import Layout, Series, Snapshot
 from diagnostics.wire.gpu import METRICS, Gpu
 from diagnostics.wire.statistics import ModelStatistics
@@ -96,7 +97,7 @@ def counters_from_metrics(snapshot: Snapshot) -> dict[ModelKey, dict[Counter, fl
             if names.SERVE_MODEL in series.labels:
                 table[series.labels[names.SERVE_MODEL], ""][counter] += value
     # The failure family outlives its model: a row with nothing else is a model that is gone.
-    return {key: dict(row) for key, row in table.items() if Counter.SUCCESS in row}
+    return {key: dict(row) for key, row in table.items() if Counter.SUCCESS in row and _is_named(key)}
 
 
 def gpus_from_metrics(snapshot: Snapshot) -> list[Gpu]:
@@ -142,6 +143,12 @@ def batches_from_statistics(model: ModelStatistics) -> dict[int, Batches]:
         batch.size: Batches(float(batch.infer.count), batch.input.seconds + batch.infer.seconds + batch.output.seconds)
         for batch in model.batches
     }
+
+
+@lru_cache(maxsize=10_000)
+def _is_named(key: ModelKey) -> bool:
+    """Return whether a row is a model's. Names of engines that are served without Triton hold slashes."""
+    return not why_no_name(key[0].replace("/", "-"))
 
 
 def _key(series: Series) -> ModelKey:

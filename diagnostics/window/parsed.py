@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from weakref import WeakValueDictionary
@@ -29,8 +29,8 @@ from diagnostics.wire.gpu import Gpu, GpuSample, parse_nvml
 from diagnostics.wire.host import HostSample, parse_host
 from diagnostics.wire.model_config import ModelConfig, parse_model_config
 from diagnostics.wire.records import Kind, Scrape
-from diagnostics.wire.server import IndexEntry, ServerMetadata, parse_index, parse_server
-from diagnostics.wire.statistics import parse_statistics
+from diagnostics.wire.server import IndexEntry, ServerMetadata, parse_server, read_index
+from diagnostics.wire.statistics import read_statistics
 
 Rows = Mapping[ModelKey, Point]
 
@@ -68,6 +68,7 @@ class StatisticsRows:
     """Cumulative counters per model version, with their batch sizes."""
 
     rows: Rows
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -75,6 +76,7 @@ class Index:
     """The models of the repository with their states."""
 
     entries: tuple[IndexEntry, ...]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,12 @@ def without_body(scrape: Scrape) -> Scrape:
     )
 
 
+def _index(body: bytes) -> Index:
+    return Index(*read_index(body))
+
+
 def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
+    models, refused = read_statistics(body)
     return StatisticsRows(
         {
             key_of(model.name, model.version): Point(
@@ -184,8 +191,9 @@ def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
                 batches=batches_from_statistics(model),
                 last_inference=model.last_inference,
             )
-            for model in parse_statistics(body)
-        }
+            for model in models
+        },
+        refused,
     )
 
 
@@ -208,7 +216,7 @@ def _once(kind: Kind, read: Callable[[bytes], Index | ModelConfig]) -> Callable[
 # Export bodies are not among them: one may hold a million spans, and `SpanStore` takes them as they are read.
 _READERS: Mapping[Kind, Callable[[Scrape, bytes], Content]] = {
     Kind.STATISTICS: _statistics,
-    Kind.INDEX: _once(Kind.INDEX, lambda body: Index(parse_index(body))),
+    Kind.INDEX: _once(Kind.INDEX, _index),
     Kind.CONFIG: _once(Kind.CONFIG, parse_model_config),
     Kind.LOG: lambda scrape, body: LogLines(parse_log(body, scrape.at), rate_limiter_is_on(body)),
     Kind.SERVER: lambda _, body: parse_server(body),

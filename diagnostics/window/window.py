@@ -45,6 +45,9 @@ METRICS = "metrics"
 _SOURCES = {Kind.STATISTICS: STATISTICS, Kind.METRICS: METRICS}
 _OF_MACHINES = frozenset({Kind.NVML, Kind.DCGM, Kind.CLIENT})
 
+# Of a server whose entries are refused, how many are named.
+_MOST_REFUSED = 20
+
 
 @dataclass(slots=True)
 class Failures:
@@ -72,6 +75,7 @@ class ServerWindow:
         self.hosts: list[HostSample] = []
         self.gpus: dict[str, list[tuple[float, Gpu]]] = {}
         self.failures: dict[Kind, Failures] = {}
+        self.refused: dict[str, str] = {}  # why entries of what was read were left out, by what they call themselves
         self.failed: list[tuple[float, str]] = []  # Unix seconds and reason of each read that nobody answered
         self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
         self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
@@ -125,6 +129,8 @@ class ServerWindow:
             if not parsed.answered:
                 self.failed.append((parsed.scrape.at, parsed.error))
             return
+        if isinstance(parsed.content, StatisticsRows | Index):
+            self._refuse(parsed.content.refused)
         self._take_counters(parsed.scrape, parsed.content)
         self._take_particulars(parsed.scrape, parsed.content)
 
@@ -230,6 +236,11 @@ class ServerWindow:
                 table = tables[key] = CounterTable(source)
             table.add(point, previous, tried)
         self.reads[source].append((at, mono))
+
+    def _refuse(self, entries: Mapping[str, str]) -> None:
+        for name, why in entries.items():
+            if len(self.refused) < _MOST_REFUSED:
+                self.refused.setdefault(name, why)
 
     def _fail(self, kind: Kind, reason: str) -> None:
         failures = self.failures.setdefault(kind, Failures())

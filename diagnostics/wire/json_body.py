@@ -14,6 +14,9 @@ LARGEST_INTEGER = 2**64
 """No wire format that is read here has wider integers; larger ones overflow the arithmetic that follows."""
 # Longer than any 64-bit integer, shorter than where int() itself refuses.
 _DECIMAL = re.compile(r"\s*[+-]?[0-9]{1,400}\s*", re.ASCII)
+_LONGEST_INTEGER = 400
+_ESCAPED_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
 SHOWN_CHARACTERS = 60
 """How much of an unexpected body a message quotes: enough to recognise a login page, and yet one line."""
 
@@ -36,12 +39,25 @@ def decode(body: bytes, what: str) -> object:
 
     """
     try:
-        return json.loads(body)
+        return _whole_characters(json.loads(body, parse_int=_integer), body)
     except (ValueError, RecursionError) as error:
         raise MalformedBody(
             f"{what} should be JSON but starts with {excerpt(body)}",
             hint="check that the address is Triton's HTTP port",
         ) from error
+
+
+def _integer(text: str) -> int | float:
+    """Return a number; one longer than Python reads is as far from any real one as infinity, and one entry's alone."""
+    return int(text) if len(text) <= _LONGEST_INTEGER else math.inf
+
+
+def _whole_characters(value: object, body: bytes) -> object:
+    r"""Return the value with the halves of characters (`"\ud800"`), which nothing can write, replaced."""
+    if not _ESCAPED_HALF.search(body):
+        return value
+    text = json.dumps(value, ensure_ascii=False)
+    return json.loads(_HALF.sub("\N{REPLACEMENT CHARACTER}", text)) if _HALF.search(text) else value
 
 
 def decode_object(body: bytes, what: str) -> Fields:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diagnostics.errors import MalformedBody
+from diagnostics.wire.entries import Listed, readable
 from diagnostics.wire.json_body import Fields, decode, decode_object, excerpt
 
 
@@ -54,10 +55,15 @@ def parse_server(body: bytes) -> ServerMetadata:
 
 
 def parse_index(body: bytes) -> tuple[IndexEntry, ...]:
+    """Return the entries of the repository index that can be read; raises as `read_index`."""
+    return read_index(body).entries
+
+
+def read_index(body: bytes) -> Listed[IndexEntry]:
     """Return the repository index, from HTTP's array or from gRPC's `{"models": […]}`.
 
     Raises:
-        MalformedBody: it is neither.
+        MalformedBody: it is neither, or no entry of it can be read.
 
     """
     value = decode(body, "the repository index")
@@ -65,7 +71,7 @@ def parse_index(body: bytes) -> tuple[IndexEntry, ...]:
         listed = Fields({"models": value}, "the repository index")
     else:
         listed = decode_object(body, "the repository index")
-    return tuple(_entry(fields) for fields in listed.children("models"))
+    return readable(listed.children("models"), _entry)
 
 
 def _entry(fields: Fields) -> IndexEntry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from diagnostics.wire.entries import Listed, readable
 from diagnostics.wire.json_body import LARGEST_INTEGER, Fields, decode_object
 
 NANOSECONDS = 1e-9
@@ -78,16 +79,21 @@ class ModelStatistics:
 
 
 def parse_statistics(body: bytes) -> tuple[ModelStatistics, ...]:
+    """Return the statistics of every model version that can be read; raises as `read_statistics`."""
+    return read_statistics(body).entries
+
+
+def read_statistics(body: bytes) -> Listed[ModelStatistics]:
     """Return the statistics of every model version in `body`, in the server's order; absent parts are zero.
 
     Source: Triton, `docs/protocol/extension_statistics.md`; nanoseconds and milliseconds become seconds.
 
     Raises:
-        MalformedBody: it is no statistics answer.
+        MalformedBody: it is no statistics answer, or no entry of it can be read.
 
     """
     answer = decode_object(body, "the statistics")
-    return tuple(_model(fields) for fields in answer.children("model_stats"))
+    return readable(answer.children("model_stats"), _model)
 
 
 def _model(fields: Fields) -> ModelStatistics:

@@ -102,7 +102,7 @@ def explained_whole(name: str) -> Explanation:
 
 
 _PARSERS = {
-    parsed_module: ("parse_statistics", "parse_model_config", "parse_client", "parse_log", "parse_nvml", "parse_host"),
+    parsed_module: ("read_statistics", "parse_model_config", "parse_client", "parse_log", "parse_nvml", "parse_host"),
 }
 _REMEMBERED = [
     (module, name, lru_cache(maxsize=16_384)(getattr(module, name)))

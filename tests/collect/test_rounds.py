@@ -99,10 +99,11 @@ def test_configurations_are_read_again_after_the_server_was_away():
 def test_a_model_with_a_strange_name_is_asked_for_by_its_quoted_name():
     with fake_triton() as fake:
         server = found(fake)
-        fake.api.routes["POST /v2/repository/index"] = page(index(**{"a/../b c": "1"}))
+        fake.api.routes["POST /v2/repository/index"] = page(index(**{"a..%b c": "1", "a/../b": "1"}))
         server.scrape()
         server.describe()
-        assert any(path == "GET /v2/models/a%2F..%2Fb%20c/config" for path, _ in fake.api.seen)
+        asked = [path for path, _ in fake.api.seen if path.endswith("/config")]
+        assert asked == ["GET /v2/models/a..%25b%20c/config"]
 
 
 def test_without_an_index_models_are_known_from_their_statistics():

@@ -30,6 +30,7 @@ class OwnMetrics:
         spans_kept_share: share of a deployment's traces that is kept.
         deliveries: messages to Alertmanagers and webhooks, by receiver and outcome (`ok`, `failed`, `dropped`).
         incidents: open incidents by deployment.
+        entries_refused: entries of what servers say that could not be read, in the newest window of a deployment.
         refused: HTTP requests that were turned away, and connections that gave way to newer ones, by reason.
         page_seconds: processor time of the newest page of metrics.
         faults: what fails now, in words.
@@ -57,6 +58,9 @@ class OwnMetrics:
             "diag_spans_kept_share", "Share of the traces that is kept.", ("deployment",), registry=own
         )
         self.deliveries = Counter("diag_deliveries", "Messages to receivers.", ("receiver", "outcome"), registry=own)
+        self.entries_refused = Gauge(
+            "diag_entries_refused", "Entries of what servers say that cannot be read.", ("deployment",), registry=own
+        )
         self.incidents = Gauge("diag_incidents_open", "Open incidents.", ("deployment",), registry=own)
         self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)
         self.page_seconds = Gauge("diag_metrics_page_seconds", "Processor time of this page.", registry=own)

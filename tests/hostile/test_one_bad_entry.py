@@ -1,0 +1,82 @@
+"""One model, sender or server with absurd names or numbers is refused, named and counted; all else is judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from diagnostics.errors import MalformedBody
+from diagnostics.render.explanation.json import report
+from diagnostics.window.window import window_of
+from diagnostics.wire.entries import why_no_name
+from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.server import parse_index, read_index
+from diagnostics.wire.statistics import parse_statistics, read_statistics
+from tests.builders import explained
+from tests.captures.recorded import scrapes_of
+
+CAUSE = "cpu-handed-single-instance"
+NAMES = ["\\ud800bad", "../../etc/passwd", "a/b", ".", "..", "", "a\\u0000b", 'a\\nb\\"}', "x" * 9999, "\\u202ee"]
+NUMBERS = ["NaN", "Infinity", "-Infinity", "1e308", "18446744073709551617", "1" + "0" * 5000, "[1]"]
+
+
+def beside(body: bytes, name: str = "evil", count: str = "5") -> bytes:
+    """Return statistics with one more entry, written by hand."""
+    more = f'{{"name":"{name}","version":"1","inference_stats":{{"success":{{"count":{count},"ns":{count}}}}}}}'
+    return body.rstrip()[: body.rstrip().rindex(b"]")] + b"," + more.encode() + b"]}"
+
+
+def altered(change: Callable[[bytes], bytes]) -> list[Scrape]:
+    return [
+        replace(one, body=change(one.body)) if one.kind is Kind.STATISTICS and one.body else one
+        for one in scrapes_of(CAUSE)
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_a_name_that_no_model_can_have_is_refused_and_the_cause_is_still_found(name: str):
+    found = explained(window_of(altered(lambda body: beside(body, name))))
+    assert found.loud[0].check == "single-instance-serialization"
+    (spot,) = [one for one in found.blind_spots if one.what.startswith("1 entries of")]
+    assert "name" in spot.why
+    assert json.dumps(report(found)).encode()
+    assert len(spot.what) < 200
+
+
+@pytest.mark.parametrize("count", NUMBERS, ids=[one[:12] for one in NUMBERS])
+def test_a_number_that_no_counter_has_takes_its_own_entry_away_alone(count: str):
+    found = explained(window_of(altered(lambda body: beside(body, count=count))))
+    assert found.loud[0].check == "single-instance-serialization"
+    assert [one for one in found.blind_spots if "'evil'" in one.what]
+
+
+def test_refused_entries_are_named_with_the_reason_and_are_not_many():
+    good = {"name": "m", "version": "1"}
+    listed = read_statistics(json.dumps({"model_stats": [good, *({"name": f"a/{i}"} for i in range(1000))]}).encode())
+    assert [one.name for one in listed.entries] == ["m"]
+    assert len(listed.refused) == 20
+    assert "slash" in listed.refused["'a/0'"]
+    index = read_index(json.dumps([good, {"name": "b", "state": {}}]).encode())
+    assert ([one.name for one in index.entries], list(index.refused)) == (["m"], ["'b'"])
+
+
+def test_where_no_entry_can_be_read_the_body_is_none():
+    with pytest.raises(MalformedBody, match="slash"):
+        parse_statistics(b'{"model_stats":[{"name":"a/b"}]}')
+    with pytest.raises(MalformedBody, match="no name"):
+        parse_index(b'[{"name":""}]')
+
+
+@pytest.mark.parametrize("name", ["tensorrt_llm", "résumé", "a b", "模型", "a%b", "...", "x" * 255])
+def test_names_of_real_folders_are_names(name: str):
+    assert not why_no_name(name)
+    (entry,) = parse_index(json.dumps([{"name": name}]).encode())
+    assert entry.name == name
+
+
+def test_whole_characters_that_were_written_as_halves_stay_what_they_are():
+    (entry,) = parse_index(b'[{"name":"\\ud83d\\ude00"}]')
+    assert entry.name == "\N{GRINNING FACE}"
