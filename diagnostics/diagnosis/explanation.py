@@ -66,8 +66,7 @@ def explain(
         blind_spots=(
             *blind_spots,
             *_of_signals(evidence, results),
-            *_of_entries(evidence),
-            *_of_logs(evidence),
+            *_of_reads(evidence),
             *_of_gpus(evidence),
             *_of_traces(evidence, anatomy),
             *(() if judged.verdict is Verdict.DEGRADED else _of_repositories(evidence)),
@@ -216,6 +215,11 @@ def _of_gpus(evidence: Evidence) -> Iterator[BlindSpot]:
 
 def _of_repositories(evidence: Evidence) -> Iterator[BlindSpot]:
     return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in repository_notes(evidence))
+
+
+def _of_reads(evidence: Evidence) -> Iterator[BlindSpot]:
+    yield from _of_entries(evidence)
+    yield from _of_logs(evidence)
 
 
 def _of_entries(evidence: Evidence) -> Iterator[BlindSpot]:
