@@ -64,33 +64,37 @@ def without_a_source(name: str, drops: Sequence[str] = tuple(DROPS)) -> dict[str
     return {drop: judged(explanation_of(DROPS[drop](scrapes)), name, label) for drop in drops}
 
 
-def _lines(found: Mapping[str, Mapping[str, Scored]], *, every: bool) -> Iterator[str]:
-    counts: dict[str, Counter[str]] = {}
-    for name, by_drop in found.items():
-        for drop, scored in by_drop.items():
-            counts.setdefault(drop, Counter())[scored.result] += 1
-            if every or scored.result in FORBIDDEN:
-                confidence = "" if scored.confidence is None else f" {scored.confidence:.2f}"
-                yield f"{name:<36}{scored.kind:<26}{drop:<20}{scored.result:<11}{scored.said}{confidence}"
+def _line(drop: str, scored: Scored) -> str:
+    confidence = "" if scored.confidence is None else f" {scored.confidence:.2f}"
+    return f"{scored.name:<36}{scored.kind:<26}{drop:<20}{scored.result:<11}{scored.said}{confidence}"
+
+
+def _table(counts: Mapping[str, Counter[str]]) -> Iterator[str]:
     yield f"{'dropped':<20}" + "".join(f"{result:>11}" for result in RESULTS)
     for drop, of_drop in counts.items():
         yield f"{drop:<20}" + "".join(f"{of_drop[result]:>11}" for result in RESULTS)
+    yield f"{'all':<20}" + "".join(f"{sum(one[result] for one in counts.values()):>11}" for result in RESULTS)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.captures.drops", description=__doc__)
     parser.add_argument("--every", action="store_true", help="a line for each recording, not only the wrong ones")
-    parser.add_argument("--only", action="append", choices=[*DROPS, "nothing"], help="drop only this; repeatable")
+    parser.add_argument("--only", action="append", choices=[*DROPS], help="drop only this; repeatable")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args(arguments)
     drops = tuple(given.only or DROPS)
     names = list(recordings())
+    counts: dict[str, Counter[str]] = {drop: Counter() for drop in drops}
     with ProcessPoolExecutor(given.workers) as pool:
-        found = dict(zip(names, pool.map(without_a_source, names, [drops] * len(names)), strict=True))
-    for line in _lines(found, every=given.every):
+        for found in pool.map(without_a_source, names, [drops] * len(names)):
+            for drop, scored in found.items():
+                counts[drop][scored.result] += 1
+                if given.every or scored.result in FORBIDDEN:
+                    print(_line(drop, scored), flush=True)
+    for line in _table(counts):
         print(line)
-    return 1 if any(s.result in FORBIDDEN for by_drop in found.values() for s in by_drop.values()) else 0
+    return 1 if any(of_drop[result] for of_drop in counts.values() for result in FORBIDDEN) else 0
 
 
 if __name__ == "__main__":
