@@ -170,13 +170,16 @@ def waits_for_callees(see: Ledger, on: Subject) -> bool:
     That costs confidence where others are called in step with it, which it may be what calls.
 
     Raises:
-        Undecided: traces of another time show that it calls others.
+        Undecided: traces of another time show that it calls others, or calls that may fill its executions run ahead of
+            it as calls from inside do.
 
     """
     share = see.evidence.read(NESTED_SHARE, on)
     if share.missing is Missing.STALE:
         raise Undecided(NESTED_SHARE.name, Missing.STALE)
     if share.value is None:
+        if (see.evidence.read(FILLABLE_SHARE, on).low or 0.0) >= MOSTLY_NESTED:
+            raise Undecided(NESTED_SHARE.name, share.missing or Missing.NOT_EXPORTED)
         return shows_callees(see, on) and see.ruled_out(NESTED_SHARE, on, CALLED_INSIDE, above=True)
     return see.need(NESTED_SHARE, on) >= MOSTLY_NESTED
 

@@ -26,6 +26,8 @@ _FILLED = 0.9
 _CLOSELY = 0.95
 # An execution that began before a read and ends behind it is counted with all of its time.
 _EDGE = 1.05
+# A model that waits for others most of the time waits for them whatever fills the rest.
+_MOST = 0.5
 # Counts of independent streams vary from read to read as √N, their ratio as both do. One that is made of the other
 # varies by less than a third of that.
 _STEADIER = 3.0
@@ -103,8 +105,20 @@ def inner_calls(view: View) -> Mapping[str, InnerCalls]:
     return view.beside(None).once(_found)
 
 
-def possible_share(view: View) -> tuple[float, str]:
-    """Return the share of a model's executions that others, called in step with it, fill if it calls them; the source.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Possible:
+    """The share of a model's executions that others, called in step with it, fill if it is what calls them.
+
+    `ahead` is the part of those whose calls run ahead of it as calls from inside do; `source` the counters that tell.
+    """
+
+    share: float = 0.0
+    ahead: float = 0.0
+    source: str = METRICS
+
+
+def possible_share(view: View) -> Possible:
+    """Return the share of a model's executions that others, called in step with it, fill if it calls them.
 
     Those that another model is found to call, or that a client calls before or after this one, are none of them. One
     that hides its time may fill all of it.
@@ -112,14 +126,16 @@ def possible_share(view: View) -> tuple[float, str]:
     rows = view.beside(None).once(_rows)
     own = rows.get(view.model or "")
     if own is None or own.busy <= 0 or not _may_call(view):
-        return 0.0, METRICS
+        return Possible()
     known = inner_calls(view)
     others = {call.model for caller, found in known.items() if caller != own.model for call in found.calls}
-    found = 0.0
-    for one in _candidates(own, rows, others):
-        if one.in_step and one.ahead is not False:
-            found += 1.0 if hides_its_time(view.beside(one.row.model)) else one.part
-    return min(found, 1.0), own.source
+    parts = [
+        (one.ahead, 1.0 if hides_its_time(view.beside(one.row.model)) else one.part)
+        for one in _candidates(own, rows, others)
+        if one.in_step and one.ahead is not False
+    ]
+    share, ahead = sum(part for _, part in parts), sum(part for told, part in parts if told)
+    return Possible(share=min(share, 1.0), ahead=min(ahead, 1.0), source=own.source)
 
 
 def _may_call(view: View) -> bool:
@@ -149,11 +165,14 @@ def _found(view: View) -> Mapping[str, InnerCalls]:
     callers = [own for own in sorted(rows.values(), key=lambda row: row.execution) if _is_script(view, own)]
     for own, by_time in (*((own, False) for own in callers), *((own, True) for own in reversed(callers))):
         candidates = [one for one in _candidates(own, rows, taken) if one.ahead is not False]
-        if own.model in found or any(one.in_step and hides_its_time(view.beside(one.row.model)) for one in candidates):
+        hidden = [one for one in candidates if one.in_step and hides_its_time(view.beside(one.row.model))]
+        if own.model in found or (hidden and by_time):
             continue  # what hides its time may fill the rest
         candidates = [one for one in candidates if one.row.model not in found or one.row.execution < own.execution]
         if chosen := _by_time(own, candidates, called=own.model in taken) if by_time else _by_order(candidates):
-            found[own.model] = _calls(own, chosen)
+            if hidden and not _part([one for one in chosen if one.ahead]) >= _MOST:
+                continue
+            found[own.model] = _calls(own, chosen, hidden=bool(hidden))
             taken |= {one.row.model for one in chosen}
     for caller, one in found.items():
         beside = [c for c in _candidates(rows[caller], rows, taken) if c.in_step and c.ahead is not False]
@@ -286,13 +305,14 @@ def _spread(values: Sequence[float]) -> float:
     return fmean((value / mean - 1) ** 2 for value in values) if mean > 0 else 0.0
 
 
-def _calls(own: Row, chosen: Sequence[_Candidate]) -> InnerCalls:
+def _calls(own: Row, chosen: Sequence[_Candidate], *, hidden: bool) -> InnerCalls:
+    """Return what is called; `hidden` where one of them hides its time, which may be all that the others leave."""
     share = min(_part(chosen), 1.0)
     return InnerCalls(
         calls=tuple(_call(one) for one in sorted(chosen, key=lambda one: -one.part)),
         share=share,
         low=min(_part([one for one in chosen if one.ahead]), share) if _is_sure(chosen) else 0.0,
-        high=min(share * _EDGE, 1.0),
+        high=1.0 if hidden else min(share * _EDGE, 1.0),
         requests=own.count,
         source=own.source,
     )

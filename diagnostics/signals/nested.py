@@ -95,8 +95,10 @@ def _wait_by_counters(view: View) -> Reading:
 
 
 def _fillable(view: View) -> Reading:
-    share, source = possible_share(view)
-    return Reading.of(share, Unit.RATIO, source, estimated=share > 0)
+    found = possible_share(view)
+    return Reading.of(
+        found.share, Unit.RATIO, found.source, low=found.ahead, high=found.share, estimated=found.share > 0
+    )
 
 
 NESTED_WAIT = Signal(

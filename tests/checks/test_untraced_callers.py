@@ -7,20 +7,32 @@ import pytest
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Fires, Outcome, Unknown
 from diagnostics.diagnosis.run import decide
+from diagnostics.evidence.evidence import Span
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.nested import FILLABLE_SHARE, NESTED_SHARE
+from diagnostics.signals.reading import Reading
 from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Subject
+from diagnostics.units import Unit
+
+# Others are called in step with it, and nothing tells whether they run ahead of it.
+IN_STEP = Reading.of(0.9, Unit.RATIO, "statistics", low=0.0, high=0.9, estimated=True)
 
 
-def said(check: str, **changes: float) -> tuple[Outcome, float]:
+class _InStep(StatedEvidence):
+    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
+        return IN_STEP if signal is FILLABLE_SHARE else super().read(signal, on, span)
+
+
+def said(check: str, kind: type[StatedEvidence] = StatedEvidence, **changes: float) -> tuple[Outcome, float]:
     """Return what a check says of its first case with other calls in it, and how sure it is."""
     registered = catalogue()[check]
     calls: dict[Signal, float] = {
         {"nested": NESTED_SHARE, "fillable": FILLABLE_SHARE}[k]: v for k, v in changes.items()
     }
     readings = {k: v for k, v in registered.cases[0].readings.items() if k is not NESTED_SHARE}
-    evidence = StatedEvidence({**readings, **calls})
+    evidence = kind({**readings, **calls})
     ledger = Ledger(evidence, evidence.entry)
     return decide(registered, ledger, SUBJECT), ledger.confidence()
 
@@ -41,9 +53,16 @@ def test_batches_are_missed_where_others_fill_little_of_an_execution(calls: dict
 def test_more_instances_help_a_caller_as_well_and_the_name_of_the_cause_is_less_sure() -> None:
     (own, sure), (perhaps, unsure) = (
         said("single-instance-serialization"),
-        said("single-instance-serialization", fillable=0.9),
+        said("single-instance-serialization", _InStep),
     )
 
     assert isinstance(own, Fires)
     assert isinstance(perhaps, Fires)
     assert unsure < sure
+
+
+def test_calls_that_run_ahead_and_may_fill_its_executions_leave_the_cause_unknown() -> None:
+    outcome, _ = said("single-instance-serialization", fillable=0.9)
+
+    assert isinstance(outcome, Unknown)
+    assert outcome.signal == NESTED_SHARE.name

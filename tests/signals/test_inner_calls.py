@@ -95,7 +95,7 @@ def test_a_model_that_is_called_from_elsewhere_is_not_taken_for_a_callee(other: 
     seen = view({"model": WRAPPER, "other": other})
 
     assert inner_calls(seen) == {}
-    assert possible_share(seen.beside("model"))[0] == 0.0
+    assert possible_share(seen.beside("model")).share == 0.0
 
 
 def test_models_of_the_same_length_that_a_client_calls_at_once_call_nobody() -> None:
@@ -239,7 +239,22 @@ def test_a_callee_that_hides_its_time_leaves_open_how_much_of_it_is_its() -> Non
     seen = view({"wrapper": WRAPPER, "llm": hidden}, llm=decoupled)
 
     assert inner_calls(seen) == {}
-    assert possible_share(seen.beside("wrapper"))[0] == 1.0
+    assert possible_share(seen.beside("wrapper")).share == 1.0
+
+
+@pytest.mark.parametrize(("part", "told"), [(0.06, True), (0.04, False)])
+def test_beside_a_callee_that_hides_its_time_those_that_surely_fill_most_of_it_are_found(
+    part: float, told: bool
+) -> None:
+    short = did(Did(seconds=part, infer=part), apart(AHEAD))
+    hidden = did(Did(seconds=0.001, infer=0.001), COUNTS)
+    decoupled = model_config("llm", model_transaction_policy={"decoupled": True})
+    seen = view({"wrapper": WRAPPER, "short": short, "llm": hidden}, llm=decoupled)
+
+    assert ("wrapper" in inner_calls(seen)) is told
+    if told:
+        one = inner_calls(seen)["wrapper"]
+        assert (one.low, one.high) == (pytest.approx(part / 0.1, abs=0.01), 1.0)
 
 
 def test_a_metrics_page_tells_as_much_where_each_execution_is_of_one_request() -> None:
