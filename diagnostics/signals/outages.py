@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from math import sqrt
 
 from diagnostics.signals.counting import FEWEST_EVENTS
@@ -21,6 +21,7 @@ from diagnostics.units import Unit
 from diagnostics.window.client import ClientRequest
 from diagnostics.window.outages import READS, RESTARTED, Outage, outages
 from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+from diagnostics.window.window import ServerWindow
 
 CLIENT = "client"
 # Requests that must be missing, by groups that arrive together, before chance does not explain it: e^-5 is under 1 %.
@@ -298,13 +299,12 @@ def _rate(stretches: Sequence[_Stretch]) -> float:
 
 def _clients(view: View, one: Outage, traffic: Traffic) -> float | None:
     """Return how many requests of clients failed in an outage; None where no record is whole enough to say so."""
-    if len(view.window.servers) > 1:
-        return None  # a client's record does not say which of several servers answered
     asked = _callers(view)
     sent = [r for r in view.window.clients if asked is None or r.model in asked]
-    if not sent:
-        return None
-    if view.model is None and _answered(sent, one):
+    if len(view.window.servers) > 1 or not sent:
+        # A client's record does not say which of several servers answered, nor what other models call.
+        return 0.0 if _served_all(view, one) else None
+    if view.model is None and (_answered(sent, one) or _answered_all_along(sent, one)):
         return 0.0  # a server that is down answers nobody, whatever its reader says
     failed = _beyond_usual(sent, one)
     apart = sum(1 for r in sent if any(s.start <= r.at < s.end for s in traffic.apart))
@@ -316,6 +316,35 @@ def _answered(sent: Sequence[ClientRequest], one: Outage) -> bool:
     """Return whether clients got answers to what they sent while an outage is certain, more than chance misplaces."""
     inside = [r for r in sent if one.since <= r.at < one.until]
     return sum(1 for r in inside if r.ok) > _DEVIATIONS * sqrt(len(inside))
+
+
+def _answered_all_along(sent: Sequence[ClientRequest], one: Outage) -> bool:
+    """Return whether clients got answers all the time in which a restart of unknown length may have been.
+
+    No server restarts between two requests that follow each other as at any other time.
+    """
+    near = [r for r in sent if one.may_hold(r.at, r.at + _SLACK)]
+    if one.since < one.until or len(near) < FEWEST_EVENTS or not all(r.ok for r in near):
+        return False
+    pauses = [(later.at - sooner.at, one.may_hold(sooner.at, later.at)) for sooner, later in pairwise(sent)]
+    usual = max((seconds for seconds, around in pauses if not around), default=0.0)
+    return all(seconds <= usual for seconds, around in pauses if around)
+
+
+def _served_all(view: View, one: Outage) -> bool:
+    """Return whether a record of most requests to all servers shows none that failed while one of them was away."""
+    meanwhile = [r for r in view.window.clients if one.may_hold(r.at, r.at + _SLACK)]
+    if len(meanwhile) < FEWEST_EVENTS or not all(r.ok for r in meanwhile):
+        return False
+    counted = [s for server in view.window.servers.values() for s in _counted_apart(view, server, one)]
+    start, end = min((s.start for s in counted), default=0.0), max((s.end for s in counted), default=0.0)
+    sent = sum(start <= r.at < end and not one.may_hold(r.at, r.at + _SLACK) for r in view.window.clients)
+    return sent >= MOST_CLIENTS * sum(s.count for s in counted) > 0
+
+
+def _counted_apart(view: View, server: ServerWindow, one: Outage) -> list[_Stretch]:
+    whole = View(window=view.window, server=server, model=None, version=None, start=view.start, end=view.end)
+    return [s for s in _stretches(whole)[0] if not s.touches(one)]
 
 
 def _beyond_usual(sent: Sequence[ClientRequest], one: Outage) -> float:

@@ -288,6 +288,39 @@ class TestServers:
     def test_replicas_that_go_on_as_before_did_not(self) -> None:
         assert causes(explained(self.down(replicas=2)))[0] == (OUTAGE, None)
 
+    def anew(self, *, servers: int = 1) -> list[Scrape]:
+        """Return servers of which the first one counts all anew from the read at 28 s on."""
+        first = [
+            replace(s, body=zeroed(s)) if s.at == START + 28.0 and s.kind in (Kind.METRICS, Kind.STATISTICS) else s
+            for s in [
+                *told([BUSY] * 14, [BUSY] * 14),
+                *(later(s) for s in told([BUSY] * 8, [BUSY] * 8) if s.at > START and s.kind is not Kind.CONFIG),
+            ]
+        ]
+        others = [replace(s, server=f"triton-{r}") for r in range(1, servers) for s in told([BUSY] * STEPS)]
+        return [*first, *others]
+
+    @pytest.mark.parametrize("servers", [1, 2])
+    def test_a_restart_between_two_reads_is_an_outage_unless_clients_were_answered_all_along(
+        self, servers: int
+    ) -> None:
+        # Twenty a second to each model of each server.
+        answered = [sent([at / 20 / servers for at in range(20 * servers * 44)], model=m) for m in ("m", "other")]
+        scrapes = self.anew(servers=servers)
+
+        assert (OUTAGE, None) in causes(explained(scrapes))
+        assert (OUTAGE, None) not in causes(explained(scrapes, answered))
+
+
+def later(scrape: Scrape) -> Scrape:
+    """Return a read 28 s later."""
+    return replace(scrape, at=scrape.at + 28.0, mono=scrape.mono + 28.0)
+
+
+def zeroed(scrape: Scrape) -> bytes | None:
+    """Return a body whose counters count nothing yet."""
+    return next(s.body for s in told([IDLE] * 2, [IDLE] * 2) if (s.kind, s.at) == (scrape.kind, START))
+
 
 def failing(record: Scrape, since: float, until: float) -> bytes:
     """Return a client's record in which the requests of a stretch failed."""
