@@ -26,8 +26,12 @@ _CLIENT = "client records"
 _FEWEST_STEPS = 4
 # Executions half again as slow make requests wait by themselves.
 WARM = 1.5
+# A record of clients with as many requests as were counted, but for those at its ends, holds all of them.
+_MOST_SENT = 1.1
 # A stop: fewer than half as many answers as usual. Steady traffic of ten requests a read varies by a third.
 _STOPPED = 0.5
+# Steps that follow each other share a read; of several versions' they may lie milliseconds apart.
+_SAME_READ = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,14 @@ def _cold_waits(view: View, loads: Sequence[Change]) -> float | None:
 
 
 def _all_of(entry: View, loads: Sequence[Change]) -> Iterator[_Held]:
+    """Yield what each source shows; clients whose record holds all requests know of all waits."""
     steps, source = _steps(entry)
-    if len(steps) >= _FEWEST_STEPS and not entry.has_holes():
+    callers = (entry.beside(ensemble.name) for ensemble in entry.server.graph.callers(entry.model or ""))
+    whole = _requests(steps) <= _MOST_SENT * sum(len(_by_clients(one)) for one in (entry, *callers))
+    if len(steps) >= _FEWEST_STEPS and not entry.has_holes() and not whole:
         yield _from_row(steps, loads, source)
-        yield _from_answers(steps, loads, source)
+        if not _went_on(entry, source, loads):
+            yield _from_answers(steps, loads, source)
         yield _from_pending(entry, steps, loads)
     for sent, named in ((_by_clients(entry), _CLIENT), (_by_traces(entry), TRACES)):
         if len(sent) >= ENOUGH_EVENTS:
@@ -146,6 +154,23 @@ def _from_answers(steps: Sequence[Step], loads: Sequence[Change], source: str) -
     return _Held(seconds, seconds, waited, _requests(steps), source)
 
 
+def _went_on(entry: View, source: str, loads: Sequence[Change]) -> bool:
+    """Return whether the other source counted answers as usual around the loads: then only reads were lost."""
+    other = STATISTICS if source == METRICS else METRICS
+    steps = [step for step in entry.steps(other) if Counter.SUCCESS in step.values]
+    if len(steps) < _FEWEST_STEPS or not all(_follow(steps)):
+        return False
+    usual = median([_answers(step) / step.seconds for step in steps])
+    marked = in_load(steps, loads)
+    near = [step for step, before, now in zip(steps, [*marked[1:], False], marked, strict=True) if before or now]
+    return bool(near) and all(_answers(step) >= _STOPPED * usual * step.seconds for step in near)
+
+
+def _follow(steps: Sequence[Step]) -> Iterator[bool]:
+    """Yield whether each step begins where the one before ended; what lies between them was not understood."""
+    return (later.start - sooner.end <= _SAME_READ * later.seconds for sooner, later in pairwise(steps))
+
+
 def _stop(steps: Sequence[Step], number: int, usual: float) -> tuple[float, float]:
     """Return how many requests a stop around a load held, and its seconds; zeros where the steps there show none."""
     near = range(max(number - 1, 0), min(number + 2, len(steps)))
@@ -155,6 +180,8 @@ def _stop(steps: Sequence[Step], number: int, usual: float) -> tuple[float, floa
     first = last
     while first > 0 and _answers(steps[first - 1]) < _STOPPED * usual * steps[first - 1].seconds:
         first -= 1
+    if not all(_follow(steps[max(first - 1, 0) : last + 3])):
+        return 0.0, 0.0
     stopped = steps[first : last + 1]
     missing = sum(usual * step.seconds - _answers(step) for step in stopped)
     at_once = sum(max(_answers(step) - usual * step.seconds, 0.0) for step in steps[last + 1 : last + 3])

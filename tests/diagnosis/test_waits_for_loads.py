@@ -66,6 +66,16 @@ def causes(explanation: Explanation) -> list[str]:
     return [one.check for one in explanation.loud]
 
 
+def frozen(*kinds: Kind) -> list[Scrape]:
+    """Return a load after which some bodies repeat themselves for ten seconds, and go on then."""
+    scrapes = served(20)
+    last = {one.kind: one.body for one in scrapes if one.kind in kinds and one.at == START + 28.0}
+    return [
+        replace(one, body=last[one.kind]) if one.kind in kinds and START + 28.0 < one.at < START + 40.0 else one
+        for one in scrapes
+    ]
+
+
 def clients(*slow: tuple[float, float], every: float = 0.1) -> Scrape:
     """Return a client's record of requests of 24 ms, and of slow ones: when they were sent, and their seconds."""
     sent = [(number * every, 0.024) for number in range(round(READS * INTERVAL / every))]
@@ -92,11 +102,15 @@ def test_waits_that_clients_alone_know_are_the_loads() -> None:
 
 def test_answers_that_stop_for_a_load_and_come_at_once_are_the_loads() -> None:
     """Nothing is answered for ten seconds before the load ends, and a hundred requests are then."""
-    scrapes = served(20)
-    stopped = [one for one in scrapes if one.kind is Kind.METRICS and START + 28.0 < one.at < START + 40.0]
-    frozen = next(one for one in scrapes if one.kind is Kind.METRICS and one.at == START + 28.0)
-    told = explained([replace(one, body=frozen.body) if one in stopped else one for one in scrapes])
-    assert causes(told)[0] == "model-reload-stall"
+    assert causes(explained(frozen(Kind.METRICS, Kind.STATISTICS)))[0] == "model-reload-stall"
+
+
+def test_a_page_that_was_repeated_around_a_load_is_no_stop_where_the_statistics_go_on() -> None:
+    assert causes(explained(frozen(Kind.METRICS))) == []
+
+
+def test_a_record_of_all_clients_that_did_not_wait_denies_a_stop() -> None:
+    assert causes(explained([*frozen(Kind.METRICS, Kind.STATISTICS), clients(every=0.045)])) == []
 
 
 @pytest.mark.parametrize("loads", [(20,), (10, 18, 26, 34)], ids=["one load", "four loads"])
