@@ -97,7 +97,9 @@ SERVE_LATENCY = "e2e_request_latency_seconds"
 SERVE_QUEUE = "request_queue_time_seconds"
 SERVE_INFERENCE = "request_inference_time_seconds"
 
+# Reasons of failures: refused at a queue, and given up by its caller.
 REJECTED = "REJECTED"
+CANCELED = "CANCELED"
 
 # Backends whose rows are engines: they batch inside, so batch size 1 and an empty queue are normal there.
 ENGINE_BACKENDS = frozenset({"tensorrtllm", "vllm", "fastertransformer"})

@@ -30,9 +30,16 @@ def _failed(view: View) -> Reading:
         if delta is None or Counter.FAILURE not in delta.values:
             continue
         doubled = _ensemble(view)
-        failed = delta.values[Counter.FAILURE] / (ENSEMBLE_FAILURES_PER_REQUEST if doubled else 1.0)
+        failed = delta.values[Counter.FAILURE] - delta.values.get(Counter.CANCELED, 0.0)
+        failed = max(failed / ENSEMBLE_FAILURES_PER_REQUEST - _canceled_inside(view), 0.0) if doubled else failed
         return Reading.of(failed, Unit.COUNT, source, estimated=doubled, events=failed, span=delta.seconds)
     return absent(view, METRICS, Unit.COUNT)
+
+
+def _canceled_inside(view: View) -> float:
+    """Return how many requests of an ensemble were given up while a member held them: it counts them as failed."""
+    deltas = [view.beside(member).delta(METRICS) for member in view.server.graph.ensembles[view.model or ""].models()]
+    return sum(delta.values.get(Counter.CANCELED, 0.0) for delta in deltas if delta is not None)
 
 
 def _rejected(view: View) -> Reading:
@@ -140,7 +147,7 @@ def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading]) ->
 FAILED_REQUESTS = _signal(
     "failed_requests",
     Unit.COUNT,
-    "Requests that failed; an ensemble's counter is halved, as it counts twice.",
+    "Requests that failed, without those that callers gave up; an ensemble's counter is halved, as it counts twice.",
     _failed,
 )
 REJECTED_REQUESTS = _signal(

@@ -30,6 +30,8 @@ _FAMILIES: Mapping[str, tuple[Counter, float]] = {
     names.CACHE_HITS: (Counter.CACHE_HITS, 1.0),
 }
 
+# Failures that are also counted for themselves.
+_REASONS: Mapping[str, Counter] = {names.REJECTED: Counter.REJECTED, names.CANCELED: Counter.CANCELED}
 
 # trtllm-serve's page. Its histogram counts what it observed, which may be fewer requests than it finished.
 _SERVE_FAMILIES: Mapping[str, Counter] = {
@@ -90,8 +92,9 @@ def counters_from_metrics(snapshot: Snapshot) -> dict[ModelKey, dict[Counter, fl
         for series, value in series_named(snapshot, family):
             row = table[_key(series)]
             row[counter] += value * scale
-            if counter is Counter.FAILURE and series.labels.get(names.REASON) == names.REJECTED:
-                row[Counter.REJECTED] += value
+            reason = _REASONS.get(series.labels.get(names.REASON, "")) if counter is Counter.FAILURE else None
+            if reason is not None:
+                row[reason] += value
     for family, counter in _SERVE_FAMILIES.items():
         for series, value in series_named(snapshot, family):
             if names.SERVE_MODEL in series.labels:

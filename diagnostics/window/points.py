@@ -18,6 +18,7 @@ class Counter(StrEnum):
     SUCCESS = "success"
     FAILURE = "failure"
     REJECTED = "rejected"
+    CANCELED = "canceled"
     INFERENCES = "inferences"
     EXECUTIONS = "executions"
     REQUEST_SECONDS = "request_seconds"
@@ -31,7 +32,7 @@ class Counter(StrEnum):
 # The counters whose drop means a new epoch. Failures are left out: Triton never removes nor resets that family on
 # reload (core, model reporter), so they disagree with the others after one.
 EPOCH_COUNTERS = (Counter.SUCCESS, Counter.EXECUTIONS, Counter.INFERENCES)
-_EVENTS = (Counter.SUCCESS, Counter.FAILURE, Counter.REJECTED, Counter.EXECUTIONS)
+_EVENTS = (Counter.SUCCESS, Counter.FAILURE, Counter.REJECTED, Counter.CANCELED, Counter.EXECUTIONS)
 _DURATIONS = (
     Counter.REQUEST_SECONDS,
     Counter.QUEUE_SECONDS,
@@ -113,7 +114,7 @@ def increase_between(before: Point, after: Point) -> Increase:
     values = after.values.less(before.values)
     fell = any(values.get(counter, 0.0) < 0 for counter in EPOCH_COUNTERS)
     # Triton's failure counters survive a reload that resets the rest, or restart with the server.
-    for counter in (Counter.FAILURE, Counter.REJECTED):
+    for counter in (Counter.FAILURE, Counter.REJECTED, Counter.CANCELED):
         if values.get(counter, 0.0) < 0:
             values[counter] = 0.0
     batches = batch_increase(before.batches, after.batches)

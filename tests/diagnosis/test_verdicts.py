@@ -100,6 +100,13 @@ def test_a_host_without_free_processors_is_never_healthy() -> None:
     assert "97 %" in explanation.reason
 
 
+def test_requests_that_their_callers_gave_up_are_no_errors_of_the_model() -> None:
+    stage = replace(FAST, failing={"CANCELED": 5.0})
+
+    assert verdict(stage) is Verdict.HEALTHY
+    assert verdict(replace(FAST, failing={"BACKEND": 5.0})) is Verdict.DEGRADED
+
+
 def test_failures_that_no_check_explains_are_never_healthy() -> None:
     """An ensemble fails and no member does, none is lost on its way."""
     chat = Stage("chat", rate=20, overhead=0.02, config=chain("chat", "fast"), failing={"OTHER": 4.0})

@@ -43,6 +43,16 @@ def test_a_models_failures_are_taken_as_they_are() -> None:
     assert not found.estimated
 
 
+def test_what_callers_gave_up_is_no_failure() -> None:
+    given_up = {"BACKEND": 2.0, "CANCELED": 5.0}
+    chat = replace(CHAT, failing={"OTHER": 14.0})
+
+    assert read(FAILED_REQUESTS, "pre", replace(PRE, failing=given_up)).value == 120
+    assert read(FAILED_SHARE, "pre", replace(PRE, failing={"CANCELED": 5.0})).value == 0
+    # Each request that a member lost to its caller is one that the ensemble counts as failed, twice.
+    assert read(FAILED_REQUESTS, "chat", chat, replace(PRE, failing=given_up)).value == 120
+
+
 def test_statistics_tell_failures_when_metrics_are_closed() -> None:
     stage = replace(PRE, failing={"BACKEND": 2.0})
 
