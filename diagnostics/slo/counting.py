@@ -13,7 +13,6 @@ from diagnostics import names
 from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.flow import ENSEMBLE_FAILURES_PER_REQUEST, LOST_AFTER_STAGE
 from diagnostics.slo import histograms
-from diagnostics.slo.growth import growth
 from diagnostics.slo.samples import Batch, batches, from_averages, from_summary, from_traces
 from diagnostics.slo.slo import Promise, Triton
 from diagnostics.slo.tally import Tally
@@ -23,8 +22,6 @@ from diagnostics.window.steps import Step
 from diagnostics.window.view import METRICS, STATISTICS, View
 from diagnostics.window.visits import NANOSECOND
 from diagnostics.window.window import ServerWindow, Window
-
-CANCELED = "CANCELED"
 
 
 def moments(server: ServerWindow) -> Sequence[float]:
@@ -36,18 +33,41 @@ def moments(server: ServerWindow) -> Sequence[float]:
 def tally(sli: Triton, window: Window, name: str, after: float, until: float) -> Tally | None:
     """Return the events of one server that its reads in (after, until], Unix seconds, show.
 
-    None when the server does not hold the model, or does not carry the tags: it has no part in the objective.
+    None when the server does not hold the model, or does not carry the tags: it has no part in the objective. Also
+    where its failures are promised to be few and nothing counts them.
     """
     server = window.servers[name]
     versions = [key for key in server.keys_of(sli.model) if _carries(server, key, sli)]
     if not versions:
         return None
-    source = METRICS if any(key in server.tables[METRICS] for key in versions) else STATISTICS
-    tables = [server.tables[source][key] for key in versions if key in server.tables[source]]
-    steps = [step for table in tables for step in table.steps if after < step.end <= until]
+    span = (after, until)
     if sli.promise is Promise.AVAILABILITY:
-        return _availability(sli, window, server, steps, (after, until), source)
-    return _timed(sli, window, server, steps, (after, until), [version for _, version in versions])
+        found = ((source, _steps(server, versions, source, span)) for source in (METRICS, STATISTICS))
+        counted = ((source, [step for step in steps if Counter.FAILURE in step.values]) for source, steps in found)
+        source, steps = next(((source, steps) for source, steps in counted if steps), ("", []))
+        return _availability(sli, window, server, steps, span, source) if steps else None
+    source = METRICS if any(key in server.tables[METRICS] for key in versions) else STATISTICS
+    steps = _steps(server, versions, source, span)
+    return _timed(sli, window, server, steps, span, [version for _, version in versions])
+
+
+def counts_failures(sli: Triton, window: Window) -> bool:
+    """Return whether any server counts the failures of an objective's model."""
+    tables = [
+        server.tables[source][key]
+        for server in window.servers.values()
+        for key in server.keys_of(sli.model)
+        for source in (METRICS, STATISTICS)
+        if key in server.tables[source]
+    ]
+    return any(Counter.FAILURE in step.values for table in tables for step in table.steps)
+
+
+def _steps(
+    server: ServerWindow, versions: Sequence[tuple[str, str]], source: str, span: tuple[float, float]
+) -> list[Step]:
+    tables = [server.tables[source][key] for key in versions if key in server.tables[source]]
+    return [step for table in tables for step in table.steps if span[0] < step.end <= span[1]]
 
 
 def _carries(server: ServerWindow, key: tuple[str, str], sli: Triton) -> bool:
@@ -67,8 +87,7 @@ def _availability(
     as requests that the next stage never got: at most those are bad besides.
     """
     twice = ENSEMBLE_FAILURES_PER_REQUEST if sli.model in server.graph.ensembles else 1.0
-    canceled = growth(server, names.REQUEST_FAILURE, {names.MODEL: sli.model, names.REASON: CANCELED}, *span) or {}
-    counted = sum(step.values.get(Counter.FAILURE, 0.0) for step in steps) - sum(canceled.values())
+    counted = sum(step.values[Counter.FAILURE] - step.values.get(Counter.CANCELED, 0.0) for step in steps)
     failed = max(counted, 0.0) / twice
     good = sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
     lost = min(_lost(sli, window, server, span), good)

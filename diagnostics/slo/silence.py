@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diagnostics.slo.slo import Triton
+from diagnostics import names
+from diagnostics.slo.counting import counts_failures
+from diagnostics.slo.slo import Promise, Triton
 from diagnostics.window.window import Window
 
 # More names than these are no help in a line.
@@ -19,9 +21,19 @@ def silence_of(sli: Triton, window: Window) -> str:
         return "no counters of any model were read; let Triton's metrics page (port 8002) be read, or its statistics"
     if sli.model not in models:
         return missing(sli.model, sorted(models))
+    if sli.promise is Promise.AVAILABILITY and not counts_failures(sli, window):
+        return uncounted(sli.model)
     tags = ", ".join(f"{name}={value}" for name, value in sli.tags)
     also = f" with {tags}, or no series has these labels (Triton's metric_tags)" if tags else ""
     return f"no request to {sli.model} ended between two reads{also}; look again while it is called"
+
+
+def uncounted(model: str) -> str:
+    """Return that nothing counts failures, and what to do."""
+    return (
+        f"failures of {model} are not counted, so none of its requests is known to be good; keep "
+        f"{names.REQUEST_FAILURE} when pages are scraped, or let the statistics be read"
+    )
 
 
 def missing(model: str, there: Sequence[str]) -> str:

@@ -19,9 +19,9 @@ from diagnostics.slo.attribution import Cause
 from diagnostics.slo.bins import Bin, Span, joined
 from diagnostics.slo.histograms import of_buckets
 from diagnostics.slo.samples import Batch, from_averages
-from diagnostics.slo.silence import missing, untagged
+from diagnostics.slo.silence import missing, uncounted, untagged
 from diagnostics.slo.slo import WINDOW, Promise, Promql, Slo, Triton
-from diagnostics.slo.tally import Tally
+from diagnostics.slo.tally import NOTHING, Tally
 from diagnostics.wire.prometheus_answer import Answer
 from exporters.sources.prometheus_address import matcher
 from exporters.sources.prometheus_api import PrometheusApi
@@ -117,10 +117,18 @@ class StoredEvents:
             return f"the store has no {family.removesuffix('{}')}; {hint}"
         if sli.model not in models:
             return missing(sli.model, models)
+        if sli.promise is Promise.AVAILABILITY and self._fails_uncounted(sli):
+            return uncounted(sli.model)
         return self._untagged(sli) or (
             f"no increase of {names.REQUEST_SUCCESS}{self.api.address.selector(*_matchers(sli))} is known; look again "
             "once it was scraped twice while the model is called"
         )
+
+    def _fails_uncounted(self, sli: Triton) -> bool:
+        """Return whether the store has a model's requests and not its failures."""
+        mine = self.api.address.selector(*_matchers(sli))
+        counted, failed = (self._values(names.MODEL, f + mine) for f in (names.REQUEST_SUCCESS, names.REQUEST_FAILURE))
+        return bool(counted) and not failed
 
     def _untagged(self, sli: Triton) -> str:
         """Return which of the objective's labels no series of the model has; empty where each is there."""
@@ -190,7 +198,9 @@ class StoredEvents:
     def _from_triton(self, sli: Triton, window: str, end: float) -> Tally:
         done = self._triton(names.REQUEST_SUCCESS, sli, window, end) or 0.0
         if sli.promise is Promise.AVAILABILITY:
-            failed = self._triton(names.REQUEST_FAILURE, sli, window, end, names.REASON + '!="CANCELED"') or 0.0
+            failed = self._triton(names.REQUEST_FAILURE, sli, window, end, f'{names.REASON}!="{names.CANCELED}"')
+            if failed is None:
+                return NOTHING
             # An ensemble counts a failed request twice, and only its configuration tells that it is one.
             return Tally(total=done + failed, bad=failed / 2, low=failed / 2, high=failed, source=SOURCE)
         seconds = (self._triton(names.REQUEST_DURATION, sli, window, end) or 0.0) * _MICROSECOND

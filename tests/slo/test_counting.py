@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from diagnostics.slo.counting import tally
 from diagnostics.slo.histograms import of_buckets
 from diagnostics.slo.samples import Batch, from_averages, from_traces
+from diagnostics.slo.silence import silence_of
 from diagnostics.slo.slo import Promise, Triton
 from diagnostics.slo.tally import Tally
 from diagnostics.window.window import Window, window_of
@@ -88,6 +89,31 @@ def test_failures_are_counted_whatever_their_reason_but_clients_own() -> None:
     stage = Stage("m", rate=8, execution=0.01, failing={"BACKEND": 1, "OTHER": 1, "CANCELED": 5})
     found = counted(SyntheticTriton(models=(stage,)).window(), Promise.AVAILABILITY)
     assert (found.total, found.bad, found.source) == (600.0, 120.0, "metrics")
+
+
+def without_failures(*kinds: Kind) -> Window:
+    """Return a window whose pages tell of no failures, and whose other kinds were not read."""
+    stage = Stage("m", rate=8, execution=0.01, failing={"BACKEND": 2})
+    scrapes = SyntheticTriton(models=(stage,)).without(*kinds).scrapes()
+    return window_of(
+        [
+            replace(s, body=b"\n".join(line for line in (s.body or b"").split(b"\n") if b"request_failure" not in line))
+            for s in scrapes
+        ]
+    )
+
+
+def test_where_failures_are_not_counted_no_request_is_known_to_be_good() -> None:
+    window, sli = without_failures(Kind.STATISTICS), Triton(promise=Promise.AVAILABILITY, model="m")
+
+    assert tally(sli, window, SERVER, *EVER) is None
+    assert silence_of(sli, window).startswith("failures of m are not counted")
+
+
+def test_where_the_page_counts_no_failures_the_statistics_do() -> None:
+    found = counted(without_failures(), Promise.AVAILABILITY)
+
+    assert (found.total, found.bad, found.source) == (600.0, 120.0, "statistics")
 
 
 def test_an_ensembles_failures_are_halved_as_it_counts_them_twice() -> None:

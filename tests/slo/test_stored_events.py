@@ -232,3 +232,18 @@ def test_a_query_for_bad_events_that_finds_no_series_is_told_as_it_may_be_mistyp
 def test_what_averages_only_bound_is_told_with_the_setting_that_counts_it() -> None:
     seen, _ = stored(LATENCY, {"request_success": [({}, 100.0)], "duration_us": [({}, 20e6)]})
     assert "histogram_latencies=true" in slo_text([report_on(LATENCY, seen, 1e6)])
+
+
+class _WithoutFailures(Store):
+    def label_values(self, label: str, selector: str, start: float, end: float) -> tuple[str, ...]:
+        return () if "request_failure" in selector else super().label_values(label, selector, start, end)
+
+
+def test_a_store_without_the_failures_of_a_model_knows_no_good_request() -> None:
+    slo = Slo(name="up", objective=0.999, sli=Triton(promise=Promise.AVAILABILITY, model="chat"))
+    store = _WithoutFailures({"nv_inference_request_success": [({}, 900.0)]}, ("chat",))
+    seen = StoredEvents(store, slo, 1e6)  # type: ignore[arg-type]
+    report = report_on(slo, seen, 1e6)
+
+    assert (report.tally.total, report.good, report.left) == (0.0, None, None)
+    assert report.silence.startswith("failures of chat are not counted")
