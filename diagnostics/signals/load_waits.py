@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import sqrt
 from statistics import median, quantiles
 
 from diagnostics.signals.counting import ENOUGH_EVENTS
@@ -86,13 +87,13 @@ def _cold_waits(view: View, loads: Sequence[Change]) -> float | None:
 
 
 def _all_of(entry: View, loads: Sequence[Change]) -> Iterator[_Held]:
-    """Yield what each source shows; clients whose record holds all requests know of all waits."""
+    """Yield what each source shows; clients whose record holds all requests know of each stop of answers."""
     steps, source = _steps(entry)
     callers = (entry.beside(ensemble.name) for ensemble in entry.server.graph.callers(entry.model or ""))
     whole = _requests(steps) <= _MOST_SENT * sum(len(_by_clients(one)) for one in (entry, *callers))
-    if len(steps) >= _FEWEST_STEPS and not entry.has_holes() and not whole:
+    if len(steps) >= _FEWEST_STEPS and not entry.has_holes():
         yield _from_row(steps, loads, source)
-        if not _went_on(entry, source, loads):
+        if not whole and not _went_on(entry, source, loads):
             yield _from_answers(steps, loads, source)
         yield _from_pending(entry, steps, loads)
     for sent, named in ((_by_clients(entry), _CLIENT), (_by_traces(entry), TRACES)):
@@ -246,6 +247,16 @@ def _reader(unit: Unit, pick: Callable[[_Held], float]) -> Callable[[View], Read
     return read
 
 
+def _waited(view: View) -> Reading:
+    """Return the share of requests that waited; which of them fall into loads is chance, and varies as √N."""
+    share = _reader(Unit.RATIO, lambda held: held.waited / held.requests if held.requests > 0 else 0.0)(view)
+    if not share.value or not share.events:
+        return share
+    spread = 2 * sqrt(share.value / share.events)
+    low, high = max(share.value - spread, 0.0), min(share.value + spread, 1.0)
+    return Reading.of(share.value, share.unit, share.source, low=low, high=high, estimated=True, events=share.events)
+
+
 HELD_SECONDS = Signal(
     name="held_seconds",
     unit=Unit.SECONDS,
@@ -259,7 +270,7 @@ HELD_REQUESTS = Signal(
     unit=Unit.RATIO,
     scope=Scope.MODEL,
     doc="Share of requests of its entry that waited during loads of the model, by the same source; at least so many.",
-    readers=(_reader(Unit.RATIO, lambda held: held.waited / held.requests if held.requests > 0 else 0.0),),
+    readers=(_waited,),
 )
 HELD_SHARE = Signal(
     name="held_share",
