@@ -27,6 +27,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.cards import name_of
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.gates import BUSY, DEVICE_FULL, QUEUE, device_is_full, is_idle
 from diagnostics.checks.predictions import prediction, queue_of
@@ -34,6 +35,7 @@ from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.load import stage_load
 from diagnostics.signals.device import DEVICE_HEADROOM, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.gpu import GPU_TIME_USED
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import ARRIVAL_RATE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
@@ -47,6 +49,9 @@ CHECK = Check(
     symptom="gpu-at-power-limit",
 )
 _MOST_GPUS = 16
+# Share of the time. The driver's own work on a card that nobody uses stays below it.
+_IDLE_CARD = 0.05
+_MOST_NAMED = 7
 
 
 def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
@@ -79,7 +84,7 @@ def _with_more_gpus(see: Ledger, on: Subject) -> Fires | Quiet:
         claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),),
         saved_seconds=seconds,
         suggestion=Suggestion(
-            text=f"serve {on.model} from {gpus} GPUs of this kind, or make its requests cheaper",
+            text=f"serve {on.model} from {gpus} GPUs of this kind{_idle_cards(see, on)}, or make its requests cheaper",
             remedy=Remedy.FIX if forecast.stable else Remedy.MITIGATE,
             load=1 / gpus,
             prediction=prediction(Phase.QUEUE, queue.value or 0.0, expected, forecast.assumptions)
@@ -87,6 +92,17 @@ def _with_more_gpus(see: Ledger, on: Subject) -> Fires | Quiet:
             else None,
         ),
     )
+
+
+def _idle_cards(see: Ledger, on: Subject) -> str:
+    """Return which of the server's other cards idle, in words; empty where none does or they were not measured."""
+    cards = [card for card in see.evidence.subjects(Scope.GPU) if card.server == on.server]
+    used = {card: see.evidence.read(GPU_TIME_USED, card).value for card in cards}
+    idle = [name_of(card) for card, share in used.items() if share is not None and share <= _IDLE_CARD]
+    if not idle:
+        return ""
+    verb = "idles" if len(idle) == 1 else "idle"
+    return f" ({', '.join(idle[:_MOST_NAMED])}{', …' * (len(idle) > _MOST_NAMED)} {verb}: add to instance_group.gpus)"
 
 
 def _enough_gpus(load: StageLoad) -> tuple[int, StageForecast]:
