@@ -17,6 +17,8 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.device import ON_GPU
+from diagnostics.signals.engine import ENGINE_WAITING
+from diagnostics.signals.engine_rows import generates
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.settings import CONFIG_FIX
 from diagnostics.signals.subject import Subject
@@ -89,7 +91,11 @@ class Open:
 
 def undecided(evidence: Evidence, results: Sequence[Result], anatomy: Sequence[Anatomy]) -> tuple[Open, ...]:
     """Return what may still hide a fault that is worth a change, the one with most of a request's time first."""
-    found = (*_unaccounted(evidence, anatomy), *_checks(evidence, results, anatomy))
+    found = (
+        *_unaccounted(evidence, anatomy),
+        *_inside_engines(evidence, anatomy),
+        *_checks(evidence, results, anatomy),
+    )
     return tuple(sorted((one for one in found if one.matters), key=lambda one: -one.share))
 
 
@@ -162,6 +168,22 @@ def _unaccounted(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Ope
             cells={(item.server, name, "", Phase.GAP): seconds},
             mean_seconds=item.mean_seconds,
         )
+
+
+def _inside_engines(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Open]:
+    """Yield the time of models that generate text in their own row, as if computed: requests may wait inside for it."""
+    for item in anatomy:
+        for stage in item.stages:
+            on = Subject(server=item.server, model=stage.model)
+            config, seconds = evidence.config(on), stage.cells.get(Phase.COMPUTE, 0.0)
+            if item.requests < ENOUGH_EVENTS or config is None or not generates(config) or evidence.is_engine(on):
+                continue
+            yield Open(
+                text=f"{stage.model} runs an engine of which no gauges were read: requests may wait inside it",
+                next_measurement=ENGINE_WAITING.fix,
+                cells={(item.server, entry_name(item.ensemble, stage.model), stage.model, Phase.COMPUTE): seconds},
+                mean_seconds=item.mean_seconds,
+            )
 
 
 def _shows_the_rest(evidence: Evidence, item: Anatomy, name: str) -> str:

@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
+from diagnostics import names
 from diagnostics.anatomy.anatomy import Anatomy, Phase, longest_call, perhaps_ensembles
 from diagnostics.diagnosis.clock_notes import DISORDERS
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.signals.engine_rows import LONGEST_HANDOVER, MOST_BUSY
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.flow import FAILED_REQUESTS
 from diagnostics.signals.latency import SUMMARIZED_REQUESTS
 from diagnostics.signals.orchestration import MODELS_IN_STEP, ORCHESTRATED_SECONDS
+from diagnostics.signals.plausibility import IMPLAUSIBLE_STEPS
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.settings import CONFIG_FIX
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.traces import TRACE_FIX
-from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
 
 # A steady level is told from a stall or a step beside it by a quartile of four intervals: five reads.
 FEWEST_READS = 5
@@ -35,6 +40,9 @@ def core_missing(evidence: Evidence) -> str:
     if not models:
         return "no model's counters could be read"
     readings = [evidence.read(REQUESTS, model) for model in models]
+    for model, reading in zip(models, readings, strict=True):
+        if reading.value is None and (evidence.read(IMPLAUSIBLE_STEPS, model).value or 0.0) > 0:
+            return f"counters of {model.model} are impossible at every read: they show increases that no server makes"
     if all(reading.value is None for reading in readings):
         return _uncounted({reading.missing for reading in readings})
     for model, reading in zip(models, readings, strict=True):
@@ -57,7 +65,10 @@ def _uncounted(reasons: Set[Missing | None]) -> str:
 def unread(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
     """Return what was not read, and could hold a fault that nothing else shows; None when there is no such thing."""
     return (
-        _unseen_inside(evidence, anatomy) or _read_too_rarely(evidence, anatomy) or _perhaps_by_hand(evidence, anatomy)
+        _unseen_inside(evidence, anatomy)
+        or _failures_uncounted(evidence)
+        or _read_too_rarely(evidence, anatomy)
+        or _perhaps_by_hand(evidence, anatomy)
     )
 
 
@@ -78,7 +89,21 @@ def _unseen_inside(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | N
                 "unseen",
                 TRACE_FIX,
             )
+        if _may_answer_later(evidence, on) and not _clients_see_all(evidence, on):
+            return Unread(
+                f"{stage.model} is decoupled and may answer after its row ended: how long its requests take was not "
+                "read",
+                TRACE_FIX,
+            )
     return None
+
+
+def _may_answer_later(evidence: Evidence, on: Subject) -> bool:
+    """Return whether a model is decoupled and nothing shows it at work in its own row."""
+    config = evidence.config(on)
+    works = (evidence.read(INSTANCE_BUSY_SHARE, on).value or 0.0) >= MOST_BUSY
+    executes = (evidence.read(EXECUTION_SECONDS, on).value or 0.0) >= LONGEST_HANDOVER
+    return config is not None and config.decoupled and not works and not executes
 
 
 def _clients_see_all(evidence: Evidence, on: Subject) -> bool:
@@ -87,6 +112,19 @@ def _clients_see_all(evidence: Evidence, on: Subject) -> bool:
     if whole is None or row is None:
         return False
     return whole - row < max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * whole)
+
+
+def _failures_uncounted(evidence: Evidence) -> Unread | None:
+    """Requests that failed are in no other counter. An engine's own server counts none, and executions neither."""
+    for model in evidence.subjects(Scope.MODEL):
+        triton = evidence.read(BATCH_SIZE, model).value is not None
+        counted = evidence.read(FAILED_REQUESTS, model).missing in (None, Missing.IDLE, Missing.TOO_FEW_EVENTS)
+        if triton and not counted and (evidence.read(REQUESTS, model).value or 0.0) >= ENOUGH_EVENTS:
+            return Unread(
+                f"failures of {model.model} are not counted: any number of requests may fail",
+                f"keep {names.REQUEST_FAILURE} when pages are scraped, or let the statistics be read",
+            )
+    return None
 
 
 def _read_too_rarely(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:

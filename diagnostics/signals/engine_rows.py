@@ -12,9 +12,9 @@ from diagnostics.wire.model_config import ModelConfig
 
 # Handing a request to an engine takes up to some milliseconds. A generation takes longer: ten tokens at the 5 ms that
 # a fast iteration takes.
-_LONGEST_HANDOVER = 0.05
+LONGEST_HANDOVER = 0.05
 # An engine takes each request as it comes, so that what hands it over idles; one that is busy half of its time works.
-_MOST_BUSY = 0.5
+MOST_BUSY = 0.5
 # To hand requests to threads of its own takes a Python model some tenths of a millisecond.
 _LONGEST_START = 0.001
 # At the end of an execution Triton copies answers out of a Python process: it was measured as 30 µs and more. Where
@@ -78,5 +78,5 @@ def generates(config: ModelConfig) -> bool:
 def _only_hands_over(view: View) -> bool:
     """Return whether nothing shows the model at work in its own row; what was not read shows nothing."""
     execution, busy = EXECUTION_SECONDS.read(view).value, INSTANCE_BUSY_SHARE.read(view)
-    works = busy.missing is Missing.CONFLICTING or (busy.value or 0.0) >= _MOST_BUSY
-    return (execution or 0.0) < _LONGEST_HANDOVER and not works
+    works = busy.missing is Missing.CONFLICTING or (busy.value or 0.0) >= MOST_BUSY
+    return (execution or 0.0) < LONGEST_HANDOVER and not works

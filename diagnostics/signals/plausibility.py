@@ -12,9 +12,10 @@ from diagnostics.window.view import METRICS, STATISTICS, Counter, View
 def _dropped(view: View) -> Reading:
     found, source = 0, METRICS
     for origin in (STATISTICS, METRICS):
-        delta = view.delta(origin)
-        if delta is not None and delta.dropped > found:
-            found, source = delta.dropped, origin
+        # Where no increase at all is possible, there is no sum of any.
+        dropped = sum(view.start < at <= view.end for table in view.tables(origin) for at in table.dropped_at)
+        if dropped > found:
+            found, source = dropped, origin
     if not any(view.server.reads.values()):
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT)
     return Reading.of(float(found), Unit.COUNT, source)

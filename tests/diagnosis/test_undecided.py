@@ -11,8 +11,10 @@ from diagnostics.checks.check import Case, Expected, Fires
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.undecided import REACH
 from diagnostics.diagnosis.unread import FEWEST_READS
+from diagnostics.window.window import window_of
 from diagnostics.wire.records import Kind
-from tests.builders import Stage, SyntheticTriton, chain, model_config
+from tests.builders import Counts, Rows, Stage, SyntheticTriton, chain, explained, model_config
+from tests.builders_traffic import sent
 from tests.checks.stated import decided
 
 # Checks that may claim time and are bounded otherwise; see the table.
@@ -102,3 +104,82 @@ def test_members_called_in_step_beside_an_idle_row_without_configuration_are_nev
 
 def test_members_that_their_ensemble_calls_are_healthy_without_configuration() -> None:
     assert _called(by_hand=False).verdict is Verdict.HEALTHY
+
+
+def without_lines(triton: SyntheticTriton, *parts: bytes) -> Explanation:
+    """Return what is said where lines with one of these were dropped from each metrics page."""
+    pages = [
+        replace(s, body=b"\n".join(x for x in (s.body or b"").split(b"\n") if not any(part in x for part in parts)))
+        for s in triton.scrapes()
+        if s.kind is Kind.METRICS
+    ]
+    return explained(window_of(pages))
+
+
+def test_requests_whose_failures_are_not_counted_are_never_healthy() -> None:
+    triton = SyntheticTriton(models=(FAST,))
+    explanation = without_lines(triton, b"request_failure")
+
+    assert without_lines(triton, b"nothing").verdict is Verdict.HEALTHY
+    assert explanation.verdict is Verdict.INSUFFICIENT_DATA
+    assert explanation.reason.startswith("failures of fast are not counted")
+
+
+@pytest.mark.parametrize("without", [(), (Kind.METRICS,), (Kind.STATISTICS,)])
+def test_counters_that_are_impossible_at_every_read_are_called_that(without: tuple[Kind, ...]) -> None:
+    """Also where another model's are possible."""
+
+    def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
+        return {key: replace(row, queue=1e12 * number) if key[0] == "fast" else row for key, row in rows.items()}
+
+    other = Stage("other", rate=20, execution=0.01, config=model_config("other"))
+    explanation = SyntheticTriton(models=(FAST, other), alter=alter).without(*without).explain()
+
+    assert explanation.verdict is Verdict.INSUFFICIENT_DATA
+    assert explanation.reason.startswith("counters of fast are impossible at every read")
+    assert [finding.check for finding in explanation.findings] == ["telemetry-implausible"]
+
+
+def decoupled(seconds: float, *, clients: bool = False) -> Verdict:
+    config = model_config("d", model_transaction_policy={"decoupled": True})
+    triton = SyntheticTriton(models=(Stage("d", rate=10, execution=seconds, config=config),))
+    record = [sent([n / 10 for n in range(600)], seconds + 0.001, model="d")] if clients else []
+    return explained(window_of([*triton.scrapes(), *record])).verdict
+
+
+def test_a_decoupled_model_that_only_hands_over_is_healthy_if_clients_say_so() -> None:
+    assert decoupled(0.0037) is Verdict.INSUFFICIENT_DATA
+    assert decoupled(0.0037, clients=True) is Verdict.HEALTHY
+    assert decoupled(0.06) is Verdict.HEALTHY
+
+
+LLM_API = [
+    {"name": "text_input", "data_type": "TYPE_STRING", "dims": [1]},
+    {"name": "sampling_param_max_tokens", "data_type": "TYPE_INT32", "dims": [1]},
+]
+FULL_CACHE = [
+    'nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max",model="llm",version="1"} 100',
+    'nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="used",model="llm",version="1"} 100',
+    'nv_trt_llm_request_metrics{model="llm",request_type="waiting",version="1"} 30',
+    'nv_trt_llm_request_metrics{model="llm",request_type="active",version="1"} 20',
+]
+
+
+@pytest.mark.parametrize("chained", [False, True])
+@pytest.mark.parametrize("backend", ["tensorrtllm", "vllm", "python"])
+@pytest.mark.parametrize("answers_once", [False, True])
+@pytest.mark.parametrize("read", [(), (Kind.CONFIG,)])
+def test_an_engine_behind_a_closed_metrics_port_is_never_healthy(
+    chained: bool, backend: str, answers_once: bool, read: tuple[Kind, ...]
+) -> None:
+    """Its KV cache is full and thirty requests wait inside, which nothing but its gauges shows."""
+    policy = {"model_transaction_policy": {"decoupled": not answers_once}}
+    config = model_config("llm", backend=backend, groups=[{"kind": "KIND_CPU", "count": 20}], **policy) | {
+        "input": LLM_API
+    }
+    llm = Stage("llm", rate=5, execution=2.0, config=config)
+    pre = Stage("pre", rate=5, execution=0.002, config=model_config("pre"))
+    chat = Stage("chat", rate=5, overhead=2.002, config=chain("chat", "pre", "llm"))
+    triton = SyntheticTriton(models=(chat, pre, llm) if chained else (llm,), extra_metrics=lambda _: FULL_CACHE)
+
+    assert triton.without(Kind.METRICS, *read).explain().verdict is not Verdict.HEALTHY

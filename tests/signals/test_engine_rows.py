@@ -85,10 +85,12 @@ def test_an_engine_without_gauges_is_not_called_healthy_by_the_time_to_hand_over
     assert told.loud == ()
 
 
-def test_an_ordinary_decoupled_model_is_judged_by_its_row() -> None:
-    told = server(config(("IN",), decoupled=True)).explain()
+def test_an_ordinary_decoupled_model_is_judged_by_its_row_where_that_shows_it_at_work() -> None:
+    told, works = (server(config(("IN",), decoupled=True), execution=one).explain() for one in (HANDOVER, 0.06))
 
-    assert told.verdict is Verdict.HEALTHY
+    assert told.verdict is Verdict.INSUFFICIENT_DATA
+    assert "is decoupled and may answer after its row ended" in told.reason
+    assert works.verdict is Verdict.HEALTHY
 
 
 def test_inside_an_ensemble_the_engines_time_is_what_the_others_leave() -> None:
