@@ -10,7 +10,7 @@ from diagnostics.checks.check import Fires, Suggestion
 from diagnostics.diagnosis.effect import Unpredicted
 from diagnostics.errors import DiagError
 from diagnostics.evidence.ledger import Entry
-from diagnostics.forecast.fitted import Fitted
+from diagnostics.forecast.fitted import Fitted, nested_calls
 from diagnostics.forecast.relief import relieved
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.simulation.scenario import ClosedLoop
@@ -77,6 +77,8 @@ def _relieved(fitted: Fitted, fires: Fires, entry: Entry | None) -> Fitted | Unp
         if claim.phase in _WORK:
             visits = max(sum(step.model == claim.stage for step in steps), 1)
             seconds[claim.stage] = seconds.get(claim.stage, 0.0) + claim.seconds * weight / visits
+    if said := next((fitted.nested[model] for model in seconds if model in fitted.nested), ""):
+        return Unpredicted(because=nested_calls(said, "").what)
     if not seconds:
         return Unpredicted(because="it makes no execution shorter that is simulated")
     after = relieved(fitted, seconds)

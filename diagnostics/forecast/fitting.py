@@ -17,6 +17,7 @@ from diagnostics.forecast.fitted import (
     MeasuredStage,
     ModelDoubt,
     Unpredictable,
+    nested_calls,
 )
 from diagnostics.forecast.members import Member, member, said_together
 from diagnostics.forecast.races import raced
@@ -72,6 +73,8 @@ def fit(evidence: Evidence, on: Subject) -> Fitted:
     items = [item for item in anatomies(evidence) if item.server == on.server]
     chosen = next((item for item in items if _name(item) == name), None)
     if chosen is None:
+        if said := next((said for item in items if (said := _nested(item).get(name))), None):
+            raise nested_calls(said, name)
         raise Unpredictable(
             "no request was completed in the window", where=name, hint="read a window in which requests come"
         )
@@ -115,18 +118,23 @@ def _settled(parts: _Parts, sharing: Sequence[Sharing]) -> Outcome:
     return outcome_of(_scenario(parts, sharing), seconds=seconds, warmup_seconds=seconds / 4)
 
 
+def _nested(item: Anatomy) -> Mapping[str, str]:
+    """Return who calls whom from inside executions on an entry's path, by both."""
+    called: dict[str, list[str]] = {}
+    for stage in item.stages:
+        if stage.caller:
+            called.setdefault(stage.caller, []).append(stage.model)
+    said = {caller: f"{caller} calls {' and '.join(dict.fromkeys(models))}" for caller, models in called.items()}
+    return {model: said[caller] for caller, models in called.items() for model in models} | said
+
+
 def _name(item: Anatomy) -> str:
     return item.ensemble or item.stages[0].model
 
 
 def _refuse(evidence: Evidence, item: Anatomy) -> None:
     if item.ensemble is None and len(item.stages) > 1:
-        called = ", ".join(stage.model for stage in item.stages[1:])
-        raise Unpredictable(
-            f"it calls {called} from inside its executions, which is not simulated",
-            where=f"model {_name(item)}",
-            hint=f"forecast the calls of {item.stages[1].model} instead",
-        )
+        raise nested_calls(_nested(item).get(_name(item), f"{_name(item)} calls others"), _name(item))
     if item.ensemble is not None and is_orchestrated(evidence, entry_subject(item)):
         raise Unpredictable("its clients call the members themselves", where=_name(item), hint="forecast a member")
 
@@ -229,6 +237,7 @@ def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[
         configs={name: config for name, config in configs.items() if config is not None},
         devices={name: one.devices for name, one in parts.members.items()},
         assumptions=(*_assumptions(parts, sharing), *(one.assumption for one in races)),
+        nested=_nested(item),
     )
 
 

@@ -162,7 +162,8 @@ class _Search:
         config = self.fitted.configs.get(model.name)
         if self.vary is None:
             capacities = {one.name: one.capacity for one in self.fitted.scenario.resources}
-            return options(model, config, fewer=self.fewer, capacities=capacities)
+            found = options(model, config, fewer=self.fewer, capacities=capacities)
+            return found[:1] if model.name in self.fitted.nested else found
         return varied(model, config, self.vary.get(model.name, {}))
 
     def _weigh(self, menus: Mapping[str, Sequence[Choice]], whole: bool) -> None:

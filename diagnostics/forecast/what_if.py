@@ -8,7 +8,7 @@ from math import inf
 
 from diagnostics.errors import UsageError
 from diagnostics.forecast.engine_settings import MEASURE, with_engine, with_parameter
-from diagnostics.forecast.fitted import Fitted, Unpredictable
+from diagnostics.forecast.fitted import Fitted, Unpredictable, nested_calls
 from diagnostics.forecast.races import is_racing, missed
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
 from diagnostics.tuning.simulation.scenario import (
@@ -58,6 +58,7 @@ def changed(fitted: Fitted, what_if: WhatIf) -> Fitted:
 
 
 def _loaded(fitted: Fitted, what_if: WhatIf) -> Fitted:
+    _check_nested(fitted, what_if)
     scenario, doubt, given = fitted.scenario, fitted.doubt, what_if.traffic or ()
     if given:
         named = {one.entry for one in given}
@@ -74,6 +75,15 @@ def _loaded(fitted: Fitted, what_if: WhatIf) -> Fitted:
         fitted = replace(fitted, assumptions=(*fitted.assumptions, *_unscaled(scenario)))
         scenario = replace(scenario, traffic=tuple(_scaled(one, what_if.rate_factor) for one in scenario.traffic))
     return replace(fitted, scenario=scenario, doubt=doubt)
+
+
+def _check_nested(fitted: Fitted, what_if: WhatIf) -> None:
+    """Refuse more load where models are called from inside others: these hold their instances for longer then."""
+    now = next((one.clients for one in fitted.scenario.traffic if isinstance(one, ClosedLoop)), 0)
+    more = what_if.rate_factor > 1.0 or bool(what_if.traffic) or (what_if.clients or 0) > now
+    if fitted.nested and more:
+        model, said = next(iter(fitted.nested.items()))
+        raise nested_calls(said, model)
 
 
 def _clients(traffic: Traffic, entry: str, clients: int) -> Traffic:
@@ -117,6 +127,8 @@ def _with(fitted: Fitted, change: ConfigChange) -> Fitted:
     if change.model not in models:
         known = ", ".join(sorted(models))
         raise UsageError("no such model behind this entry", where=change.model, hint=f"its models are {known}")
+    if change.model in fitted.nested:
+        raise nested_calls(fitted.nested[change.model], change.model)
     model, said = models[change.model], list[str]()
     # Blocks first: a window belongs to a batcher that the same change may add.
     for setting in sorted(change.settings, key=lambda one: one.path.count(".")):
