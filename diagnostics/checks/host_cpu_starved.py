@@ -3,7 +3,8 @@
 ## Looks for
 A model on processors whose requests wait for busy instances, on a host, or within a quota, without processor time left,
 and server processes that do use it: per executing instance, a fair part of a core. Or a model whose processes wait for
-a processor in half of their executions' time, whatever the average of all processors is.
+a processor in half of their executions' time, whatever the average of all processors is, and whether or not requests
+queue for it.
 
 ## Means
 More threads want to run than there are cores. Every execution is stretched by its wait for a core; instances look busy
@@ -12,7 +13,7 @@ and are not working. One more instance is one more thread in the same line.
 ## Rules out
 - Instances that wait for something else, such as a sleep, a network call or a GPU, on a host that others fill: their
   processes use hardly any processor time.
-- A busy host on which no request waits: it does its work.
+- A busy host on which neither a request nor an execution waits: it does its work.
 - Too few instances on a host with room (`single-instance-serialization`).
 - Too many kernels on one card (`gpu-saturated`, `over-instanced`).
 
@@ -37,6 +38,7 @@ from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED, CPU_WAIT_PER_LANE, SERVER_CORES
+from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.units import Unit
@@ -78,7 +80,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
     if is_idle(see, on):
         return Quiet(because="the model is idle")
-    if not see.at_least(QUEUE_SECONDS, on, QUEUE):
+    starved = _is_starved(see, on)
+    if not starved and not see.at_least(QUEUE_SECONDS, on, QUEUE):
         return Quiet(because="requests hardly wait for an instance")
     if see.evidence.is_engine(on):
         return Quiet(because="an engine's row says nothing of processors")
@@ -87,7 +90,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the processors have time left")
     if see.is_set(ON_GPU, on):
         return Quiet(because="the model executes on a GPU")
-    if not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
+    if not starved and not see.at_least(INSTANCE_BUSY_SHARE, on, BUSY):
         return Quiet(because="instances are idle while requests wait")
     if not see.at_least(CPU_PER_LANE, on, WORKING):
         return Quiet(because="instances wait for something else than a processor")
@@ -98,23 +101,31 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     return _judge(see, on, held)
 
 
+def _is_starved(see: Ledger, on: Subject) -> bool:
+    """Return whether executions themselves wait for a processor, as measured: then no request need wait for them."""
+    return waits_for_processors(see, on) and see.evidence.read(ON_GPU, on).value == 0
+
+
 def _is_held_back(see: Ledger, on: Subject) -> bool:
     share = see.read(CPU_THROTTLED, on)
     return share.value is not None and see.compare(CPU_THROTTLED.name, share, THROTTLED)
 
 
 def _judge(see: Ledger, on: Subject, held: bool) -> Fires | Quiet:
-    queue = see.evidence.read(QUEUE_SECONDS, on)
-    if not see.worthwhile("queue_seconds", on, queue):
-        return Quiet(because="the queue is a small part of the request")
+    queue, wait = see.evidence.read(QUEUE_SECONDS, on), see.evidence.read(CPU_WAIT_PER_LANE, on)
     per_lane = min(see.need(CPU_PER_LANE, on), 1.0)
     # Of an execution's time, what its instance did not get a core for.
-    waited = see.need(EXECUTION_SECONDS, on) * (1.0 - per_lane)
+    waited = see.need(EXECUTION_SECONDS, on) * min(1.0 - per_lane, 1.0 if wait.value is None else wait.value)
+    if _is_starved(see, on):
+        lost = queue + Reading.of(waited, Unit.SECONDS, wait.source, estimated=wait.estimated)
+        if not see.worthwhile("processor_wait", on, lost):
+            return Quiet(because="the wait for a processor is a small part of the request")
+    elif not see.worthwhile("queue_seconds", on, queue):
+        return Quiet(because="the queue is a small part of the request")
     seconds = queue.value or 0.0
-    where = "its cgroup's quota holds the server back" if held else "the processors are full"
     return Fires(
-        summary=f"{where}: an executing instance of {on.model} gets about {Unit.RATIO.show(per_lane)} of a core, and "
-        f"requests wait {Unit.SECONDS.show(seconds)} for one",
+        summary=f"{_where(see, on, held)}: an executing instance of {on.model} gets about {Unit.RATIO.show(per_lane)} of a core, and "
+        f"{_harm(seconds, waited)}",
         claims=(
             Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),
             Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=waited),
@@ -122,6 +133,20 @@ def _judge(see: Ledger, on: Subject, held: bool) -> Fires | Quiet:
         saved_seconds=seconds + waited,
         suggestion=Suggestion(text=_advice(see, on, held)),
     )
+
+
+def _where(see: Ledger, on: Subject, held: bool) -> str:
+    if held:
+        return "its cgroup's quota holds the server back"
+    full = (see.evidence.read(HOST_CPU_BUSY, on).value or 0.0) >= HOST_FULL.value
+    return "the processors are full" if full else "its processes wait for a processor"
+
+
+def _harm(queue: float, waited: float) -> str:
+    """Return what requests wait for longer: an instance, or inside its execution."""
+    if queue >= QUEUE.value and queue >= waited:
+        return f"requests wait {Unit.SECONDS.show(queue)} for one"
+    return f"waits {Unit.SECONDS.show(waited)} of each execution for one"
 
 
 def _advice(see: Ledger, on: Subject, held: bool) -> str:
