@@ -194,6 +194,7 @@ def entry_of(
                 behind_seconds=_behind_seconds(evidence, candidate, stage.model),
                 perhaps_seconds=0.0 if candidate.ensemble else longest_call(candidate, perhaps),
                 most_seconds=stage.most_seconds,
+                most_queued_seconds=candidate.most_queued_seconds,
                 caller=stage.caller,
             )
         # A card slows whoever uses it: the entry with the most time in it stands for them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
 from diagnostics.checks.check import Claim, Fires
@@ -38,7 +39,8 @@ class Cells:
             return got
         for claim in fires.claims:
             cell = cell_of(result, entry, claim)
-            got += self._took(cell, min(claim.seconds * entry.weight, entry.most_seconds - got))
+            most = min(entry.most_seconds, entry.most_queued_seconds if claim.phase is Phase.QUEUE else inf)
+            got += self._took(cell, min(claim.seconds * entry.weight, max(most - got, 0.0)))
         for stage in dict.fromkeys(cell_of(result, entry, claim)[:3] for claim in fires.claims):
             for queue, held in self._callers.get(stage, ()):
                 part = min(got / held, 1.0) if held > 0 else 0.0

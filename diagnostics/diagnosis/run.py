@@ -9,13 +9,14 @@ from math import inf
 
 import msgspec
 
-from diagnostics.anatomy.anatomy import Anatomy, calls_others, entry_of, perhaps_ensembles
+from diagnostics.anatomy.anatomy import Anatomy, Phase, calls_others, entry_of, perhaps_ensembles
 from diagnostics.checks.catalogue import Registered, catalogue
 from diagnostics.checks.check import Fires, Layer, Outcome, Quiet, Unknown
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.evidence.ledger import Entry, Ledger, Undecided
-from diagnostics.signals.reading import Missing
+from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Entry, Ledger, Limit, Undecided
+from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Subject
+from diagnostics.units import Unit
 
 # What befalls a card or a host befalls every branch of an ensemble that is on it.
 _SHARED = frozenset({Layer.GPU, Layer.HOST})
@@ -125,4 +126,20 @@ def decide(registered: Registered, ledger: Ledger, on: Subject) -> Outcome:
         outcome: Fires | Quiet = registered.diagnose(ledger, on)
     except Undecided as undecided:
         return Unknown(reason=undecided.reason, signal=undecided.signal)
+    if isinstance(outcome, Fires) and _waits_off_the_path(ledger, on, outcome):
+        return Quiet(because="other branches of the ensemble take as long: requests would be no quicker without queues")
     return outcome
+
+
+def _waits_off_the_path(see: Ledger, on: Subject, fires: Fires) -> bool:
+    """Return whether only queues are claimed, and no request would be quicker, to speak of, if nobody waited at all."""
+    entry = see.entry_of(on)
+    queues = all(claim.phase is Phase.QUEUE for claim in fires.claims) and bool(fires.claims)
+    if entry is None or not queues or fires.failed_share > 0 or fires.unseen_seconds > 0:
+        return False
+    needed = max(WORTHWHILE_TIME.value, WORTHWHILE_PART.value * entry.mean_seconds)
+    if entry.most_queued_seconds >= needed:
+        return False
+    most = Reading.of(entry.most_queued_seconds, Unit.SECONDS, "ensemble's graph", estimated=True)
+    limit = Limit(value=needed, unit=Unit.SECONDS, because=WORTHWHILE_PART.because)
+    return not see.compare("saving_without_queues", most, limit)

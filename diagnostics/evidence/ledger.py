@@ -79,6 +79,8 @@ class Entry:
             read; 0 without one.
         most_seconds: the most that shortening the subject's stage can save of a request: less than the stage takes
             where a branch beside it takes as long.
+        most_queued_seconds: the most that could be saved of a request if nobody waited for any stage: less than all
+            queues where branches run beside each other.
         caller: the model that calls the subject's from inside its executions; empty where none does.
 
     """
@@ -91,6 +93,7 @@ class Entry:
     behind_seconds: float = 0.0
     perhaps_seconds: float = 0.0
     most_seconds: float = inf
+    most_queued_seconds: float = inf
     caller: str = ""
 
 
