@@ -124,8 +124,8 @@ def _judge(see: Ledger, on: Subject, held: bool) -> Fires | Quiet:
         return Quiet(because="the queue is a small part of the request")
     seconds = queue.value or 0.0
     return Fires(
-        summary=f"{_where(see, on, held)}: an executing instance of {on.model} gets about {Unit.RATIO.show(per_lane)} of a core, and "
-        f"{_harm(seconds, waited)}",
+        summary=f"{_where(see, on, held)}: an executing instance of {on.model} gets about {Unit.RATIO.show(per_lane)} "
+        f"of a core, and {_harm(seconds, waited)}",
         claims=(
             Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=seconds),
             Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=waited),
