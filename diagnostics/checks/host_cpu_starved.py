@@ -59,12 +59,19 @@ WAITING = Limit(
     unit=Unit.RATIO,
     because="where tasks wait for a processor in under a fifth of the time, it is busy and nobody is starved",
 )
+OCCUPIED = Limit(
+    value=0.25,
+    unit=Unit.RATIO,
+    because="a process waits for a processor beside its executions, too: where it executes for less of the time, that "
+    "may be most of what was measured",
+)
 CHECK = Check(
     layer=Layer.HOST,
     scope=Scope.MODEL,
     limits={
         "queue": QUEUE,
         "busy": BUSY,
+        "occupied": OCCUPIED,
         "host_cpu_busy": HOST_FULL,
         "cpu_throttled_share": THROTTLED,
         "cpu_per_lane": WORKING,
@@ -103,7 +110,9 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
 
 def _is_starved(see: Ledger, on: Subject) -> bool:
     """Return whether executions themselves wait for a processor, as measured: then no request need wait for them."""
-    return waits_for_processors(see, on) and see.evidence.read(ON_GPU, on).value == 0
+    if not waits_for_processors(see, on) or see.evidence.read(ON_GPU, on).value != 0:
+        return False
+    return (see.evidence.read(INSTANCE_BUSY_SHARE, on).value or 0.0) >= OCCUPIED.value
 
 
 def _is_held_back(see: Ledger, on: Subject) -> bool:

@@ -152,6 +152,7 @@ host-cpu-starved queue queue_seconds 0.00465 quiet 0.00535 unknown without=insta
 host-cpu-starved busy instance_busy_share 0.651 quiet 0.749 fires
 host-cpu-starved cpu_starved cpu_wait_per_lane 0.465 quiet 0.535 fires host_cpu_busy=0.5
 host-cpu-starved cpu_wait_per_lane cpu_wait_per_lane 0.093 quiet 0.107 fires
+host-cpu-starved occupied instance_busy_share 0.2325 quiet 0.2675 fires cpu_wait_per_lane=0.7
 inflight-batching-off engine_waiting_share engine_waiting_share 0.31 quiet 0.3567 fires
 inflight-batching-off engine_peak_scheduled engine_peak_scheduled 0.93 fires 1.07 quiet
 inflight-batching-off engine_slots engine_slots 1.86 quiet 2.14 fires

@@ -72,6 +72,7 @@ def test_executions_that_wait_for_a_processor_are_starved_though_no_request_queu
         {CPU_WAIT_PER_LANE: 0.13},  # a busy host on which they get their turn
         {CPU_PER_LANE: 0.03},  # they sleep, and what little they do waits
         {ON_GPU: 1},
+        {INSTANCE_BUSY_SHARE: 0.05},  # its process waits beside its executions
         {EXECUTION_SECONDS: 0.004, REQUEST_SECONDS: 0.006},
         {EXECUTION_SECONDS: 0.02, REQUEST_SECONDS: 0.4},  # a small part of the request
     ],
