@@ -107,11 +107,11 @@ def test_an_engine_on_the_longest_branch_has_the_time_that_no_row_accounts_for()
 
 
 def test_requests_that_wait_beside_a_longer_branch_are_no_riddle() -> None:
-    """Nearly as long as the other branch: the check believes the window, a forecast does not, and nothing is left."""
+    """Nearly as long as the other branch: if nobody waited at all, that would save 9 of 97 ms, and nothing is left."""
     explanation = forked(long=0.08, side=0.02, queue=0.068).explain()
     proven = proved(explanation)
 
-    assert [one.check for one in explanation.loud] == ["batch-window-mistuned"]
-    assert proven.findings == ()
-    assert proven.symptoms == ()
-    assert proven.verdict is Verdict.HEALTHY
+    for told in (explanation, proven):
+        assert told.findings == ()
+        assert told.symptoms == ()
+        assert told.verdict is Verdict.HEALTHY
