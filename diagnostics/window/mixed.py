@@ -59,7 +59,12 @@ def _disagree(one: Mapping[Key, CounterTable], other: Mapping[Key, CounterTable]
 
 
 def _far_apart(one: CounterTable, other: CounterTable) -> bool:
-    """Return whether one source counts several times as many requests a second as the other, and not by chance."""
+    """Return whether one source counts several times as many requests a second as the other, and not by chance.
+
+    A source that was read once has no rate.
+    """
+    if not (one.seconds and other.seconds):
+        return False
     less, more = sorted((one.rate, other.rate))
     return more > NEIGHBOURS * less and more * max(one.seconds, other.seconds) >= _ENOUGH_REQUESTS
 
