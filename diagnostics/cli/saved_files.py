@@ -19,13 +19,13 @@ from diagnostics.evidence.untimed import UntimedEvidence
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit, time_text
 from diagnostics.window.lifecycle import Happened
-from diagnostics.window.saved import Basis, SavedBody, SavedWindow, laid_out
+from diagnostics.window.saved import LEAST_APART, Basis, SavedBody, SavedWindow, laid_out
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.archive import is_archive
 from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.perf_analyzer import LoadTest, parse_perf_analyzer
 from diagnostics.wire.records import Kind
-from diagnostics.wire.saved import Other, bare, recognised, whole_page
+from diagnostics.wire.saved import Other, bare, pages_in, recognised, whole_answer, whole_page
 from exporters.sources.given_file import MOST_BYTES, read_given
 
 STDIN = "-"
@@ -35,6 +35,7 @@ MOST_TOTAL_BYTES = 512 * 2**20
 """Eight of the largest bodies that are read."""
 LIFETIME_CONFIDENCE = 0.5
 """A fault that lies hours back is in an average since the start too: such a cause is as likely past as present."""
+_MENDED = {Kind.METRICS: whole_page, Kind.STATISTICS: whole_answer}
 _NAME = re.compile(rb'^\s*name\s*:\s*"([^"\n]{1,256})"', re.MULTILINE)
 _PAGE = "curl -s http://HOST:8002/metrics > metrics-$(date +%s).txt"
 _AGAIN = f"save a second reading half a minute later and name all files: {_PAGE}"
@@ -115,20 +116,39 @@ def read_saved(names: Sequence[str]) -> Given:
         left -= len(data)
         if left < 0:
             raise UsageError(f"are larger than {MOST_TOTAL_BYTES >> 20} MiB together", hint="record with diag record")
-        body = bare(data)
-        kind = _kind(name, body)
+        body, kind = _known(name, data)
         if kind is Other.PERF_ANALYZER:
             tests.append((Path(name), at, body))
         elif isinstance(kind, Kind):
-            bodies.append(_saved(Path(name), kind, body, at))
+            parts = pages_in(body) if kind is Kind.METRICS else [body]
+            bodies += [_saved(Path(name), kind, part, at) for part in parts]
         else:
             notes.append(_note(name, f"{kind.value} says nothing of time", "save its statistics or configuration"))
-    return _with_test(bodies, notes, tests)
+    return _with_test(list(_once(bodies, notes)), notes, tests)
 
 
-def _kind(name: str, body: bytes) -> Kind | Other:
+def _once(bodies: Sequence[SavedBody], notes: list[BlindSpot]) -> Iterator[SavedBody]:
+    """Yield bodies without those that repeat a reading, and note each of these.
+
+    A server at rest answers the same twice: what was written at another time stays.
+    """
+    seen: dict[tuple[Kind, bytes], SavedBody] = {}
+    for body in bodies:
+        first = seen.setdefault((body.kind, body.body), body)
+        counted = body.kind in (Kind.METRICS, Kind.STATISTICS)
+        if first is body or not counted:
+            yield body
+            continue
+        notes.append(_note(body.file, f"it holds the same reading as {first.file}", _AGAIN))
+        if abs(body.at - first.at) >= LEAST_APART:
+            yield body
+
+
+def _known(name: str, data: bytes) -> tuple[bytes, Kind | Other]:
     try:
-        return recognised(body)
+        body = bare(data, MOST_BYTES)
+        # Headers between appended pages make no page of them: what each is shows in the first.
+        return body, recognised(pages_in(body)[0])
     except MalformedBody as error:
         raise CollectError(error.what, where=_where(name), hint=error.hint) from None
 
@@ -151,9 +171,9 @@ def _saved(path: Path, kind: Kind, body: bytes, at: float) -> SavedBody:
         model = f"{name}/config.pbtxt"
     elif kind is Kind.CONFIG:
         model = parse_model_config(body).name or path.stem
-    return SavedBody(
-        file=path.name, kind=kind, body=whole_page(body) if kind is Kind.METRICS else body, at=at, model=model
-    )
+    if kind in _MENDED:
+        body = _MENDED[kind](body)
+    return SavedBody(file=path.name, kind=kind, body=body, at=at, model=model)
 
 
 def _with_test(bodies: list[SavedBody], notes: list[BlindSpot], tests: list[tuple[Path, float, bytes]]) -> Given:

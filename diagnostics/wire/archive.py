@@ -34,6 +34,7 @@ XZ_MEMORY_BYTES = 128 * 2**20
 ARCHIVES = (".xz", ".gz", ".tar", ".txz", ".tgz")
 _CHUNK = 64 * 2**10
 _XZ, _GZIP = b"\xfd7zXZ\x00", b"\x1f\x8b"
+_TAR_MARK = slice(257, 262)
 # What the gzip and xz readers of the standard library raise on bytes that are not theirs.
 _UNREADABLE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, ValueError, OverflowError)
 # No part of it is empty or begins with a dot.
@@ -202,7 +203,8 @@ def _unpacked(path: Path, stack: ExitStack) -> _Source:
 def is_archive(path: Path) -> bool:
     """Return whether a file is packed as a capture is, by its content: anything packed, or a tar; False for a device.
 
-    A capture's name counts too, so that a damaged one is still read as one.
+    A capture's name counts too, so that a damaged one is still read as one. What gzip packs and is no tar is a page, an
+    answer or a log that somebody saved.
 
     Raises:
         CaptureError: it cannot be read.
@@ -216,7 +218,18 @@ def is_archive(path: Path) -> bool:
     except OSError as error:
         raise CaptureError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
     named = path.suffix in ARCHIVES
-    return named or start.startswith((_XZ, _GZIP)) or start[257:262] == b"ustar"
+    if start.startswith(_GZIP) and not path.name.endswith((".tar.gz", ".tgz")):
+        return _starts_a_tar(start)
+    return named or start.startswith((_XZ, _GZIP)) or start[_TAR_MARK] == b"ustar"
+
+
+def _starts_a_tar(packed: bytes) -> bool:
+    """Return whether the first bytes of what gzip packed are a tar's, or too damaged to tell."""
+    try:
+        start = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed, BLOCK)
+    except zlib.error:
+        return True
+    return len(start) > _TAR_MARK.start and start[_TAR_MARK] == b"ustar"
 
 
 def _too_many(path: Path) -> CaptureError:

@@ -1,6 +1,7 @@
 """What people save of a server, known by its content: a page of metrics, a JSON answer, a log, a load test's output.
 
-A file's name says nothing here. What `curl -i` writes before a body, and what Windows writes before a text, is cut off.
+A file's name says nothing here. What `curl -i` and `curl -v` write around a body, and what Windows writes before a
+text, is cut off; what gzip packed is unpacked.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
+import zlib
 from enum import StrEnum
 
 from diagnostics import names
@@ -30,7 +32,12 @@ KNOWN = (
     "a metrics page, statistics, a configuration, a repository index, server metadata, a log, client records, NVML "
     "samples, traces, or perf_analyzer's output"
 )
-_HEADERS = re.compile(rb"HTTP/[\d.]+ \d{3}[^\n]*\n(?:[^\r\n]+\r?\n)*\r?\n")
+_HEADERS = re.compile(rb"HTTP/[\d.]+ \d{3}[^\n]*\n(?:[^\r\n]+\r?\n){0,200}\r?\n")
+# What `curl -v` and its meter write to the error stream, which `2>&1` and `&>` put into the file, too.
+_CURL = re.compile(
+    rb"(?:(?:[*<>](?: [^\n]*)?|[{}] \[[^\n]*| +% Total [^\n]*| +Dload [^\n]*|[^\n]{0,999}--:--:--[^\n]*)\r?\n)+"
+)
+_GZIP = b"\x1f\x8b"
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LOG = re.compile(
     rb"(?:^|[\s|\"]|\x1b\[[0-9;]{0,20}m)[IWEF]\d{4} \d{2}:\d{2}:\d{2}\.\d+ \d+ \S+\]|"
@@ -62,15 +69,36 @@ _COUNTERS = frozenset(
 _COUNTED = frozenset({"count", "ns", "inference_count", "execution_count", "last_inference"})
 
 
-def bare(data: bytes) -> bytes:
-    """Return a saved body as the server sent it: UTF-8, without HTTP headers."""
+def bare(data: bytes, most: int = 2**26) -> bytes:
+    """Return a saved body as the server sent it: unpacked, UTF-8, without HTTP headers.
+
+    Raises:
+        MalformedBody: it is packed and damaged, or would be longer than so many bytes.
+
+    """
+    data = _unpacked(data, most)
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             data = data.decode(encoding, "replace").encode()
             break
-    while headers := _HEADERS.match(data):
-        data = data[headers.end() :]
+    while before := _HEADERS.match(data) or _CURL.match(data):
+        data = _unpacked(data[before.end() :], most)
+    while (last := data.rstrip().rfind(b"\n") + 1) and data[last:].startswith(b"* "):
+        data = data[:last]  # how the connection ended
     return data
+
+
+def _unpacked(data: bytes, most: int) -> bytes:
+    if not data.startswith(_GZIP):
+        return data
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        found = unpacker.decompress(data, most)
+    except zlib.error as error:
+        raise MalformedBody(f"is packed with gzip and damaged: {error}") from None
+    if unpacker.unconsumed_tail:
+        raise MalformedBody(f"unpacks to more than {most >> 20} MiB")
+    return found
 
 
 def recognised(body: bytes) -> SavedKind:
@@ -99,10 +127,24 @@ def _json(body: bytes) -> SavedKind | None:
     return _of_object(value) if isinstance(value, dict) else None
 
 
+def whole_answer(body: bytes) -> bytes:
+    """Return statistics as the server answers them, where a part was cut out (`jq .model_stats`)."""
+    value = json.loads(body)
+    if isinstance(value, dict) and not {"model_stats", "modelStats"} & value.keys():
+        value = [value]
+    return json.dumps({"model_stats": value}).encode() if isinstance(value, list) else body
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, dict) and bool({"inference_stats", "inferenceStats"} & value.keys())
+
+
 def _of_list(value: list[object]) -> SavedKind | None:
     first = value[0] if value else {}
     if not isinstance(first, dict):
         return None
+    if _is_row(first):
+        return Kind.STATISTICS
     if "iter" in first or "kvCacheStats" in first:
         return Kind.METRICS
     if "timestamps" in first or "trace_id" in first or "tensor" in first or "activity" in first:
@@ -116,7 +158,7 @@ def _of_object(value: dict[str, object]) -> SavedKind | None:
     keys = {re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower() for key in value}
     named = "name" in keys
     wanted: tuple[tuple[bool, SavedKind], ...] = (
-        ("model_stats" in keys, Kind.STATISTICS),
+        ("model_stats" in keys or _is_row(value), Kind.STATISTICS),
         ("models" in keys, Kind.INDEX),
         ("gpus" in keys, Kind.NVML),
         ("resource_spans" in keys, Kind.TRACES),
@@ -166,6 +208,15 @@ def whole_page(body: bytes) -> bytes:
     """Return a page without a last line that was cut, which would make all of it unreadable."""
     whole, newline, last = body.rpartition(b"\n")
     return whole + newline if newline and last and _layout(last) is None else body
+
+
+def pages_in(body: bytes) -> list[bytes]:
+    """Return the pages that a file holds, one after another where several were appended (`curl … >> FILE`)."""
+    first, newline, _ = body.partition(b"\n")
+    mark = first + newline
+    if not mark.startswith(b"# HELP ") or body.count(mark) < 2:
+        return [body]
+    return [mark + _HEADERS.sub(b"", page) for page in body.split(mark)[1:]]
 
 
 def at_start(kind: Kind, body: bytes) -> bytes:

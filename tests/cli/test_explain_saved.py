@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -155,6 +156,62 @@ def test_pages_of_two_servers_are_two_servers(folder: Folder) -> None:
 
     assert answer["window"]["basis"] == "averages since the server started"
     assert "requests wait 200 ms for safety" in answer["reason"]
+
+
+@pytest.mark.parametrize("names", [("m1.txt", "m2.txt", "s.json"), ("m2.txt", "s.json", "m1.txt")], ids=["", "turned"])
+def test_two_pages_and_one_answer_of_statistics_are_one_server(folder: Folder, names: tuple[str, str, str]) -> None:
+    first, second = folder.pages(SLOW, FAST)
+    folder.put("m1.txt", first)
+    folder.put("m2.txt", second, 1_700_000_030.0)
+    folder.put("s.json", folder.pages(SLOW, FAST, kind=Kind.STATISTICS)[1], 1_700_000_030.0)
+    log = folder.put("server.log", LOG, 1_700_000_030.0)
+    answer = folder.explain([*(str(folder.path / name) for name in names), log, *folder.configs(SLOW, FAST)])
+
+    assert causes(answer) == ["single-instance-serialization"]
+    assert answer["window"]["seconds"] == pytest.approx(30)
+
+
+def test_the_same_reading_twice_is_one_and_says_so(folder: Folder) -> None:
+    page = folder.pages(SLOW)[1]
+    answer = folder.explain([folder.put("m1.txt", page), folder.put("m2.txt", page)])
+
+    assert answer["window"]["basis"] == "averages since the server started"
+    assert "it holds the same reading as m1.txt" in [spot["why"] for spot in answer["blind_spots"]]
+
+
+def test_a_server_at_rest_is_read_twice(folder: Folder) -> None:
+    page = folder.pages(SLOW)[1]
+    answer = folder.explain([folder.put("m1.txt", page), folder.put("m2.txt", page, 1_700_000_030.0)])
+
+    assert answer["verdict"] == "idle"
+    assert "it holds the same reading as m1.txt" in [spot["why"] for spot in answer["blind_spots"]]
+
+
+@pytest.mark.parametrize("between", [b"", b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"], ids=["", "headers"])
+def test_pages_that_were_appended_to_one_file_are_several(folder: Folder, between: bytes) -> None:
+    pages = [b"# HELP nv_inference_request_success n\n" + page for page in folder.pages(SLOW)]
+    apart = folder.explain([folder.put("m1.txt", pages[0]), folder.put("m2.txt", pages[1])])
+    together = folder.explain([folder.put("m.txt", b"".join(between + page for page in pages))])
+
+    assert together["window"]["basis"] == apart["window"]["basis"]
+    assert together["reason"] == apart["reason"]
+    assert together["findings"] == apart["findings"]
+
+
+@pytest.mark.parametrize("name", ["page.txt.gz", "page"])
+def test_what_gzip_packed_is_unpacked(folder: Folder, name: str) -> None:
+    page = folder.pages(SLOW)[1]
+
+    packed = folder.explain([folder.put(name, gzip.compress(page))])
+    assert packed["reason"] == folder.explain([folder.put("plain.txt", page)])["reason"]
+
+
+def test_packed_files_that_are_damaged_are_refused_in_one_line(folder: Folder) -> None:
+    packed = gzip.compress(folder.pages(SLOW)[1])
+    broken = folder.put("page", packed[:-60] + b"\xff" * 60)
+
+    assert main(["explain", broken]) == 3
+    assert "is packed with gzip and damaged" in folder.told.readouterr().err
 
 
 def test_standard_input_is_a_file(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import gzip
 import json
+import time
+from typing import Any
 
 import pytest
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.perf_analyzer import parse_perf_analyzer
 from diagnostics.wire.records import Kind
-from diagnostics.wire.saved import Other, at_start, bare, recognised, whole_page
+from diagnostics.wire.saved import Other, at_start, bare, recognised, whole_answer, whole_page
 from diagnostics.wire.statistics import parse_statistics
 
 PAGE = b"""# HELP nv_inference_request_success Number of successful inference requests, all batch sizes
@@ -22,7 +25,7 @@ nv_inference_pending_request_count{model="m",version="1"} 3
 nv_inference_request_summary_us_count{model="m",version="1"} 12
 nv_inference_request_summary_us{model="m",version="1",quantile="0.5"} 1000
 """
-STATISTICS = {
+STATISTICS: dict[str, Any] = {
     "model_stats": [
         {"name": "m", "version": "1", "inference_count": 3, "inference_stats": {"success": {"count": 3, "ns": 9}}}
     ]
@@ -50,6 +53,20 @@ Request concurrency: 4
 Inferences/Second vs. Client Average Batch Latency
 Concurrency: 4, throughput: 120 infer/sec, latency 13000 usec
 """  # noqa: E501
+CURL_VERBOSE = b"""*   Trying 10.0.0.7:8002...
+* Connected to triton (10.0.0.7) port 8002 (#0)
+> GET /metrics HTTP/1.1
+> Host: triton:8002
+>
+< HTTP/1.1 200 OK
+< Content-Type: text/plain; charset=utf-8
+<
+{ [9 bytes data]
+"""
+CURL_METER = b"""  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current
+                                 Dload  Upload   Total   Spent    Left  Speed
+\r  0     0    0     0    0     0      0      0 --:--:-- --:--:-- --:--:--     0\r100    9  100     9 --:--:-- 9
+"""
 CSV = b"""Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute Input,Server Compute Infer,Server Compute Output,Client Recv,p50 latency,p99 latency
 4,300,30,300,9600,20,3100,30,2,12700,20000
 """  # noqa: E501
@@ -104,11 +121,36 @@ def test_what_is_nothing_of_the_kind_is_refused(body: bytes, said: str) -> None:
         recognised(body)
 
 
+def test_what_a_small_file_unpacks_to_is_bounded() -> None:
+    with pytest.raises(MalformedBody, match="unpacks to more than"):
+        bare(gzip.compress(bytes(2**22)), 2**20)
+
+
+@pytest.mark.parametrize("line", [b"* a\n", b"HTTP/1.1 200 a\n", b"\r" * 100, b"> \n", b"a" * 100])
+def test_lines_around_a_body_are_cut_off_in_time_that_grows_with_them(line: bytes) -> None:
+    begun = time.process_time()
+    bare(line * 100_000 + b"x\n* y")
+
+    assert time.process_time() - begun < 2.0
+
+
+@pytest.mark.parametrize("part", [STATISTICS["model_stats"], STATISTICS["model_stats"][0]], ids=["rows", "a row"])
+def test_statistics_that_were_cut_out_of_their_answer_are_statistics(part: object) -> None:
+    body = json.dumps(part).encode()
+
+    assert recognised(body) is Kind.STATISTICS
+    assert [row.name for row in parse_statistics(whole_answer(body))] == [STATISTICS["model_stats"][0]["name"]]
+
+
 @pytest.mark.parametrize(
     "saved",
     [
         b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\n" + PAGE,
         b"HTTP/1.1 301 Moved\r\nLocation: /metrics/\r\n\r\nHTTP/1.1 200 OK\r\nA: b\r\n\r\n" + PAGE,
+        gzip.compress(PAGE),
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE),
+        CURL_VERBOSE + PAGE + b"* Connection #0 to host triton left intact\n",
+        CURL_METER + PAGE,
         codecs.BOM_UTF8 + PAGE,
         codecs.BOM_UTF16_LE + PAGE.decode().encode("utf-16-le"),
     ],
