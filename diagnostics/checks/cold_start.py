@@ -12,6 +12,7 @@ pay it.
 ## Rules out
 - A version that stays slow: its steady time is the high one (`version-regression`).
 - A lack of instances: the busy share falls once the version is warm (`single-instance-serialization`).
+- A warm-up: its samples are counted as executions, and no request waits for them.
 - Slow executions without a first one in the window: new shapes, other load.
 
 ## Do
@@ -33,6 +34,7 @@ from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.lifecycle import (
     COLD_COMPUTE_SECONDS,
     COLD_EXECUTION_SECONDS,
+    COLD_MET,
     COLD_QUEUE_SECONDS,
     COLD_SLOWDOWN,
     STEADY_EXECUTION_SECONDS,
@@ -55,6 +57,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
     if not see.at_least(COLD_SLOWDOWN, on, SLOW):
         return Quiet(because="no first execution in the window was slow")
+    if not see.need(COLD_MET, on):
+        return Quiet(because="no request waited for the slow executions: a warm-up's samples are counted too")
     compute, queue = see.read(COLD_COMPUTE_SECONDS, on), see.read(COLD_QUEUE_SECONDS, on)
     if not see.worthwhile("cold_seconds", on, compute + queue):
         return Quiet(because="few requests met the slow executions")
@@ -92,6 +96,7 @@ def _suggestion(see: Ledger, on: Subject) -> Suggestion:
 
 _COLD = {
     COLD_SLOWDOWN: 260,
+    COLD_MET: 1,
     COLD_EXECUTION_SECONDS: 1.87,
     STEADY_EXECUTION_SECONDS: 0.0071,
     COLD_COMPUTE_SECONDS: 0.1,
@@ -120,6 +125,11 @@ CASES = (
         title="is quiet when hardly any request met it",
         expect=Expected.QUIET,
         readings={**_COLD, COLD_COMPUTE_SECONDS: 0.0004, COLD_QUEUE_SECONDS: 0.0},
+    ),
+    Case(
+        title="is quiet when only the warm-up was slow",
+        expect=Expected.QUIET,
+        readings={**_COLD, WARMUPS: 1, COLD_MET: 0},
     ),
     Case(
         title="is unknown when counters were read too rarely",

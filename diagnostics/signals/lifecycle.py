@@ -17,6 +17,8 @@ from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 # A stretch is cold while executions take more than twice the steady time: mixed with warm ones in the same read, a
 # cold execution still raises the mean, and twice is beyond what batch size and load move it by.
 COLD_FACTOR = 2.0
+# Among so many steps one that is less than twice as slow as the others moves their mean by less than a fifth.
+_MANY_STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,12 @@ def _items(step: Step) -> float:
 
 
 def warm_steps(steps: Sequence[Step]) -> Sequence[Step]:
-    """Return the steps of one epoch from where executions are no longer cold; few steps are returned as they are."""
+    """Return the steps of one epoch from where executions are no longer cold; few steps are returned as they are.
+
+    Of few steps the first since loading is left out where others follow: it counts the samples of a warm-up as well.
+    """
+    if 1 < len(steps) < _MANY_STEPS and steps[0].opens:
+        steps = steps[1:]
     if len(steps) < 3:
         return steps
     steady = _low_quartile([execution_seconds(step) for step in steps])
@@ -159,6 +166,48 @@ def _excess(start: _Start, counter: Counter, floor: float) -> float:
     return excess / sum(step.values[Counter.SUCCESS] for step in start.steps)
 
 
+# --- whether requests met them, or the samples of a warm-up
+
+# What requests met shows again in how long they took: half of it at least, as another branch may hide the rest.
+MET_SHARE = 0.5
+# Ensembles count a request when its last step is done, which may be two reads later.
+_LATER_READS = 2
+
+
+def _met(view: View) -> Reading:
+    """Return 1 where requests met the slow first executions, 0 where only a warm-up can have, which Triton counts too.
+
+    The callers' own requests tell. Without callers, a model without `model_warmup` has executed requests alone; with
+    one, or without its configuration, requests that met slow executions kept others waiting in the queue.
+    Source: Triton core, `backend_model_instance.cc`: statistics are collected for warm-up requests.
+    """
+    start = _start(view)
+    if not isinstance(start, _Start) or not start.cold:
+        return Reading.of(0.0, Unit.COUNT, STATISTICS)
+    cold = _excess(start, Counter.INFER_SECONDS, 0.0) * sum(step.values[Counter.SUCCESS] for step in start.steps)
+    slower = _slower_callers(view, start)
+    if slower is None and view.config is not None and not view.config.warmups:
+        return Reading.of(1.0, Unit.COUNT, "configuration")
+    if slower is None:
+        slower = _excess(start, Counter.QUEUE_SECONDS, 0.001) * sum(s.values[Counter.SUCCESS] for s in start.steps)
+    return Reading.of(float(slower >= MET_SHARE * cold), Unit.COUNT, start.source)
+
+
+def _slower_callers(view: View, start: _Start) -> float | None:
+    """Return by how many seconds requests of the ensembles that call a model were longer than usual meanwhile."""
+    until = start.steps[min(start.cold - 1 + _LATER_READS, len(start.steps) - 1)].end
+    since, found = start.steps[0].start, None
+    for name, ensemble in view.server.graph.ensembles.items():
+        steps = [s for s in view.beside(name).steps(start.source) if s.values.get(Counter.SUCCESS, 0.0) > 0]
+        if view.model not in ensemble.models() or len(steps) < 3:
+            continue
+        usual = _low_quartile([s.values.get(Counter.REQUEST_SECONDS, 0.0) / s.values[Counter.SUCCESS] for s in steps])
+        inside = [s for s in steps if s.end > since and s.start < until]
+        longer = (s.values.get(Counter.REQUEST_SECONDS, 0.0) - usual * s.values[Counter.SUCCESS] for s in inside)
+        found = (found or 0.0) + sum(longer)
+    return found
+
+
 def _signal(name: str, unit: Unit, doc: str, compute: Callable[[_Start], float]) -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=(_from_start(unit, compute),))
 
@@ -192,4 +241,11 @@ COLD_QUEUE_SECONDS = _signal(
     Unit.SECONDS,
     "Queue time above the steady level while cold and until the backlog is gone, per request since loading.",
     lambda start: _excess(start, Counter.QUEUE_SECONDS, 0.001) if start.cold else 0.0,
+)
+COLD_MET = Signal(
+    name="cold_met_by_requests",
+    unit=Unit.COUNT,
+    scope=Scope.MODEL,
+    doc="1 when requests met the slow first executions; 0 when only a warm-up's samples, which count too, can have.",
+    readers=(_met,),
 )

@@ -89,7 +89,7 @@ def _epochs(view: View, source: str) -> list[Sequence[Step]]:
 
 def _compare(old: Sequence[Step], new: Sequence[Step], before: str, source: str) -> Compared | Missing:
     then, now = _by_size(old), _by_size(new)
-    if not then or not now:
+    if not then or not now or _begins(old) or _begins(new):
         return _as_requests_met(old, new, before, source)
     sizes = [size for size in then if size in now and min(then[size][0], now[size][0]) >= FEWEST_EXECUTIONS]
     weight = {size: min(then[size][0], now[size][0]) for size in sizes}
@@ -105,10 +105,16 @@ def _compare(old: Sequence[Step], new: Sequence[Step], before: str, source: str)
     )
 
 
-def _as_requests_met(old: Sequence[Step], new: Sequence[Step], before: str, source: str) -> Compared | Missing:
-    """Compare the executions that requests met, of batches that were not counted by size.
+def _begins(steps: Sequence[Step]) -> bool:
+    """Return whether steps are the first since loading alone, whose executions may be cold or a warm-up's."""
+    return len(steps) == 1 and steps[0].opens
 
-    Larger batches can make these longer, so they show that a version is as fast, and not that it is slower.
+
+def _as_requests_met(old: Sequence[Step], new: Sequence[Step], before: str, source: str) -> Compared | Missing:
+    """Compare the executions that requests met, of batches not counted by size or with first ones among them.
+
+    Larger batches and first executions can make these longer, so they show that a version is as fast, and not that it
+    is slower.
     """
     then, now = _met(old), _met(new)
     if min(then.requests, now.requests) < FEWEST_EXECUTIONS:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -13,7 +15,7 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Kind, Scrape
-from tests.builders import START, Stage, SyntheticTriton, explained, host_body, model_config
+from tests.builders import START, Stage, SyntheticTriton, chain, explained, host_body, model_config
 from tests.builders_traffic import Did, indexed, logged, scrapes_told, sent
 
 KEY = ("m", "1")
@@ -114,6 +116,47 @@ class TestLoads:
         steps = {KEY: [BUSY] * 8 + [Did()] * 8, ("m", "2"): [ABSENT] * 8 + [BUSY] * 8}
 
         assert not loud([*scrapes_told(steps, configs=QUICK), *machine(16)])
+
+
+class TestWarmUps:
+    """A warm-up's executions are counted with those of requests, and nobody waits for them."""
+
+    WARMED: ClassVar = {"m": {**QUICK["m"], "model_warmup": [{"name": "w", "batch_size": 1, "count": 3}]}}
+    # Twelve samples of 1.5 s before the first of forty requests.
+    FIRST = Did(requests=52, seconds=(12 * 1.5 + 40 * 0.03) / 52, infer=(12 * 1.5 + 40 * 0.02) / 52)
+
+    @pytest.mark.parametrize("configs", [WARMED, None], ids=["configured", "unknown"])
+    def test_a_new_version_that_was_warmed_up_is_not_cold(self, configs: Mapping[str, Mapping[str, object]]) -> None:
+        steps = {KEY: [BUSY] * 8 + [Did()] * 8, ("m", "2"): [ABSENT] * 8 + [self.FIRST] + [BUSY] * 7}
+
+        assert not loud([*scrapes_told(steps, configs=configs), *machine(16)])
+
+    def test_what_ensembles_met_tells_cold_requests_from_a_warm_up(self) -> None:
+        ensemble = Did(requests=40, seconds=0.04)
+        steps = {KEY: [BUSY] * 8 + [Did()] * 8, ("m", "2"): [ABSENT] * 8 + [self.FIRST] + [BUSY] * 7}
+        configs = {**QUICK, "e": chain("e", "m")}
+
+        def found(met: Did) -> dict[str, Finding]:
+            every = {**steps, ("e", "1"): [ensemble] * 8 + [met] + [ensemble] * 7}
+            return loud([*scrapes_told(every, configs=configs), *machine(16)])
+
+        assert not found(ensemble)
+        assert "cold-start" in found(replace(ensemble, seconds=0.04 + 12 * 1.5 / 40))
+
+    @pytest.mark.parametrize("warmed", [1, 2, 3])
+    def test_a_page_every_fifteen_seconds_shows_no_slower_version(self, warmed: int) -> None:
+        busy, first = replace(BUSY, requests=300), Did(requests=312, seconds=0.08, infer=0.07)
+        steps = {KEY: [busy] * 3 + [Did()] * warmed, ("m", "2"): [ABSENT] * 3 + [first] + [busy] * (warmed - 1)}
+        pages = [s for s in scrapes_told(steps, interval=15.0) if s.kind is Kind.METRICS]
+
+        assert not loud(pages)
+
+    def test_a_slower_version_shows_in_pages_every_fifteen_seconds(self) -> None:
+        busy, slow = replace(BUSY, requests=300), Did(requests=300, seconds=0.08, infer=0.07)
+        steps = {KEY: [busy] * 3 + [Did()] * 3, ("m", "2"): [ABSENT] * 3 + [slow] * 3}
+        pages = [s for s in scrapes_told(steps, interval=15.0) if s.kind is Kind.METRICS]
+
+        assert [*loud(pages)] == ["version-regression"]
 
 
 class TestUnavailable:
