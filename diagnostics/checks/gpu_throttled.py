@@ -12,6 +12,8 @@ faults of cooling or supply. The power cap is how a full card works; it is a fau
 - A card that is idle: its clock is down because nothing runs (`idle-clocks`).
 - A power cap at the card's own limit: then it is said for information, as a consequence of the load (`gpu-saturated`).
 - A clock limit that was set on purpose (application clocks): it is no slowdown.
+- Executions that last as long while heat or the supply holds the clock down as while nothing does: they wait for
+  memory, or for something else.
 
 ## Do
 1. `nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER` names the reason. Heat, hardware slowdown: look at fans, airflow and
@@ -31,6 +33,7 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.cards import compute_on, name_of, stages_on
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.clock_steps import HELD_BACK_EXCESS_COMPUTE
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.gpu import (
     CLOCK_LOST_TO_HARDWARE,
@@ -87,19 +90,28 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
 def _judge(see: Ledger, on: Subject, lost: Signal, what: str, severity: Severity | None) -> Fires | Quiet:
     if not see.at_least(lost, on, LOST):
         return Quiet(because="the clock is hardly lower for it")
-    saved = _saved(see, on, lost)
+    measured = _measured(see, on) if lost is CLOCK_LOST_TO_HARDWARE else None
+    saved = measured or _saved(see, on, lost)
     if severity is not Severity.INFO and not see.worthwhile("predicted_saving", on, saved):
         return Quiet(because="requests spend too little time on the card to notice")
     share = Unit.RATIO.show(see.evidence.read(lost, on).value)
-    card = name_of(on)
+    most = "" if measured else "up to "
     return Fires(
-        summary=f"{what} holds {card}'s clock down by {share} on average: executions take up to "
+        summary=f"{what} holds {name_of(on)}'s clock down by {share} on average: executions take {most}"
         f"{Unit.SECONDS.show(saved.value or 0.0)} of a request longer for it",
-        claims=_claims(see, on, lost),
+        claims=_claims(see, on, lost, measured is not None),
         saved_seconds=saved.value or 0.0,
         severity=severity,
         suggestion=_suggestion(what),
     )
+
+
+def _measured(see: Ledger, on: Subject) -> Reading | None:
+    """Return what executions take less while nothing holds the clock down; None where no stretch without it is seen."""
+    each = [see.evidence.read(HELD_BACK_EXCESS_COMPUTE, stage) for stage in stages_on(see, on)]
+    if not each or any(one.value is None for one in each):
+        return None
+    return sum(each[1:], each[0])
 
 
 def _saved(see: Ledger, on: Subject, lost: Signal) -> Reading:
@@ -107,11 +119,17 @@ def _saved(see: Ledger, on: Subject, lost: Signal) -> Reading:
     return compute_on(see, on) * see.evidence.read(lost, on)
 
 
-def _claims(see: Ledger, on: Subject, lost: Signal) -> tuple[Claim, ...]:
+def _claims(see: Ledger, on: Subject, lost: Signal, measured: bool) -> tuple[Claim, ...]:
     share = see.evidence.read(lost, on)
-    seconds = ((stage, (see.evidence.read(COMPUTE_SECONDS, stage) * share).value) for stage in stages_on(see, on))
+    seconds = (
+        (stage, see.evidence.read(HELD_BACK_EXCESS_COMPUTE, stage) if measured else share * compute)
+        for stage in stages_on(see, on)
+        for compute in (see.evidence.read(COMPUTE_SECONDS, stage),)
+    )
     return tuple(
-        Claim(stage=stage.model or "", phase=Phase.COMPUTE, seconds=value) for stage, value in seconds if value
+        Claim(stage=stage.model or "", phase=Phase.COMPUTE, seconds=found.value)
+        for stage, found in seconds
+        if (found.value or 0.0) > 0 and found.value
     )
 
 
