@@ -20,7 +20,7 @@ from diagnostics.signals.stalls import in_load, is_denied, loads_seen
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import TRACES
 from diagnostics.units import Unit
-from diagnostics.window.lifecycle import Change, Happened, changes, touch
+from diagnostics.window.lifecycle import LOG, Change, Happened, changes, touch
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
 _CLIENT = "client records"
@@ -123,12 +123,22 @@ def _from_row(steps: Sequence[Step], loads: Sequence[Change], source: str) -> _H
     during = sum(
         max(seconds - usual, 0.0) for seconds, usual, inside in zip(excess, before, marked, strict=True) if inside
     )
-    return _Held(during, sum(excess), _at_least(during, answered, loads), _requests(answered), source)
+    return _Held(during, sum(excess), _how_many(during, answered, loads), _requests(answered), source)
 
 
-def _at_least(seconds: float, steps: Sequence[Step], loads: Sequence[Change]) -> float:
-    """Return how many requests can have waited so long in all: none for longer than a load and a step."""
-    return seconds / (max(load.at - load.since for load in loads) + median([step.seconds for step in steps]))
+def _how_many(seconds: float, steps: Sequence[Step], loads: Sequence[Change]) -> float:
+    """Return how many requests waited so long in all: those that come evenly during a load wait half of it.
+
+    Where it is not known how long it took, at least so many: none waits for longer than it may have taken, and a step.
+    """
+    step = median([step.seconds for step in steps])
+    waits = [(load.at - load.since) / 2 if _is_timed(load) else load.at - load.since + step for load in loads]
+    return seconds / max(waits)
+
+
+def _is_timed(load: Change) -> bool:
+    """Return whether its source tells how long a load took: the log, or the gauge that alone tells of reloads."""
+    return load.at > load.since and (load.source == LOG or (load.source, load.kind) == (METRICS, Happened.RELOADED))
 
 
 def _before(steps: Sequence[Step], excess: Sequence[float], marked: Sequence[bool]) -> list[float]:
@@ -196,7 +206,7 @@ def _from_pending(entry: View, steps: Sequence[Step], loads: Sequence[Change]) -
     held = [(load.since, load.at) for load in loads]
     waits = [(before, at, max(value - usual, 0.0) * (at - before)) for (before, _), (at, value) in pairwise(points)]
     during = sum(wait for before, at, wait in waits if any(since < at and before < until for since, until in held))
-    waited = _at_least(during, steps, loads)
+    waited = _how_many(during, steps, loads)
     return _Held(during, sum(wait for _, _, wait in waits), waited, _requests(steps), "pending gauge")
 
 
@@ -269,7 +279,7 @@ HELD_REQUESTS = Signal(
     name="held_requests",
     unit=Unit.RATIO,
     scope=Scope.MODEL,
-    doc="Share of requests of its entry that waited during loads of the model, by the same source; at least so many.",
+    doc="Share of requests of its entry that waited during loads of the model, by the same source.",
     readers=(_waited,),
 )
 HELD_SHARE = Signal(

@@ -219,9 +219,9 @@ def _from_load_duration(server: ServerWindow, model: str) -> Iterator[Change]:
         return
     for _, version in server.keys_of(model):
         labels = {names.MODEL: model, names.VERSION: version}
-        for (since, before), (at, after) in pairwise(server.gauge(names.LOAD_DURATION, labels)):
+        for (_, before), (at, after) in pairwise(server.gauge(names.LOAD_DURATION, labels)):
             if after not in (before, 0.0):
-                yield _counted(max(since, at - after), at, Happened.RELOADED, (model, version), METRICS)
+                yield _counted(at - after, at, Happened.RELOADED, (model, version), METRICS)
 
 
 def _openings(server: ServerWindow, source: str, key: tuple[str, str]) -> list[tuple[float, float, Opened]]:

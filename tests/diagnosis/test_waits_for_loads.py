@@ -12,6 +12,7 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_wind
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Kind, Scrape
 from tests.builders import START, Counts, Stage, SyntheticTriton, chain, model_config
+from tests.builders_changes import config_read
 
 READS, INTERVAL = 40, 2.0
 PREP = Stage("prep", rate=10.0, execution=0.002, config=model_config("prep"))
@@ -150,3 +151,64 @@ def test_counters_of_all_models_that_jump_between_two_servers_are_no_loads() -> 
 def test_a_few_requests_in_a_hundred_that_waited_once_are_no_fault() -> None:
     slow = [(33.0 + number / 10, 6.0) for number in range(10)]
     assert causes(explained([*served(20), clients(*slow)])) == []
+
+
+BEGUN, DONE = 50.5, 60.0
+
+
+def load_duration(seconds: float) -> str:
+    return f'nv_model_load_duration_secs{{model="safety",version="1"}} {seconds}'
+
+
+def held_by_a_load(interval: float, *, holds: bool = True) -> list[Scrape]:
+    """Return reads of a load that changes a setting from BEGUN to DONE, and holds what is asked meanwhile."""
+    waited = CHAT.rate * (DONE - BEGUN) ** 2 / 2
+    triton = SyntheticTriton(
+        models=(CHAT, PREP, SAFETY),
+        interval=interval,
+        before=1000.0,
+        extra_metrics=lambda number: [load_duration(DONE - BEGUN if number * interval >= DONE else 0.4)],
+    )
+
+    def seen(name: str, number: int) -> Counts:
+        stage, time = next(one for one in triton.models if one.name == name), number * interval
+        still = BEGUN if holds and BEGUN < time < DONE and name != "prep" else time
+        row = stage.after(triton.before + still)
+        late = waited if holds and name == "chat" and time >= DONE else 0.0
+        return replace(row, seconds=row.spent + late)
+
+    def page(number: int, rows: Rows) -> Mapping[tuple[str, str], Counts]:
+        return {key: seen(key[0], number) for key in rows}
+
+    def anew(number: int, rows: Rows) -> Mapping[tuple[str, str], Counts]:
+        shown = page(number, rows)
+        if number * interval < DONE:
+            return shown
+        of = {stage.name: stage.after(triton.before + (BEGUN if holds else DONE)) for stage in triton.models}
+        return {key: row if key[0] == "prep" else row - of[key[0]] for key, row in shown.items()}
+
+    reads = round(2 * DONE / interval) + 1
+    counted = replace(triton, alter=page).scrapes(reads)
+    told = replace(triton, alter=anew).scrapes(reads)
+    bodies = [one for one in counted if one.kind is not Kind.STATISTICS]
+    changed = replace(SAFETY, config=model_config("safety", batching={"max_queue_delay_microseconds": 600}))
+    return [
+        *bodies,
+        *(one for one in told if one.kind is Kind.STATISTICS),
+        config_read(changed, -(-DONE // interval) * interval + 0.05),
+    ]
+
+
+@pytest.mark.parametrize("interval", [1.0, 5.0, 15.0])
+def test_a_slow_load_that_changes_a_setting_is_found_however_often_it_is_read(interval: float) -> None:
+    told = explained(held_by_a_load(interval))
+    assert causes(told)[:1] == ["model-reload-stall"], (told.verdict, told.reason, causes(told))
+    assert told.loud[0].subject.model == "safety"
+    assert [str(change) for _, change in told.changes] == ["settings of safety changed: dynamic_batching off → on"]
+
+
+@pytest.mark.parametrize("interval", [1.0, 5.0, 15.0])
+def test_a_slow_load_that_nobody_waits_for_is_no_fault_however_often_it_is_read(interval: float) -> None:
+    told = explained(held_by_a_load(interval, holds=False))
+    assert causes(told) == []
+    assert told.verdict is Verdict.HEALTHY, told.reason
