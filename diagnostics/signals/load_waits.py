@@ -20,7 +20,7 @@ from diagnostics.signals.stalls import in_load, is_denied, loads_seen
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import TRACES
 from diagnostics.units import Unit
-from diagnostics.window.lifecycle import LOG, Change, Happened, changes, touch
+from diagnostics.window.lifecycle import Change, Happened, changes, touch
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
 _CLIENT = "client records"
@@ -127,18 +127,15 @@ def _from_row(steps: Sequence[Step], loads: Sequence[Change], source: str) -> _H
 
 
 def _how_many(seconds: float, steps: Sequence[Step], loads: Sequence[Change]) -> float:
-    """Return how many requests waited so long in all: those that come evenly during a load wait half of it.
+    """Return about how many requests waited so long in all: those that come evenly during a load wait half of it.
 
-    Where it is not known how long it took, at least so many: none waits for longer than it may have taken, and a step.
+    What is seen between two reads may have taken longer or less. But of all that come at rate r in t seconds, r t wait,
+    r t² / 2 in all: so long a time is no more than that many requests' in each load.
     """
-    step = median([step.seconds for step in steps])
-    waits = [(load.at - load.since) / 2 if _is_timed(load) else load.at - load.since + step for load in loads]
-    return seconds / max(waits)
-
-
-def _is_timed(load: Change) -> bool:
-    """Return whether its source tells how long a load took: the log, or the gauge that alone tells of reloads."""
-    return load.at > load.since and (load.source == LOG or (load.source, load.kind) == (METRICS, Happened.RELOADED))
+    rate = _requests(steps) / sum(step.seconds for step in steps)
+    length = max(load.at - load.since for load in loads)
+    most = sqrt(2 * seconds * rate * len(loads))
+    return min(2 * seconds / length, most) if length > 0 else most
 
 
 def _before(steps: Sequence[Step], excess: Sequence[float], marked: Sequence[bool]) -> list[float]:

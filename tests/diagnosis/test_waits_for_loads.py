@@ -160,14 +160,14 @@ def load_duration(seconds: float) -> str:
     return f'nv_model_load_duration_secs{{model="safety",version="1"}} {seconds}'
 
 
-def held_by_a_load(interval: float, *, holds: bool = True) -> list[Scrape]:
+def held_by_a_load(interval: float, *, holds: bool = True, timed: bool = True) -> list[Scrape]:
     """Return reads of a load that changes a setting from BEGUN to DONE, and holds what is asked meanwhile."""
     waited = CHAT.rate * (DONE - BEGUN) ** 2 / 2
     triton = SyntheticTriton(
         models=(CHAT, PREP, SAFETY),
         interval=interval,
         before=1000.0,
-        extra_metrics=lambda number: [load_duration(DONE - BEGUN if number * interval >= DONE else 0.4)],
+        extra_metrics=lambda number: [load_duration(DONE - BEGUN if number * interval >= DONE else 0.4)] * timed,
     )
 
     def seen(name: str, number: int) -> Counts:
@@ -199,9 +199,10 @@ def held_by_a_load(interval: float, *, holds: bool = True) -> list[Scrape]:
     ]
 
 
+@pytest.mark.parametrize("timed", [True, False], ids=["with the load's time", "without"])
 @pytest.mark.parametrize("interval", [1.0, 5.0, 15.0])
-def test_a_slow_load_that_changes_a_setting_is_found_however_often_it_is_read(interval: float) -> None:
-    told = explained(held_by_a_load(interval))
+def test_a_slow_load_that_changes_a_setting_is_found_however_often_it_is_read(interval: float, timed: bool) -> None:
+    told = explained(held_by_a_load(interval, timed=timed))
     assert causes(told)[:1] == ["model-reload-stall"], (told.verdict, told.reason, causes(told))
     assert told.loud[0].subject.model == "safety"
     assert [str(change) for _, change in told.changes] == ["settings of safety changed: dynamic_batching off → on"]
