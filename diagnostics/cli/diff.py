@@ -6,7 +6,7 @@ import json
 
 import click
 
-from diagnostics.cli.sources import aloud, explain_captures
+from diagnostics.cli.sources import aloud, explain_newest
 from diagnostics.cli.terminal import coloured
 from diagnostics.cli.two_windows import Side, two_windows
 from diagnostics.diagnosis.diff import Difference, difference
@@ -42,7 +42,7 @@ def command(ctx: click.Context, before: Side, after: Side, output: str) -> None:
 
 
 def _explained(side: Side) -> Explanation:
-    return proved(explain_captures([side.path], side.question, aloud), simulate=False)
+    return proved(explain_newest(side.path, side.question, aloud), simulate=False)
 
 
 def _show(found: Difference, output: str) -> None:

@@ -11,10 +11,19 @@ import click
 
 from diagnostics.cli.options import DURATION, connecting_given, places_given, source_options
 from diagnostics.cli.saved_files import explain_saved, is_saved, saved_window
-from diagnostics.cli.sources import Question, aloud, captured, explain_captures, looks_like_a_path
+from diagnostics.cli.sources import (
+    Question,
+    aloud,
+    captured,
+    explain_captures,
+    looks_like_a_path,
+    since_changed,
+    tell_changed,
+)
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
+from diagnostics.window.window import Window
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import is_prometheus
 
@@ -84,7 +93,9 @@ def evidence_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def see(source: EvidenceSource) -> Seen:
-    """Return the evidence that is asked for; what is lost of a damaged capture is told on standard error.
+    """Return the evidence that is asked for, where settings were changed meanwhile of the time since.
+
+    That, and what is lost of a damaged capture, is told on standard error.
 
     Raises:
         UsageError: sources and options do not go together, or no source is named.
@@ -93,21 +104,18 @@ def see(source: EvidenceSource) -> Seen:
     """
     _check(source)
     if source.names and any(map(is_saved, source.names)):
-        window = saved_window(_all_saved(source), source.question)
-        facts = WindowFacts(start=window.start, end=window.end, sources=source.names)
-        seen = Seen(evidence=WindowEvidence(window), window=facts)
+        seen = _seen(saved_window(_all_saved(source), source.question), source.names)
     elif source.names and all(map(looks_like_a_path, source.names)):
         seen = see_captures([Path(name) for name in source.names], source.question)
     else:
-        read, _ = explained(source)
-        seen = Seen(evidence=read.evidence, window=read.window)
+        seen = _newest(explained(source)[0])
     if seen.window.end <= 0:
         raise CollectError("nothing was read", where=", ".join(source.names), hint="look at it with diag explain")
     return seen
 
 
 def see_captures(paths: Sequence[Path], question: Question) -> Seen:
-    """Return the evidence of recorded windows.
+    """Return the evidence of recorded windows, where settings were changed meanwhile of the time since.
 
     Raises:
         CaptureError: a path is not a capture.
@@ -115,7 +123,19 @@ def see_captures(paths: Sequence[Path], question: Question) -> Seen:
 
     """
     window, names = captured(paths, question, aloud, [])
+    return _seen(since_changed(window, aloud, ", ".join(map(str, paths))), names)
+
+
+def _seen(window: Window, names: tuple[str, ...]) -> Seen:
     return Seen(evidence=WindowEvidence(window), window=WindowFacts(start=window.start, end=window.end, sources=names))
+
+
+def _newest(read: Explanation) -> Seen:
+    """Return the evidence of an explanation, where settings were changed in its window of the time since."""
+    if read.latest is None:
+        return Seen(evidence=read.evidence, window=read.window)
+    tell_changed(read.cuts, aloud, ", ".join(read.window.sources))
+    return _seen(read.latest.window, read.window.sources)
 
 
 def explained(source: EvidenceSource) -> tuple[Explanation, bool]:

@@ -14,7 +14,10 @@ from diagnostics.diagnosis.certainty import doubt
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
+from diagnostics.render.words import changes_told
 from diagnostics.units import time_text
+from diagnostics.window.lifecycle import Change
+from diagnostics.window.stretches import in_order, settings_changed, stretches
 from diagnostics.window.window import Window, WindowBuilder, window_of
 from diagnostics.wire.archive import ARCHIVES
 from diagnostics.wire.capture import open_capture
@@ -69,6 +72,31 @@ def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> E
     blind_spots: list[BlindSpot] = []
     window, names = captured(paths, question, tell, blind_spots)
     return explain_window(window, sources=names, blind_spots=blind_spots, objective=question.objective)
+
+
+def explain_newest(path: Path, question: Question, tell: Tell) -> Explanation:
+    """Return the explanation of a recorded window, or of its part since settings were changed in it.
+
+    The rest is as in `explain_captures`.
+    """
+    blind_spots: list[BlindSpot] = []
+    window, names = captured([path], question, tell, blind_spots)
+    newest = since_changed(window, tell, str(path))
+    return explain_window(newest, sources=names, blind_spots=blind_spots, objective=question.objective)
+
+
+def since_changed(window: Window, tell: Tell, name: str) -> Window:
+    """Return the part of a window since settings were changed in it, and tell of that; all of it where none were."""
+    sides = stretches(window, settings_changed(window))
+    if sides is None:
+        return window
+    tell_changed(in_order(sides.changes), tell, name)
+    return sides.after
+
+
+def tell_changed(cuts: Sequence[tuple[str, Change]], tell: Tell, name: str) -> None:
+    """Tell that only the time since the newest change of settings is looked at."""
+    tell(f"{name}: {changes_told(cuts)[-1]}; what was before is left out")
 
 
 def captured(

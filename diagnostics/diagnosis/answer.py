@@ -10,7 +10,7 @@ from diagnostics.checks.check import Layer, Unknown
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.run import Result
 from diagnostics.diagnosis.symptoms import Symptom
-from diagnostics.evidence.evidence import Evidence
+from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.window.lifecycle import Change
 
 
@@ -59,7 +59,7 @@ class Explanation:
     `proven` says that forecasts were asked of its findings (`diagnosis.proof`).
     `carried` are findings about another part of the window than the evidence, which are among `findings` too;
     `changes` are the changes of settings inside the window, with their servers; `cuts` are those of them before and
-    after which requests are served differently, so that the evidence is of the time since the newest.
+    after which requests are served differently, and `latest` the evidence since the newest; None without one.
     """
 
     window: WindowFacts
@@ -77,6 +77,7 @@ class Explanation:
     carried: tuple[Finding, ...] = ()
     changes: tuple[tuple[str, Change], ...] = ()
     cuts: tuple[tuple[str, Change], ...] = ()
+    latest: WindowEvidence | None = None
 
     @property
     def unknown(self) -> tuple[tuple[Result, Unknown], ...]:

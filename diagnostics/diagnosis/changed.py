@@ -82,6 +82,7 @@ def _shown(base: Explanation, carried: tuple[Finding, ...], whole: Explanation, 
         carried=carried,
         changes=whole.changes,
         cuts=cuts,
+        latest=WindowEvidence(sides.after),
     )
 
 
