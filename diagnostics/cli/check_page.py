@@ -16,9 +16,9 @@ from diagnostics.gen.rule_groups import SYMPTOMS, alone
 
 WIDTH = 80
 # The start of a list item, whose further lines are indented to its text.
-_BULLET = re.compile(r"(?:-|\d+\.) ")
+_BULLET = re.compile(r"(?:-|\d{1,9}\.) ")
 # Where a paragraph ends: before an empty line or the next item.
-_PARAGRAPH = re.compile(r"\n\s*\n|\n(?=(?:-|\d+\.) )")
+_PARAGRAPH = re.compile(r"\n(?:[^\S\n]*\n)+|\n(?=(?:-|\d+\.) )")
 
 
 def find(identifier: str) -> Registered:

@@ -9,9 +9,12 @@ from pathlib import Path
 
 # proc(5): where the arguments begin and end in memory, as fields after the program's name.
 _BEGIN, _END = 48 - 3, 49 - 3
-# User and password before a host, with or without a scheme; the value of a header.
-_SECRETS = (re.compile(rb"(?<=://)[^\0]*(?=@)"), re.compile(rb"(?<=\0)[^\0@:/=-][^\0@:/=]*:[^\0]*(?=@)"))
-_HEADER = re.compile(rb"(\0--header[\0=][^\0:]*:)([^\0]*)")
+# What is kept, and what is hidden: user and password before a host, with or without a scheme; the value of a header.
+_SECRETS = (
+    re.compile(rb"((?:\A|\0)(?>[^\0]*?://))([^\0]*)(?=@)"),
+    re.compile(rb"(\0)([^\0@:/=-][^\0@:/=]*:[^\0]*)(?=@)"),
+    re.compile(rb"(\0--header[\0=][^\0:]*:)([^\0]*)"),
+)
 
 
 def hide_secrets() -> None:
@@ -28,5 +31,5 @@ def hide_secrets() -> None:
 def without_secrets(arguments: bytes) -> bytes:
     """Return arguments, each ended by a null byte, with `*` for every byte of a secret."""
     for secret in _SECRETS:
-        arguments = secret.sub(lambda found: b"*" * len(found[0]), arguments)
-    return _HEADER.sub(lambda found: found[1] + b"*" * len(found[2]), arguments)
+        arguments = secret.sub(lambda found: found[1] + b"*" * len(found[2]), arguments)
+    return arguments

@@ -36,7 +36,7 @@ MOST_TOTAL_BYTES = 512 * 2**20
 LIFETIME_CONFIDENCE = 0.5
 """A fault that lies hours back is in an average since the start too: such a cause is as likely past as present."""
 _MENDED = {Kind.METRICS: whole_page, Kind.STATISTICS: whole_answer}
-_NAME = re.compile(rb'^\s*name\s*:\s*"([^"\n]{1,256})"', re.MULTILINE)
+_NAME = re.compile(rb'^[^\S\n]*name\s*:\s*"([^"\n]{1,256})"', re.MULTILINE)
 _PAGE = "curl -s http://HOST:8002/metrics > metrics-$(date +%s).txt"
 _AGAIN = f"save a second reading half a minute later and name all files: {_PAGE}"
 _PAGES = f"save two readings half a minute apart and name all files: {_PAGE}"

@@ -14,7 +14,8 @@ from diagnostics.tuning.changes import ConfigChange, Setting
 
 # More than a terminal shows at once, and a minute of simulation.
 MOST_VALUES = 40
-_RANGE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*\.\.\s*(\d+(?:\.\d+)?)\s*(x|/s)?\s*(?::\s*(\d+(?:\.\d+)?))?\s*(x|/s)?\s*")
+_NUMBER = r"\s*+(\d+(?:\.\d+)?)\s*+"
+_RANGE = re.compile(rf"{_NUMBER}\.\.{_NUMBER}(x|/s)?\s*+(?::{_NUMBER})?(x|/s)?\s*+")
 _EXAMPLES = "write it like safety.instance_group.count=1..8, =1,2,4, rate=10..60/s:10, rate=1x,2x or clients=1..64:8"
 
 

@@ -10,10 +10,11 @@ from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
-_RANGE_VARIABLE = re.compile(r"(?<=\[)\s*(?:\$\w+|\$\{[^}]*\}|\[\[\w+\]\])|(?<=:)\s*(?:\$\w+|\$\{[^}]*\})(?=\s*\])")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`')
+_RANGE_VARIABLE = re.compile(r"(?<=\[)\s*(?:\$\w+|\$\{[^{}]*\}|\[\[\w+\]\])|(?<=:)\s*(?:\$\w+|\$\{[^{}]*\})(?=\s*\])")
+# One that nothing closes goes to the end.
+_STRING = re.compile(r'"(?:[^"\\]|\\.?)*+"?|\'(?:[^\'\\]|\\.?)*+\'?|`[^`]*`?')
 _LABELS = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)")
-_VARIABLE = re.compile(r"\$\w+|\$\{[^}]*\}|\[\[\w+\]\]")
+_VARIABLE = re.compile(r"\$\w+|\$\{[^{}]*\}|\[\[\w+\]\]")
 VARIABLE_RANGE_SECONDS = 300.0
 """The range that stands for a variable one, such as `$__rate_interval`: a usual one."""
 MAX_CHARACTERS = 8192

@@ -14,7 +14,7 @@ from diagnostics.tuning.pbtxt import Scalar
 _FLAGS = frozenset({"true", "True", "t", "false", "False", "f"})
 _QUOTES = ("'", '"')
 _FLOATS = frozenset({"float", "double"})
-_FLOAT = re.compile(r"-?\s*(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?f?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
+_FLOAT = re.compile(r"-?\s*(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?f?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 _ESCAPES = re.compile(r"\\(?:[abfnrtv\\?'\"]|[0-7]|x[0-9a-fA-F]|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})")
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 

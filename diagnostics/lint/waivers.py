@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from diagnostics.lint.problem import Place, Problem
 from diagnostics.lint.text_file import TextFile
 
-_WAIVER = re.compile(r"#\s*diag:\s*ignore\s*\[([^\]]*)\]\s*[:\-–—]?\s*(.*)$")
+_WAIVER = re.compile(r"#\s*diag:\s*ignore\s*\[([^\[\]#]*)\]\s*+[:\-–—]?\s*+(.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +42,13 @@ def waivers_of(file: TextFile) -> tuple[Waiver, ...]:
 
 def _waivers(file: TextFile) -> Iterator[Waiver]:
     lines = file.lines()
+    following = _following(lines)
     for number, line in enumerate(lines, 1):
         match = _WAIVER.search(line)
         if match is None or not _is_comment(line, match.start()):
             continue
         alone = not line[: match.start()].strip()
-        about = _next(lines, number) if alone else number
+        about = following[number - 1] if alone else number
         place = Place(path=file.path, line=number, column=match.start() + 1)
         for rule in filter(None, (part.strip() for part in match[1].split(","))):
             yield Waiver(rule=rule, reason=match[2].strip(), place=place, line=about)
@@ -59,13 +60,14 @@ def _is_comment(line: str, at: int) -> bool:
     return before.count('"') % 2 == 0 and before.count("'") % 2 == 0
 
 
-def _next(lines: list[str], number: int) -> int:
-    """Return the number of the first line behind line `number` that holds more than a comment."""
-    for following in range(number, len(lines)):
-        text = lines[following].strip()
-        if text and not text.startswith("#"):
-            return following + 1
-    return number
+def _following(lines: list[str]) -> list[int]:
+    """Return for each line the number of the first behind it that holds more than a comment, its own if none does."""
+    found, nearest = list[int](), 0
+    for number in range(len(lines), 0, -1):
+        found.append(nearest or number)
+        text = lines[number - 1].strip()
+        nearest = number if text and not text.startswith("#") else nearest
+    return found[::-1]
 
 
 def applied(

@@ -14,10 +14,11 @@ from diagnostics.slo.slo import WINDOW, Promise, Promql, Triton
 
 _PLACEHOLDER = re.compile(r"\{\{\s*\.?(?:window|Window)\s*\}\}|\$\{?window\}?")
 _RANGE = re.compile(r"\[\s*(?:\d+(?:ms|[smhdwy]))+\s*\]")
-_SELECTOR = r"([a-zA-Z_:][\w:]*)\s*(?:\{([^{}]*)\})?"
-_BARE = re.compile(rf"\s*{_SELECTOR}\s*")
+_SELECTOR = r"([a-zA-Z_:][\w:]*)\s*+(?:\{([^{}]*)\})?"
+_BARE = re.compile(rf"\s*+{_SELECTOR}\s*+")
 _COUNTED = re.compile(
-    rf"\s*(?:sum\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\()?\s*(?:rate|increase)\s*\(\s*{_SELECTOR}\s*\[[^\]]*\]\s*\)\s*\)?\s*"
+    r"\s*+(?:sum\s*+(?:(?:by|without)\s*+\([^()]*\)\s*+)?\()?\s*+(?:rate|increase)\s*+"
+    rf"\(\s*+{_SELECTOR}\s*+\[[^\]]*\]\s*+\)\s*+\)?\s*+"
 )
 _MATCHER = re.compile(r"\s*(\w+)\s*=\s*\"([^\"\\]*)\"\s*(?:,|$)")
 _MILLISECOND = 1e-3

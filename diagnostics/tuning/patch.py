@@ -135,4 +135,4 @@ def unified(before: str, after: str, path: str) -> str:
 
 def _lines(text: str) -> list[str]:
     """Split at line feeds only: a carriage return belongs to its line, other separators are characters."""
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
+    return re.findall(r"[^\n]+\n?|\n", text)

@@ -39,7 +39,7 @@ class Scalar:
     @property
     def value(self) -> str:
         """Return the word, or the content of the string without quotes and escapes."""
-        parts = _STRING.findall(self.text)
+        parts = _STRING.findall(self.text) if self.text[:1] in ("'", '"') else []
         return "".join(_unescape(part[1:-1]) for part in parts) if parts else self.text
 
     @property

@@ -32,7 +32,7 @@ KNOWN = (
     "a metrics page, statistics, a configuration, a repository index, server metadata, a log, client records, NVML "
     "samples, traces, or perf_analyzer's output"
 )
-_HEADERS = re.compile(rb"HTTP/[\d.]+ \d{3}[^\n]*\n(?:[^\r\n]+\r?\n){0,200}\r?\n")
+_HEADERS = re.compile(rb"^HTTP/[\d.]+ \d{3}[^\n]*\n(?:[^\r\n]+\r?\n){0,200}\r?\n", re.MULTILINE)
 # What `curl -v` and its meter write to the error stream, which `2>&1` and `&>` put into the file, too.
 _CURL = re.compile(
     rb"(?:(?:[*<>](?: [^\n]*)?|[{}] \[[^\n]*| +% Total [^\n]*| +Dload [^\n]*|[^\n]{0,999}--:--:--[^\n]*)\r?\n)+"
@@ -40,13 +40,15 @@ _CURL = re.compile(
 _GZIP = b"\x1f\x8b"
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _LOG = re.compile(
-    rb"(?:^|[\s|\"]|\x1b\[[0-9;]{0,20}m)[IWEF]\d{4} \d{2}:\d{2}:\d{2}\.\d+ \d+ \S+\]|"
-    rb"(?:^|[\s|\"])\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\S* \d+ [IWEF] \S+\]",
+    rb"(?:^|[\s|\"]|\x1b\[[0-9;]{0,20}m)[IWEF]\d{4} \d{2}:\d{2}:\d{2}\.\d{1,9} \d{1,10} \S{1,300}\]|"
+    rb"(?:^|[\s|\"])\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\S{0,40} \d{1,10} [IWEF] \S{1,300}\]",
     re.MULTILINE,
 )
-_PERF_TABLE = re.compile(rb"^Request (?:concurrency|rate): |^\s*Avg request latency: \d+ usec", re.MULTILINE | re.I)
+_PERF_TABLE = re.compile(
+    rb"^Request (?:concurrency|rate): |^[^\S\n]*Avg request latency: \d+ usec", re.MULTILINE | re.IGNORECASE
+)
 _PERF_CSV = re.compile(rb"\A(?:Concurrency|Request Rate),Inferences/Second,", re.I)
-_PBTXT = re.compile(rb"^\s*(?:name|backend|platform|max_batch_size)\s*:", re.MULTILINE)
+_PBTXT = re.compile(rb"^[^\S\n]*(?:name|backend|platform|max_batch_size)\s*:", re.MULTILINE)
 _SHOWN_FIRST = 2**16
 _SERIES = re.compile(rb"([a-zA-Z_:][a-zA-Z0-9_:]*+)(\{.*\})?[ \t]+\S+")
 _TYPE = re.compile(rb"#[ \t]+TYPE[ \t]+(\S+)[ \t]+(\S+)")

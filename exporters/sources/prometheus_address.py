@@ -11,13 +11,13 @@ from exporters.sources.address import parse_address, safe
 
 PREFIX = "prometheus+"
 _FORM = 'give prometheus+http://host:9090 or prometheus+https://host/prefix?selector={job="triton"}'
-_STRING = r'(?:"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|`[^`]*`)'
-_MATCHER = rf"\s*[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*{_STRING}\s*"
+_STRING = r'(?:"(?:[^"\\]|\\.)*+"|\'(?:[^\'\\]|\\.)*+\'|`[^`]*`)'
+_MATCHER = rf"\s*+[a-zA-Z_][a-zA-Z0-9_]*\s*+(?:=~|!~|!=|=)\s*+{_STRING}\s*+"
 _ONE = re.compile(_MATCHER)
 _LABEL = re.compile(r"\w+")
 _OF_A_SCRAPE = frozenset({"job", "instance", "pod", "namespace", "container", "service", "endpoint", "node"})
-_MATCHERS = rf"{_MATCHER}(?:,{_MATCHER})*,?\s*"
-_SELECTOR = re.compile(rf"\s*(?:\{{(?P<inside>{_MATCHERS})\}}|(?P<bare>{_MATCHERS}))\s*")
+_MATCHERS = rf"{_MATCHER}(?:,{_MATCHER})*+,?\s*+"
+_SELECTOR = re.compile(rf"\s*+(?:\{{(?P<inside>{_MATCHERS})\}}|(?P<bare>{_MATCHERS}))\s*+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from diagnostics.checks.catalogue import Registered
 
-_ITEM = re.compile(r"(?:-|\d+\.) ")
+_ITEM = re.compile(r"(?:-|\d{1,9}\.) ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ def parts(check: Registered) -> tuple[Part, ...]:
 
 
 def _blocks(text: str) -> tuple[Block, ...]:
-    return tuple(block for chunk in re.split(r"\n\s*\n", text) for block in _split(chunk.splitlines()))
+    return tuple(block for chunk in re.split(r"\n(?:[^\S\n]*\n)+", text) for block in _split(chunk.splitlines()))
 
 
 def _split(lines: Sequence[str]) -> list[Block]:

@@ -101,4 +101,4 @@ def _replacements(before: str, after: str) -> Iterator[Json]:
 
 
 def _lines(text: str) -> list[str]:
-    return re.findall(r"[^\n]*\n|[^\n]+", text)
+    return re.findall(r"[^\n]+\n?|\n", text)
