@@ -7,6 +7,8 @@ import unicodedata
 # Other, control / format / surrogate, and line and paragraph separators: escape sequences, line breaks, and marks that
 # reorder a line.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+MOST_WRAPPED = 10_000
+"""Characters of one paragraph: more than a hundred lines, and time to wrap some texts grows with the square."""
 
 
 def clean(text: str) -> str:
@@ -14,6 +16,13 @@ def clean(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(_escape(char) if unicodedata.category(char) in _UNSAFE else char for char in text)
+
+
+def shortened(text: str) -> str:
+    """Return the text as it is wrapped into lines: cleaned, and of a longer one the beginning and what is left out."""
+    if len(text) <= MOST_WRAPPED:
+        return clean(text)
+    return f"{clean(text[:MOST_WRAPPED])}… ({len(text) - MOST_WRAPPED} more characters)"
 
 
 def code_lines(text: str) -> list[str]:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
 from diagnostics.diagnosis.explanation import WindowFacts
-from diagnostics.render.clean import clean
+from diagnostics.render.clean import shortened
 from diagnostics.units import Unit, time_text
 
 WIDTH = 80
@@ -22,7 +22,7 @@ def plain(text: str, colour: str) -> str:  # noqa: ARG001
 def wrapped(line: str, indent: str = "", mark: str = "", hang: str = "") -> list[str]:
     """Return the line in 80 columns, nothing for nothing; `hang` indents what follows the first line further."""
     return textwrap.wrap(
-        clean(line),
+        shortened(line),
         WIDTH,
         initial_indent=indent + mark,
         subsequent_indent=indent + " " * len(mark) + hang,

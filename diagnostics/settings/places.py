@@ -15,11 +15,8 @@ def line_of(text: str, name: str) -> int | None:
     A name of a section stands for its heading. Settings within inline tables are found at the line of their table.
     """
     lines = _lines(text)
-    while name:
-        if name in lines:
-            return lines[name]
-        name = name.rpartition(".")[0]
-    return None
+    around = [known for known in lines if f"{name}.".startswith(f"{known}.")]
+    return lines[max(around, key=len)] if around else None
 
 
 def _lines(text: str) -> dict[str, int]:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
 import pytest
 
+from diagnostics.errors import MalformedBody
+from diagnostics.lint.text_file import TextFile
+from diagnostics.lint.waivers import waivers_of
+from diagnostics.render.lines import wrapped
+from diagnostics.settings.places import line_of
+from diagnostics.tuning.pbtxt import parse
 from diagnostics.wire.secret_shapes import scrub
 
 LENGTH, DOUBLINGS = 10_000, 3
@@ -50,5 +57,46 @@ def test_the_search_for_secrets_grows_with_the_text(unit: str):
     length, took, before = LENGTH, 0.0, 0.0
     for _ in range(DOUBLINGS + 1):
         before, took = took, seconds(scrub, unit * (length // len(unit)))
+        length *= 2
+    assert took < ENOUGH or took < 3 * before
+
+
+def waivers(text: str) -> object:
+    return waivers_of(TextFile(path="a.yaml", text=text))
+
+
+def place(name: str) -> object:
+    return line_of("a = 1\n", name)
+
+
+def places(text: str) -> object:
+    return line_of(text, "a.b")
+
+
+def one_line_document(text: str) -> object:
+    file = TextFile(path="a.json", text=text)
+    return [file.place(at) for at in range(0, len(text), 10)]
+
+
+def configuration(text: str) -> object:
+    with contextlib.suppress(MalformedBody):
+        return parse(text)
+
+
+WORK: tuple[tuple[Callable[[str], object], tuple[str, ...]], ...] = (
+    (wrapped, ("a", "a ", "-", "a-", "  ", "\n", "\u2003", "\x1b[", "a\u2003")),
+    (waivers, ("# diag: ignore [", "# diag: ignore[a]\n", "# diag: ignore[a]\n\n", "# diag:", "x # diag: ignore[a]\n")),
+    (place, ("a.", "a")),
+    (places, ("[", "[a.b]\n", "[[a]]\n", "a = 1\n", "a.b.", "'", " ", "\n")),
+    (one_line_document, ("{}", "[1]")),
+    (configuration, ("a{", "a:[", "a{}", '"', "a:'", 'a:"b" ', "a:- ", "${", "# \n", 'a:${\\"}', " ")),
+)
+
+
+@pytest.mark.parametrize(("work", "unit"), [(work, unit) for work, units in WORK for unit in units])
+def test_work_grows_with_the_text(work: Callable[[str], object], unit: str):
+    length, took, before = LENGTH, 0.0, 0.0
+    for _ in range(DOUBLINGS + 1):
+        before, took = took, seconds(work, unit * (length // len(unit)))
         length *= 2
     assert took < ENOUGH or took < 3 * before

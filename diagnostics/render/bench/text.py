@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from diagnostics.bench.report import Report, TargetResult
 from diagnostics.render.bench import words
-from diagnostics.render.clean import clean
+from diagnostics.render.clean import clean, shortened
 from diagnostics.render.lines import WIDTH, Style, plain
 
 _LOAD, _FAILED, _CELL, _COLUMNS = 10, 9, 15, 4
@@ -96,4 +96,4 @@ def _picture(report: Report, unicode: bool) -> Iterator[str]:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(clean(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")
+    return textwrap.wrap(shortened(text), WIDTH, initial_indent=indent, subsequent_indent=indent + "  ")

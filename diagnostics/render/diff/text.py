@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from diagnostics.diagnosis.diff import Difference, EntryDifference
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.render.clean import clean, fitted
+from diagnostics.render.clean import fitted, shortened
 from diagnostics.render.diff import words
 from diagnostics.render.lines import WIDTH, Style, plain
 from diagnostics.render.words import subject_name
@@ -81,4 +81,4 @@ def _findings(word: str, findings: tuple[Finding, ...]) -> Iterator[str]:
 
 
 def _wrapped(line: str, first: str, rest: str) -> list[str]:
-    return textwrap.wrap(clean(line), WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return textwrap.wrap(shortened(line), WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
