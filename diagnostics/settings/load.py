@@ -115,6 +115,8 @@ def _add_servers(tree: Tree, origins: dict[str, str], urls: Sequence[str]) -> No
 def _parsed(file: Path, text: str) -> Tree:
     try:
         return tomllib.loads(text)
+    except RecursionError:
+        raise UsageError("is not read: its values are nested too deeply", where=str(file)) from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"is not TOML: {str(error)[:1].lower()}{str(error)[1:]}", where=str(file)) from None
 

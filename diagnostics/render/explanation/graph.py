@@ -91,6 +91,9 @@ NARROW = Layout(
 )
 _MARGIN = 4.0
 _FLAG = 10.0
+MOST_PASSED = 2_000
+"""Levels that long edges are led through, all together: a chain of 200 steps that all feed each other passes a
+million, which nobody can follow. Beyond that they go straight."""
 Slot = tuple[int, ...]
 
 
@@ -145,7 +148,7 @@ def _levels(ensemble: Ensemble) -> tuple[list[list[Slot]], list[list[Slot]]]:
     """Return slots by level, and every edge as the slots that it passes.
 
     A step's slot is (step,); an edge over several levels gets a slot (from, to, level) in each, so that it passes
-    beside the nodes there.
+    beside the nodes there, unless there are too many of them.
     """
     level = [0] * len(ensemble.steps)
     for i, followers in enumerate(ensemble.edges):
@@ -155,9 +158,11 @@ def _levels(ensemble: Ensemble) -> tuple[list[list[Slot]], list[list[Slot]]]:
     for i, at in enumerate(level):
         levels[at].append((i,))
     links = []
+    apart = sum(level[j] - level[i] - 1 for i, followers in enumerate(ensemble.edges) for j in followers)
     for i, followers in enumerate(ensemble.edges):
         for j in followers:
-            passed: list[Slot] = [(i, j, between) for between in range(level[i] + 1, level[j])]
+            between_them = range(level[i] + 1, level[j]) if apart <= MOST_PASSED else ()
+            passed: list[Slot] = [(i, j, between) for between in between_them]
             for between, slot in enumerate(passed, level[i] + 1):
                 levels[between].append(slot)
             links.append([(i,), *passed, (j,)])
