@@ -26,6 +26,10 @@ _LABEL = re.compile(rb'[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+"((?:[^"\\
 _ESCAPE = re.compile(r'\\([\\n"])')
 _ESCAPED = {"\\": "\\", "n": "\n", '"': '"'}
 _BLANK = b" \t\r"
+MOST_LINES = 250_000
+"""Of one page: a thousand models export a quarter of these; each line of a series costs about a kilobyte."""
+LONGEST_SERIES = 2**16
+"""Bytes of a series' name and labels: what is usual takes a few hundred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +115,12 @@ class ExpositionReader:
         A line's timestamp and exemplar are read over. When a series is repeated, its last value counts.
 
         Raises:
-            MalformedBody: a line is not of the format (an HTML page, binary data, a truncated read).
-                The reader keeps what it knew before.
+            MalformedBody: a line is not of the format (an HTML page, binary data, a truncated read), or there is more
+                than `MOST_LINES`. The reader keeps what it knew before.
 
         """
+        if body.count(b"\n") > MOST_LINES:
+            raise MalformedBody(f"the page holds more than {MOST_LINES:,} lines")
         lines = body.split(b"\n")
         if (values := self._changed_values(lines)) is None:
             return self._read_anew(body, lines)
@@ -213,6 +219,9 @@ def _head(line: bytes, at: int) -> bytes:
     match = _HEAD.match(line)
     if match is None:
         raise _refusal(at, line)
+    if match.end() > LONGEST_SERIES:
+        what = f"a series has more than {LONGEST_SERIES >> 10} KiB of labels"
+        raise MalformedBody(what, where=f"line {at + 1}")
     return match[0]
 
 

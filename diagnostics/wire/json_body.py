@@ -12,6 +12,8 @@ from diagnostics.errors import MalformedBody
 
 LARGEST_INTEGER = 2**64
 """No wire format that is read here has wider integers; larger ones overflow the arithmetic that follows."""
+MOST_VALUES = 2_000_000
+"""Of one body: statistics of a thousand models with fifty batch sizes each have half as many; each costs 100 bytes."""
 # Longer than any 64-bit integer, shorter than where int() itself refuses.
 _DECIMAL = re.compile(r"\s*[+-]?[0-9]{1,400}\s*", re.ASCII)
 _LONGEST_INTEGER = 400
@@ -35,9 +37,12 @@ def decode(body: bytes, what: str) -> object:
         what: what the body should be, for the message (`the statistics`).
 
     Raises:
-        MalformedBody: it is not JSON (a login page, a truncated read, another service), or nested too deeply.
+        MalformedBody: it is not JSON (a login page, a truncated read, another service), nested too deeply, or holds
+            more than `MOST_VALUES`.
 
     """
+    if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
+        raise MalformedBody(f"{what} holds more than {MOST_VALUES:,} values")
     try:
         return _whole_characters(json.loads(body, parse_int=_integer), body)
     except (ValueError, RecursionError) as error:
