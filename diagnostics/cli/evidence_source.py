@@ -196,7 +196,9 @@ def _check(source: EvidenceSource) -> None:
     if source.window is not None and all(on_disk):
         raise UsageError("is for servers", where="--window", hint="cut a recorded past with --at and --since")
     if any(on_disk) and not all(on_disk):
-        raise UsageError("captures and servers cannot be read together", hint="name one kind of source")
+        other = source.names[on_disk.index(False)]
+        hint = f"name one kind of source; there is no file {other}, so it is taken for a server"
+        raise UsageError("captures and servers cannot be read together", hint=hint)
     if not all(on_disk) and (question.at is not None or question.since is not None):
         hint = "record it, then look at the capture"
         raise UsageError("a server only tells of now", where="--at, --since", hint=hint)

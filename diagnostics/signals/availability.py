@@ -55,7 +55,8 @@ def _never_loaded(view: View) -> Reading:
     entries = _entries(view)
     if entries:
         return Reading.of(float(not any(entry.state for entry in entries)), Unit.COUNT, INDEX)
-    if not view.server.repository:
+    # Which folders were loaded is known from what the others counted.
+    if not view.server.repository or not view.server.keys_seen():
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, INDEX)
     in_repository = any(path.startswith(f"{view.model}/") for path in view.server.repository)
     return Reading.of(float(in_repository and not view.keys()), Unit.COUNT, REPOSITORY)

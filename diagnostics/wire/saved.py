@@ -48,7 +48,9 @@ _PERF_TABLE = re.compile(
     rb"^Request (?:concurrency|rate): |^[^\S\n]*Avg request latency: \d+ usec", re.MULTILINE | re.IGNORECASE
 )
 _PERF_CSV = re.compile(rb"\A(?:Concurrency|Request Rate),Inferences/Second,", re.I)
-_PBTXT = re.compile(rb"^[^\S\n]*(?:name|backend|platform|max_batch_size)\s*:", re.MULTILINE)
+_PBTXT = re.compile(rb"^[ \t]*(?:name|backend|platform|max_batch_size)[ \t]*:", re.MULTILINE)
+# Prose may hold a line like a field; a configuration begins with one, after comments.
+_FIELD_FIRST = re.compile(rb"(?:[ \t]*(?:#[^\n]*)?\r?\n)*+[ \t]*[a-z_]{1,64}[ \t]*[:{\[]")
 _SHOWN_FIRST = 2**16
 _SERIES = re.compile(rb"([a-zA-Z_:][a-zA-Z0-9_:]*+)(\{.*\})?[ \t]+\S+")
 _TYPE = re.compile(rb"#[ \t]+TYPE[ \t]+(\S+)[ \t]+(\S+)")
@@ -188,7 +190,8 @@ def _text(body: bytes) -> SavedKind | None:
     layout = _layout(whole_page(body))
     if layout is not None:
         return _of_page(layout)
-    return Kind.REPOSITORY if _PBTXT.search(body[:_SHOWN_FIRST]) else None
+    shown = body[:_SHOWN_FIRST]
+    return Kind.REPOSITORY if _FIELD_FIRST.match(shown) and _PBTXT.search(shown) else None
 
 
 def _of_page(layout: Layout) -> Kind | None:

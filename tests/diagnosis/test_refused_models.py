@@ -61,6 +61,11 @@ class TestAFolderThatWasNeverLoaded:
         assert unseen(explained(file)) == ["requests to new on triton-0"]
         assert unseen(explained(replace(file, name="m/config.pbtxt"))) == []
 
+    def test_is_not_claimed_of_a_configuration_alone(self) -> None:
+        file = replace(index()[0], kind=Kind.REPOSITORY, name="new/config.pbtxt", body=b'name: "new"')
+
+        assert unseen(explain_window(window_of([file]))) == []
+
 
 class TestAFolderThatCannotBeRead:
     @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])
