@@ -274,7 +274,7 @@ def test_what_is_no_address_of_a_store_is_one_line(address: str, say: Say) -> No
 def test_a_store_that_is_given_for_a_server_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["record", "prometheus+http://me:hush@host:9090", "-o", "never.tar.xz"]) == 2
     told = capsys.readouterr().err.splitlines()
-    assert told == ["diag: prometheus+http://***@host:9090: is a store, not a server; ask it with diag explain"]
+    assert told == ["diag: prometheus+http://[REDACTED]@host:9090: is a store, not a server; ask it with diag explain"]
 
 
 def test_the_parts_of_an_address() -> None:
