@@ -34,6 +34,8 @@ KEPT_SECONDS = 300.0
 PROOF_SECONDS = 10.0
 # A cause is as likely wrong as right where the model that its remedy rests on is not that of the window.
 DOUBTED_CONFIDENCE = 0.6
+# What was forecast of a window is forecast anew from one this many times as long.
+_MORE = 2.0
 T = TypeVar("T")
 
 
@@ -42,23 +44,23 @@ class Memory:
     """What was answered for earlier windows, for as long as it is thought to hold."""
 
     seconds: float = KEPT_SECONDS
-    _kept: dict[Hashable, tuple[float, float, object]] = field(default_factory=dict)
+    _kept: dict[Hashable, tuple[float, float, float, object]] = field(default_factory=dict)
 
-    def of(self, key: Hashable, now: float, make: Callable[[], T], mean_seconds: float = 0.0) -> T:
+    def of(self, key: Hashable, now: float, make: Callable[[], T], mean_seconds: float = 0.0, length: float = 0.0) -> T:
         """Return the answer for a key at Unix second `now`, made anew where there is none that still holds.
 
         It holds for some time, while requests take about as long (`mean_seconds`) as when it was made: not by as much
-        more or less as is worth a change.
+        more or less as is worth a change. A window of twice the `length` in seconds, as one that fills, tells more.
         """
         self._kept = {one: kept for one, kept in self._kept.items() if 0 <= now - kept[0] <= self.seconds}
-        if not self.holds(key, now, mean_seconds):
-            self._kept[key] = now, mean_seconds, make()
-        return cast("T", self._kept[key][2])
+        if not self.holds(key, now, mean_seconds, length):
+            self._kept[key] = now, mean_seconds, length, make()
+        return cast("T", self._kept[key][3])
 
-    def holds(self, key: Hashable, now: float, mean_seconds: float = 0.0) -> bool:
+    def holds(self, key: Hashable, now: float, mean_seconds: float = 0.0, length: float = 0.0) -> bool:
         """Say whether an answer for a key still holds at Unix second `now`."""
         kept = self._kept.get(key)
-        if kept is None or not 0 <= now - kept[0] <= self.seconds:
+        if kept is None or not 0 <= now - kept[0] <= self.seconds or length > _MORE * kept[2] > 0:
             return False
         return abs(mean_seconds - kept[1]) <= max(WORTHWHILE_SHARE * kept[1], WORTHWHILE_SECONDS)
 
@@ -196,10 +198,14 @@ class _Proof:
 
     def _kept(self, what: str, finding: Finding, make: Callable[[], T]) -> T:
         make = partial(self._within, make)
-        return self._memory.of(_key(what, finding), self._before.window.end, make, finding.impact.mean_seconds)
+        window = self._before.window
+        length = window.end - window.start
+        return self._memory.of(_key(what, finding), window.end, make, finding.impact.mean_seconds, length)
 
     def _holds(self, what: str, finding: Finding) -> bool:
-        return self._memory.holds(_key(what, finding), self._before.window.end, finding.impact.mean_seconds)
+        window = self._before.window
+        length = window.end - window.start
+        return self._memory.holds(_key(what, finding), window.end, finding.impact.mean_seconds, length)
 
     def _within(self, make: Callable[[], T]) -> T:
         """Return an answer made now; what is known already costs nothing, whatever the budget."""
