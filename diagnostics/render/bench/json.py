@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -80,4 +81,9 @@ def _point(point: Point) -> PointSummary:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the document."""
-    return msgspec.json.schema(Document)
+    described = msgspec.json.schema(Document)
+    # msgspec 0.23 keeps the indentation of docstrings, 0.22 takes it away.
+    for definition in described["$defs"].values():
+        if "description" in definition:
+            definition["description"] = cleandoc(definition["description"])
+    return described
