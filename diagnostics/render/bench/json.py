@@ -82,7 +82,7 @@ def _point(point: Point) -> PointSummary:
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the document."""
     described = msgspec.json.schema(Document)
-    # msgspec 0.23 keeps the indentation of docstrings, 0.22 takes it away.
+    # msgspec 0.22 keeps the indentation of docstrings, 0.23 does not.
     for definition in described["$defs"].values():
         if "description" in definition:
             definition["description"] = cleandoc(definition["description"])
