@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from diagnostics.diagnosis.objective import Objective
 from diagnostics.diagnosis.repository_notes import repository_notes
 from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
-from diagnostics.diagnosis.trace_notes import trace_notes
+from diagnostics.diagnosis.trace_notes import Note, trace_notes
 from diagnostics.diagnosis.undecided import Open, undecided
 from diagnostics.diagnosis.unread import core_missing, unread
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
@@ -67,9 +67,9 @@ def explain(
             *blind_spots,
             *_of_signals(evidence, results),
             *_of_reads(evidence),
-            *_of_gpus(evidence),
-            *_of_traces(evidence, anatomy),
-            *(() if judged.verdict is Verdict.DEGRADED else _of_repositories(evidence)),
+            *_as_blind_spots(gpu_notes(evidence)),
+            *_as_blind_spots(trace_notes(evidence, anatomy)),
+            *(() if judged.verdict is Verdict.DEGRADED else _as_blind_spots(repository_notes(evidence))),
         ),
         results=results,
         evidence=evidence,
@@ -193,7 +193,7 @@ def _tells_apart(sign: Symptom, left: Sequence[Open]) -> str:
 def _of_signals(evidence: Evidence, results: Sequence[Result]) -> Iterator[BlindSpot]:
     """Yield why nothing is counted where a clock is to blame, and what can be switched on at the other servers."""
     notes = clock_notes(evidence)
-    yield from (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in notes.values())
+    yield from _as_blind_spots(notes.values())
     yield from _blind_spots([result for result in results if result.subject.server not in notes])
 
 
@@ -209,12 +209,8 @@ def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:
     return tuple(spots[name] for name in sorted(spots))
 
 
-def _of_gpus(evidence: Evidence) -> Iterator[BlindSpot]:
-    return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in gpu_notes(evidence))
-
-
-def _of_repositories(evidence: Evidence) -> Iterator[BlindSpot]:
-    return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in repository_notes(evidence))
+def _as_blind_spots(notes: Iterable[Note]) -> Iterator[BlindSpot]:
+    return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in notes)
 
 
 def _of_reads(evidence: Evidence) -> Iterator[BlindSpot]:
@@ -242,7 +238,3 @@ def _of_logs(evidence: Evidence) -> Iterator[BlindSpot]:
                 why="its times tell no offset; they are taken as UTC",
                 fix="keep the log as Triton writes it, or write its times with their offset",
             )
-
-
-def _of_traces(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[BlindSpot]:
-    return (BlindSpot(what=note.what, why=note.why, fix=note.fix) for note in trace_notes(evidence, anatomy))
