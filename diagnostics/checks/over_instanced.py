@@ -1,38 +1,30 @@
-"""More instances of a model share a device or a lock than it can serve at once.
+"""More instances of a model share a GPU than it can serve at once.
 
 ## Looks for
-Executions that last longer beside others than alone, on a device and a host with room: they wait for each other. Or a
-GPU that is full, several busy instances of the model on it, and a number of instances half as large or less that
+A GPU that is full, several busy instances of the model on it, and a number of instances half as large or less that
 would serve about as much by the model of a shared device: executions take longer in proportion to how many share it.
 
 ## Means
-Where device and host have room, the instances share something else, of which one at a time has a part: a lock on a file
-or in a database, a mutex of the GPU, one thread pool, one connection. All of them look busy, and throughput stays what
-one instance reaches. Where the GPU is full, each instance beyond what fills the card only lengthens the others'
-executions. The queue moves from Triton, where it is seen and batched, into the card, where it is not. It costs memory,
-and context switches that can lower throughput.
+Each instance beyond what fills the card only lengthens the others' executions. The queue moves from Triton, where it is
+seen and batched, into the card, where it is not. It costs memory, and context switches that can lower throughput.
 
 ## Rules out
-- A model that calls others and waits for them (`bls-serialization`).
-- A card with room, where instances do overlap (`single-instance-serialization` is their lack).
+- A card with room: where instances overlap there, they may be too few, and where they do not, they share a lock
+  (`single-instance-serialization`).
 - Processors that are full: then executions wait for a core, not for the card (`host-cpu-starved`).
 - Too much work for the card at any count (`gpu-saturated`): that may hold besides, and is then what costs latency.
 - An engine: it batches inside, and a second instance takes memory that its cache needs.
 
 ## Do
-1. Where they wait for each other: take stacks of two instances at once (`py-spy dump --pid STUB`; `cat /proc/locks` for
-   locks on files) and remove what they share, or hold it for shorter. More instances only wait for it, too.
-2. Where the GPU is full: lower `instance_group.count` as the patch says, then
-   `curl -X POST HOST:8000/v2/repository/models/NAME/load`: two instances overlap copies with execution, and more add
-   little.
-3. Let requests be batched instead (`dynamic_batching`), if a batch costs less than its items apart.
-4. Compare before and after (`diag diff BEFORE AFTER` of two recordings): throughput should not fall.
+1. Lower `instance_group.count` as the patch says, then `curl -X POST HOST:8000/v2/repository/models/NAME/load`: two
+   instances overlap copies with execution, and more add little.
+2. Let requests be batched instead (`dynamic_batching`), if a batch costs less than its items apart.
+3. Compare before and after (`diag diff BEFORE AFTER` of two recordings): throughput should not fall.
 
 ## Sources
 Public course lab: 4+4 instances had queue 0.5 ms, executions twice as long and 38 % less throughput than 2+2.
 server#7075, server#3066, fastertransformer_backend#72. Measured on an H200: twelve instances, executions of 134 ms of
-which the card needs 11; on 24.10, three instances that share a lock on a file: executions of 25 ms took 66.
-Schweitzer's approximation of mean value analysis.
+which the card needs 11. Schweitzer's approximation of mean value analysis.
 """
 
 from __future__ import annotations
@@ -44,20 +36,15 @@ from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer,
 from diagnostics.checks.gates import (
     BUSY,
     DEVICE_FULL,
-    callees_are_told_apart,
     device_is_full,
-    host_is_full,
     is_idle,
-    waits_for_callees,
 )
 from diagnostics.checks.instances import instances_change
 from diagnostics.checks.predictions import prediction, queue_of
-from diagnostics.evidence.capacity import STRETCHED
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.evidence.load import stage_load
-from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, ON_GPU
+from diagnostics.signals.device import DEVICE_HEADROOM, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
-from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
@@ -93,7 +80,6 @@ CHECK = Check(
         "busy": BUSY,
         "device_headroom": DEVICE_FULL,
         "enough_instances_share": HALF,
-        "overlap_stretch": STRETCHED,
     },
     symptom="model-queue-dominates",
 )
@@ -105,8 +91,6 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the model is idle")
     if see.evidence.is_engine(on):
         return Quiet(because="an engine batches inside, so its instances are no measure")
-    if takes_turns(see, on):
-        return _in_turns(see, on)
     if _few_at_once(see, on):
         return Quiet(because="too few requests execute at once to crowd a card")
     if not see.at_least(INSTANCES, on, SEVERAL):
@@ -130,43 +114,6 @@ def _few_at_once(see: Ledger, on: Subject) -> bool:
     if at_once.value is None:
         return False
     return not see.compare("requests_executing", at_once.with_unit(Unit.COUNT), BUSY_AT_ONCE)
-
-
-def takes_turns(see: Ledger, on: Subject) -> bool:
-    """Return whether instances wait for something of each other's that is neither a device, a processor nor a model."""
-    stretch = see.evidence.read(OVERLAP_STRETCH, on)
-    if stretch.low is None or stretch.low < STRETCHED.value or see.evidence.read(ON_GPU, on).value != 0:
-        return False
-    see.compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
-    if host_is_full(see, on) or waits_for_callees(see, on):
-        return False
-    callees_are_told_apart(see, on)
-    return True
-
-
-def _in_turns(see: Ledger, on: Subject) -> Fires | Quiet:
-    """Decide what is gained where each execution takes as long as beside fewer others."""
-    stretch, show = see.evidence.read(OVERLAP_STRETCH, on), Unit.SECONDS.show
-    now, queue, load = see.need(EXECUTION_SECONDS, on), see.evidence.read(QUEUE_SECONDS, on), stage_load(see, on)
-    shorter = now * (1.0 - 1.0 / (stretch.value or 1.0))
-    alone = predict(replace(load, service=load.service.scaled(1.0 / (stretch.value or 1.0))))
-    waits = queue - queue_of(alone)
-    saved = waits + Reading.of(shorter, Unit.SECONDS, stretch.source)
-    if not see.worthwhile("without_turns_saves", on, saved):
-        return Quiet(because="executions that take turns cost little")
-    return Fires(
-        summary=f"{load.instances} instances of {on.model} take turns: beside others an execution lasts "
-        f"{stretch.value:.2g} times as long ({show(now)} on average), with room on the device and the host",
-        claims=(
-            Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=shorter),
-            Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=max(waits.value or 0.0, 0.0)),
-        ),
-        saved_seconds=saved.value or 0.0,
-        suggestion=Suggestion(
-            text=f"find what the instances of {on.model} share (a lock on a file or in a database, a mutex, one thread "
-            "pool) and remove it: more instances would wait for it, too"
-        ),
-    )
 
 
 def _with_fewer(see: Ledger, on: Subject) -> Fires | Quiet:
@@ -237,21 +184,6 @@ _CROWD = {
     EXECUTION_SECONDS: 0.133,
     REQUEST_SECONDS: 0.267,
 }
-_TURNS = {
-    QUEUE_SECONDS: 0.1,
-    INSTANCE_BUSY_SHARE: 0.78,
-    INSTANCES: 3,
-    ON_GPU: 0,
-    OVERLAP_STRETCH: 1.8,
-    HOST_CPU_BUSY: 0.3,
-    MAX_BATCH_SIZE: 1,
-    DYNAMIC_BATCHING: 0,
-    BATCH_DELAY: 0,
-    CLIENT_BATCH_SIZE: 1,
-    ARRIVAL_RATE: 36,
-    EXECUTION_SECONDS: 0.066,
-    REQUEST_SECONDS: 0.19,
-}
 CASES = (
     Case(title="fires when twelve instances crowd a full card", expect=Expected.FIRES, readings=_CROWD),
     Case(
@@ -260,7 +192,6 @@ CASES = (
         readings={**_CROWD, DEVICE_HEADROOM: 0.5},
     ),
     Case(title="is quiet at two instances", expect=Expected.QUIET, readings={**_CROWD, INSTANCES: 2}),
-    Case(title="fires when instances on processors take turns", expect=Expected.FIRES, readings=_TURNS),
     Case(
         title="is quiet when instances idle",
         expect=Expected.QUIET,

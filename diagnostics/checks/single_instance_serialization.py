@@ -3,7 +3,7 @@
 ## Looks for
 Requests that wait for an instance (queue time) while the instances of that model execute nearly all the time (busy
 share from the batch statistics), and a device with headroom. Or executions that use up a resource of the rate limiter
-(`rate_limiter` in `instance_group`), while instances rest.
+(`rate_limiter` in `instance_group`), while instances rest. Or executions that last longer beside others than alone.
 
 ## Means
 The stage serves one request, or one batch, per instance at a time, and there are too few instances: usually one. Every
@@ -12,6 +12,10 @@ request of the pipeline waits in line for it, however fast the other stages are.
 the instance that needs most of it needs, so that `count: 1` lets one instance execute at a time. While that one waits,
 no other model of the server begins an execution: requests may wait for models that need no resource at all.
 
+A lock that instances share makes one of many, too: a lock on a file or in a database, a mutex, one thread pool, one
+connection. All instances look busy, and throughput stays what one instance reaches. Where no execution is seen beside
+fewer others, busy instances may work or wait for each other. Then no number of them is proposed.
+
 ## Rules out
 - Batches that could form and do not: cheaper to mend than instances (`batch-size-collapse`).
 - A queue that is the batching window itself: instances are idle then (`batch-window-mistuned`).
@@ -19,8 +23,7 @@ no other model of the server begins an execution: requests may wait for models t
 - A model that waits for others that it calls (`bls-serialization`), or for one that is the limit itself: then that
   one is named, and what waits for its caller is its doing.
 - A stage behind it that completes less than this one passes on: requests would wait there instead.
-- Executions that hold each other up, as under a lock of the framework: with two or more instances they last longer
-  beside others than alone. More instances would share the lock; with one instance it cannot be known beforehand.
+- With one instance, a lock that a second one would share: it cannot be known beforehand.
 - Instances that are hung or gone: more would only replace them (`execution-hung`).
 - A rate limiter that is off (the server's log says so) or does not bind: its resources are idle then, or more execute.
 - An LLM engine's row: it batches inside, so an instance is not one request at a time.
@@ -32,13 +35,17 @@ no other model of the server begins an execution: requests may wait for models t
 2. Check that memory allows it: every instance of most backends loads its own weights.
 3. Where the rate limiter binds: take `rate_limiter` out of the `instance_group`, or start Triton with
    `--rate-limit-resource=NAME:COUNT`. More instances would wait for the same resource.
-4. Measure again (`diag explain HOST:8000`): the queue should fall to about the predicted value. If executions last
+4. Where instances wait for each other: take stacks of two instances at once (`py-spy dump --pid STUB`; `cat
+   /proc/locks` for locks on files) and remove what they share, or hold it for shorter.
+5. Where it cannot be told: run one instance alone under load, or read traces of all requests (`rate=1`). If an
+   execution is shorter alone, instances share a lock, and more of them would wait for it.
+6. Measure again (`diag explain HOST:8000`): the queue should fall to about the predicted value. If executions last
    twice as long instead, they share a lock or thread pool: go back, and serve the model from more processes.
 
 ## Sources
 Triton user guide, "Model configuration", instance groups. server#5317, server#4387, server#6681, and a public course
-lab where one instance queued 132 ms at 18.9 ms of work while the GPU was idle. Erlang C with Allen-Cunneen's
-correction.
+lab where one instance queued 132 ms at 18.9 ms of work while the GPU was idle. Measured on 24.10: of three instances
+that share a lock on a file, executions of 25 ms took 66. Erlang C with Allen-Cunneen's correction.
 """
 
 from __future__ import annotations
@@ -52,10 +59,11 @@ from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
 from diagnostics.checks.instances import Scaling, instances_change, scaling
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.checks.rate_limited import with_more_of_the_resource
+from diagnostics.checks.shared_lock import in_turns, may_take_turns, takes_turns, work_or_turns
 from diagnostics.evidence.capacity import IN_USE, is_rate_limited
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.capacity import MOST_AT_ONCE
-from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY
+from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.rate_limiter import RATE_LIMIT, RATE_LIMIT_USE
@@ -78,6 +86,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
     if is_rate_limited(see.evidence, on):
         return with_more_of_the_resource(see, on)
+    if takes_turns(see, on):
+        return in_turns(see, on)
     if quiet := first_rival(see, on, SHORT_OF_LANES):
         return quiet
     return _with_more_instances(see, on)
@@ -93,10 +103,12 @@ def _with_more_instances(see: Ledger, on: Subject) -> Fires | Quiet:
         )
     slower = max(more.forecast.compute_seconds - more.now.compute_seconds, 0.0)
     saved = queue - (queue_of(more.forecast) + Reading.of(slower, Unit.SECONDS, ""))
-    if _may_share_a_lock(see, on):
-        saved = msgspec.structs.replace(saved, estimated=True)
+    unsure = may_take_turns(see, on)
+    saved = msgspec.structs.replace(saved, estimated=saved.estimated or unsure)
     if not see.worthwhile("predicted_saving", on, saved):
         return Quiet(because="more instances would not shorten requests enough to be worth it")
+    if unsure:
+        return work_or_turns(see, on, saved.value or 0.0)
     return _finding(see, on, more, more.forecast, saved.value or 0.0)
 
 
@@ -110,34 +122,24 @@ def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, s
     words, change = instances_change(see, on, now, more.count)
     entry = see.entry_of(on)
     caller = f"; {entry.caller}, which calls it, waits as long" if entry and entry.caller else ""
-    unless = "they share a lock" if _may_share_a_lock(see, on) else ""
+    risk = _risk(see, on)
+    unless = "the backend shares a lock or thread pool" if risk and now == 1 else ""
     return Fires(
         summary=f"{lanes} of {on.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: requests wait "
         f"{show(queue)} for {show(see.need(EXECUTION_SECONDS, on))} of work{caller}",
         claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
         suggestion=Suggestion(
-            text=f"raise {words}{shared}{_risk(see, on)}",
+            text=f"raise {words}{shared}{risk}",
             change=change,
             prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions, unless),
         ),
     )
 
 
-def _may_share_a_lock(see: Ledger, on: Subject) -> bool:
-    """Return whether instances may hold each other up: there are several, and none is seen alone and beside others."""
-    several = (see.evidence.read(INSTANCES, on).value or 0.0) >= 2
-    return several and see.evidence.read(OVERLAP_STRETCH, on).value is None
-
-
 def _risk(see: Ledger, on: Subject) -> str:
     """Return what may make it useless; a Python model's instances are processes, and share no lock by themselves."""
     config = see.evidence.config(on)
-    if _may_share_a_lock(see, on):
-        return (
-            "; whether its instances share a lock or thread pool cannot be told here: if executions take as much "
-            "longer then, they do. Go back, and read traces of all requests (rate=1), which show it"
-        )
     if config is None or config.backend in ("", names.PYTHON_BACKEND):
         return ""
     return "; if executions take as much longer, a lock or thread pool of the backend is shared: go back, use replicas"
@@ -158,6 +160,16 @@ _LINE = {
     DEVICE_HEADROOM: 0.8,
     HOST_CPU_BUSY: 0.2,
 }
+_TURNS = {
+    **_LINE,
+    INSTANCES: 3,
+    INSTANCE_BUSY_SHARE: 0.78,
+    OVERLAP_STRETCH: 1.8,
+    ON_GPU: 0,
+    HOST_CPU_BUSY: 0.3,
+    ARRIVAL_RATE: 36,
+    EXECUTION_SECONDS: 0.066,
+}
 CASES = (
     Case(
         title="fires on one instance that is always busy on an idle device",
@@ -175,11 +187,6 @@ CASES = (
         readings={**_LINE, INSTANCE_BUSY_SHARE: 0.05},
     ),
     Case(
-        title="is quiet when batches could form and do not",
-        expect=Expected.QUIET,
-        readings={**_LINE, MAX_BATCH_SIZE: 16},
-    ),
-    Case(
         title="fires when the rate limiter lets one of four instances execute",
         expect=Expected.FIRES,
         readings={
@@ -192,6 +199,7 @@ CASES = (
             MOST_AT_ONCE: 1,
         },
     ),
+    Case(title="fires when instances on processors take turns", expect=Expected.FIRES, readings=_TURNS),
     Case(
         title="is unknown without the number of instances",
         expect=Expected.UNKNOWN,

@@ -143,7 +143,7 @@ def _per_stub(view: View, spent: Callable[[HostProcess], float | None]) -> Readi
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
     if lanes.value <= 0:
         return Reading.unknown(Missing.IDLE, Unit.RATIO, lanes.source)
-    return Reading.of(min(sum(stubs) / lanes.value, 1.0), Unit.RATIO, f"{HOST} and {lanes.source}", estimated=True)
+    return Reading.of(sum(stubs) / lanes.value, Unit.RATIO, f"{HOST} and {lanes.source}", estimated=True)
 
 
 def _own_lanes(view: View) -> Reading:
@@ -159,7 +159,7 @@ def _cpu_per_stub(view: View) -> Reading:
 
 
 def _wait_per_stub(view: View) -> Reading:
-    return _per_stub(view, lambda process: process.run_delay_seconds)
+    return _per_stub(view, lambda process: process.run_delay_seconds).at_most(1.0)
 
 
 def _cpu_per_lane(view: View) -> Reading:

@@ -454,8 +454,8 @@
               "severity": "warning"
             },
             "annotations": {
-              "summary": "{{ $labels.model }} on {{ $labels.server }}: more instances of a model share a device or a lock than it can serve at once",
-              "description": "Where device and host have room, the instances share something else, of which one at a time has a part: a lock on a file or in a database, a mutex of the GPU, one thread pool, one connection. All of them look busy, and throughput stays what one instance reaches. Where the GPU is full, each instance beyond what fills the card only lengthens the others' executions. The queue moves from Triton, where it is seen and batched, into the card, where it is not. It costs memory, and context switches that can lower throughput. Evidence and remedy: diag explain {{ $labels.server }}",
+              "summary": "{{ $labels.model }} on {{ $labels.server }}: more instances of a model share a GPU than it can serve at once",
+              "description": "Each instance beyond what fills the card only lengthens the others' executions. The queue moves from Triton, where it is seen and batched, into the card, where it is not. It costs memory, and context switches that can lower throughput. Evidence and remedy: diag explain {{ $labels.server }}",
               "runbook_url": $._config.runbooks + "/over-instanced.md"
             }
           },

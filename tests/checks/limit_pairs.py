@@ -117,7 +117,6 @@ ensemble-overhead host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
 execution-hung standstill_seconds standstill_seconds 9.3 quiet 10.7 mitigates
 execution-hung standstill_executions execution_seconds 1.869 mitigates 2.151 quiet
 single-instance-serialization rate_limiter_use rate_limiter_use 0.651 quiet 0.749 fires case=1
-over-instanced overlap_stretch overlap_stretch 1.1625 quiet 1.3375 fires case=1
 execution-hung lost_instances lost_instances 0.93 quiet 1.07 mitigates case=1
 execution-hung queue queue_seconds 0.00465 quiet 0.00535 mitigates case=1 arrival_rate=1 request_seconds=0.03
 external-orchestration direct_calls direct_calls 27.9 quiet 32.1 fires

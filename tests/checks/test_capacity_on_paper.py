@@ -7,14 +7,12 @@ and of one whose rate limiter lets one of four instances execute at a time.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.text import text
 from diagnostics.window.window import window_of
 from diagnostics.wire.records import Kind, Scrape
@@ -219,16 +217,25 @@ def always_busy(instances: int) -> SyntheticTriton:
     )
 
 
-def test_more_instances_promise_nothing_where_a_shared_lock_would_look_the_same() -> None:
-    explanation = told(always_busy(3), *processes(()))
-    (found,) = explanation.loud
-    shown = " ".join(text(explanation).split())
+@pytest.mark.parametrize("host", [(), (0.0, 0.0, 0.0), (0.33, 0.33, 0.33)], ids=["unseen", "waiting", "one works"])
+def test_more_instances_are_not_proposed_where_a_shared_lock_would_look_the_same(host: Sequence[float]) -> None:
+    (found,) = told(always_busy(3), *processes(host)).loud
 
     assert found.check == "single-instance-serialization"
     assert found.confidence <= 0.6
-    assert "whether its instances share a lock or thread pool cannot be told here" in shown
-    assert re.search("predicted (mean of locked|end to end): [^;]*; no gain if they share a lock", shown)
-    assert report(explanation)["findings"][0]["suggestion"]["prediction"]["unless"] == "they share a lock"
+    assert "wait for a lock that they share" in found.summary
+    assert found.suggestion is not None
+    assert (found.suggestion.change, found.suggestion.prediction, found.effect) == (None, None, None)
+    assert "Traces of all requests (rate=1)" in found.suggestion.text
+
+
+def test_instances_that_each_use_a_processor_share_no_lock() -> None:
+    (found,) = told(always_busy(3), *processes((0.97, 0.96, 0.98))).loud
+
+    assert found.suggestion is not None
+    assert found.suggestion.change is not None
+    assert found.suggestion.change.settings[0].path == "instance_group.count"
+    assert "a lock" not in found.summary + found.suggestion.text
 
 
 def test_one_instance_shares_nothing() -> None:

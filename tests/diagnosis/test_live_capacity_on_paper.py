@@ -37,7 +37,7 @@ PLAIN = Incident(
             Model(name="hung", base_ms=STAGE_MS, instances=2),
             Model(name="killed", base_ms=STAGE_MS, instances=2),
             Model(name="twin", base_ms=STAGE_MS, instances=2),
-            Model(name="locked", base_ms=STAGE_MS, instances=3, locked=True),
+            Model(name="locked", base_ms=STAGE_MS, instances=3, locked=1.0),
         )
     ),
     loads=(
@@ -134,12 +134,10 @@ def test_the_rate_limiter_is_named(limited: Watched) -> None:
 def test_a_lock_that_instances_share_is_named_or_said_to_be_possible(plain: Watched) -> None:
     for without in SIGHTS:
         for finding in loud(plain.explained(*without)).get("locked", []):
-            assert finding.check in ("over-instanced", "single-instance-serialization")
+            assert finding.check == "single-instance-serialization"
             assert finding.suggestion is not None
             assert "lock" in finding.suggestion.text
-            if more_instances(finding):
-                assert "cannot be told here" in finding.suggestion.text
-                assert finding.confidence <= 0.6
+            assert not more_instances(finding)
 
 
 def test_without_the_machine_nothing_else_is_named_and_nothing_is_healthy(plain: Watched) -> None:

@@ -313,7 +313,7 @@ def chain_limiter_across_models(chance: random.Random) -> Incident:
 
 def _locked(shape: Shape, chance: random.Random, name: str, **label: object) -> Incident:
     instances = chance.randint(3, 4)
-    shape = shape.busy(name, chance.uniform(0.96, 1.04) / instances, instances, locked=True)
+    shape = shape.busy(name, chance.uniform(0.96, 1.04) / instances, instances, locked=1.0)
     causes = (_FULL, "scheduler-stall", _LANES)
     return shape.incident(causes=causes, targets=(name,), no_gain=(name,), abstain_ok=True, **label)
 

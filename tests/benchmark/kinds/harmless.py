@@ -75,7 +75,7 @@ def loose_limiter_unreached(chance: random.Random) -> Incident:
 
 def loose_lock_uncontended(chance: random.Random) -> Incident:
     shape = shapes.loose(chance)
-    shape = shape.busy(shape.name("one"), 0.02, 3, locked=True)
+    shape = shape.busy(shape.name("one"), 0.02, 3, locked=1.0)
     return shape.incident()
 
 

@@ -89,7 +89,7 @@ def _parameters(model: Model, control: Path) -> dict[str, object]:
         "broken": model.broken,
         "calls": ";".join(",".join(group) for group in model.calls),
         "traced": int(model.traced),
-        "locked": int(model.locked),
+        "locked": model.locked,
         "lanes": model.lanes,
         "parts": model.parts,
         "version_ms": ";".join(f"{version}={ms:.3f}" for version, ms in model.version_ms.items()),

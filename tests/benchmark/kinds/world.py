@@ -25,7 +25,7 @@ class Model:
         versions: version folders; more than one is served side by side.
         version_ms: base times of single versions, where they differ.
         joins: it takes a second input.
-        locked: one instance executes at a time.
+        locked: for this last part of its time, one instance executes at a time; 1 is all of it.
         lanes: above 0 it answers from so many threads of its own.
         parts: above 0 it is decoupled and sends so many responses.
         broken: why it cannot be loaded; empty for a model that can.
@@ -51,7 +51,7 @@ class Model:
     joins: bool = False
     width: int = 4
     out_values: int = 0
-    locked: bool = False
+    locked: float = 0.0
     lanes: int = 0
     parts: int = 0
     mode: str = "sleep"

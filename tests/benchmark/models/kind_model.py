@@ -30,7 +30,7 @@ class TritonPythonModel:
     standin_broken: why loading fails.
     standin_calls: models called, one group after another (`;`), those of a group at once (`,`).
     standin_traced: 1 hands the request's trace to the models called.
-    standin_locked: 1 lets one instance execute at a time.
+    standin_locked: for this last part of its time, one instance executes at a time; 1 is all of it.
     standin_lanes: above 0 it answers from so many threads of its own; standin_parts: with so many responses.
     standin_version_ms: base times of single versions, as `2=30;3=12`.
     standin_out_values: numbers in a row of its output; 0 for those of its input.
@@ -53,7 +53,8 @@ class TritonPythonModel:
         self.traced, self.parts = self._number("traced"), int(self._number("parts"))
         self.out_values, self.control = int(self._number("out_values")), self._text("control")
         self.read_at, self.misbehaves, self.seen = 0.0, {}, 0
-        self.lock = Path(f"{self.control}.lock").open("w") if self._number("locked") else None  # noqa: SIM115
+        self.locked = self._number("locked")
+        self.lock = Path(f"{self.control}.lock").open("w") if self.locked else None  # noqa: SIM115
         lanes = int(self._number("lanes"))
         self.pool = ThreadPoolExecutor(max_workers=lanes) if lanes else None
         time.sleep(self._number("load_ms") / 1e3)
@@ -68,11 +69,14 @@ class TritonPythonModel:
             for request in requests:
                 self.pool.submit(self._answer_alone, request.get_response_sender(), self._rows(request))
             return None
-        if self.lock is not None:
-            fcntl.flock(self.lock, fcntl.LOCK_EX)
         started = time.monotonic()
         rows = [self._rows(request) for request in requests]
-        self._spend(started + self._seconds(sum(len(each) for each in rows)))
+        seconds = self._seconds(sum(len(each) for each in rows))
+        if self.lock is not None:
+            self._spend(started + seconds * (1 - self.locked))
+            fcntl.flock(self.lock, fcntl.LOCK_EX)
+            started, seconds = time.monotonic(), seconds * self.locked
+        self._spend(started + seconds)
         if self.lock is not None:
             fcntl.flock(self.lock, fcntl.LOCK_UN)
         if self.parts:

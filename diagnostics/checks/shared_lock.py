@@ -1,0 +1,105 @@
+"""Instances that may take turns, as under a lock that they share, for the check that weighs a lack of them.
+
+Instances that wait for each other look as busy as instances that work. Executions tell them apart where some are seen
+beside fewer others, and processors where each execution uses one all the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from diagnostics import names
+from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.check import Claim, Fires, Quiet, Suggestion
+from diagnostics.checks.gates import callees_are_told_apart, host_is_full, waits_for_callees
+from diagnostics.checks.predictions import queue_of
+from diagnostics.evidence.capacity import STRETCHED
+from diagnostics.evidence.ledger import Ledger
+from diagnostics.evidence.load import stage_load
+from diagnostics.signals.device import ON_GPU
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
+from diagnostics.signals.host import CPU_PER_LANE
+from diagnostics.signals.overlap import OVERLAP_STRETCH
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.settings import INSTANCES
+from diagnostics.signals.subject import Subject
+from diagnostics.signals.triton import QUEUE_SECONDS
+from diagnostics.tuning.queueing import predict
+from diagnostics.units import Unit
+
+# Up to a tenth of an execution passes outside of its process, in copies of tensors and in the dispatch.
+_ONE_PROCESSOR = 0.1
+
+
+def takes_turns(see: Ledger, on: Subject) -> bool:
+    """Return whether instances wait for something of each other's that is neither a device, a processor nor a model."""
+    stretch = see.evidence.read(OVERLAP_STRETCH, on)
+    if stretch.low is None or stretch.low < STRETCHED.value or see.evidence.read(ON_GPU, on).value != 0:
+        return False
+    see.compare(OVERLAP_STRETCH.name, stretch, STRETCHED)
+    if see.evidence.is_engine(on) or host_is_full(see, on) or waits_for_callees(see, on):
+        return False
+    callees_are_told_apart(see, on)
+    return True
+
+
+def in_turns(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide what is gained where each execution takes as long as beside fewer others."""
+    stretch, show = see.evidence.read(OVERLAP_STRETCH, on), Unit.SECONDS.show
+    now, queue, load = see.need(EXECUTION_SECONDS, on), see.evidence.read(QUEUE_SECONDS, on), stage_load(see, on)
+    shorter = now * (1.0 - 1.0 / (stretch.value or 1.0))
+    alone = predict(replace(load, service=load.service.scaled(1.0 / (stretch.value or 1.0))))
+    waits = queue - queue_of(alone)
+    saved = waits + Reading.of(shorter, Unit.SECONDS, stretch.source)
+    if not see.worthwhile("without_turns_saves", on, saved):
+        return Quiet(because="executions that take turns cost little")
+    return Fires(
+        summary=f"{load.instances} instances of {on.model} take turns: beside others an execution lasts "
+        f"{stretch.value:.2g} times as long ({show(now)} on average), with room on the device and the host",
+        claims=(
+            Claim(stage=on.model or "", phase=Phase.COMPUTE, seconds=shorter),
+            Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=max(waits.value or 0.0, 0.0)),
+        ),
+        saved_seconds=saved.value or 0.0,
+        suggestion=Suggestion(
+            text=f"find what the instances of {on.model} share (a lock on a file or in a database, a mutex, one thread "
+            "pool) and remove it: more instances would wait for it, too"
+        ),
+    )
+
+
+def may_take_turns(see: Ledger, on: Subject) -> bool:
+    """Return whether instances that are all busy may wait for each other: there are several, and nothing tells."""
+    several = (see.evidence.read(INSTANCES, on).value or 0.0) >= 2
+    return several and see.evidence.read(OVERLAP_STRETCH, on).value is None and not _all_use_a_processor(see, on)
+
+
+def _all_use_a_processor(see: Ledger, on: Subject) -> bool:
+    """Return whether each execution of a Python model uses one processor all the time: what waits for a lock uses none.
+
+    One that uses several while others wait for it would come to one each on average only by chance. What waits for a
+    GPU may use a processor, too.
+    """
+    config, used = see.evidence.config(on), see.evidence.read(CPU_PER_LANE, on)
+    if config is None or config.backend != names.PYTHON_BACKEND or see.evidence.read(ON_GPU, on).value != 0:
+        return False
+    return used.value is not None and abs(used.value - 1.0) <= _ONE_PROCESSOR
+
+
+def work_or_turns(see: Ledger, on: Subject, saved: float) -> Fires:
+    """Name instances that are all busy, and promise nothing of more of them."""
+    instances, show = see.need(INSTANCES, on), Unit.SECONDS.show
+    busy, queue = see.need(INSTANCE_BUSY_SHARE, on), see.need(QUEUE_SECONDS, on)
+    return Fires(
+        summary=f"all {instances:.0f} instances of {on.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: "
+        f"requests wait {show(queue)} for {show(see.need(EXECUTION_SECONDS, on))} of work; nothing shows whether the "
+        "instances work side by side or wait for a lock that they share",
+        claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
+        saved_seconds=saved,
+        suggestion=Suggestion(
+            text=f"first find out whether the instances of {on.model} share a lock or thread pool: run one instance "
+            "alone under load. If an execution takes as long as now, raise instance_group count. If it is shorter, "
+            "more instances would wait for the lock, too. Traces of all requests (rate=1), stacks (py-spy dump --pid "
+            "STUB) and processor time per thread (top -H) show it as well"
+        ),
+    )
