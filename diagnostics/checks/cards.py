@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from diagnostics.anatomy.anatomy import Phase
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.reading import Missing, Reading
+from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
@@ -45,11 +47,36 @@ def _time(see: Ledger, on: Subject) -> float:
     return (requests or 0.0) * (seconds or 0.0)
 
 
+def time_on(see: Ledger, stage: Subject) -> tuple[Phase, Reading]:
+    """Return the seconds that a request executes in a stage, and as what: an engine's row may not hold its time."""
+    entry = see.entry_of(stage)
+    if entry is None or entry.engine_seconds <= 0 or see.evidence.shows_engine_time(stage):
+        return Phase.COMPUTE, see.evidence.read(COMPUTE_SECONDS, stage)
+    return Phase.ENGINE, Reading.of(entry.engine_seconds, Unit.SECONDS, "anatomy", estimated=True)
+
+
 def compute_on(see: Ledger, card: Subject) -> Reading:
     """Return the seconds that a request of the entry executes on GPUs, all stages together."""
-    total = Reading.unknown(Missing.IDLE, Unit.SECONDS)
-    for stage in stages_on(see, card):
-        seconds = see.evidence.read(COMPUTE_SECONDS, stage)
-        if seconds.value is not None:
-            total = seconds if total.value is None else total + seconds
-    return total
+    return together(time_on(see, stage)[1] for stage in stages_on(see, card))
+
+
+def together(each: Iterable[Reading]) -> Reading:
+    """Return the sum of the readings that have a value."""
+    known = [one for one in each if one.value is not None]
+    return sum(known[1:], known[0]) if known else Reading.unknown(Missing.IDLE, Unit.SECONDS)
+
+
+def lost_to_clock(see: Ledger, card: Subject, share: Reading, excess: Signal) -> tuple[Mapping[Subject, Reading], bool]:
+    """Return the seconds per request that each stage on the card loses to a lower clock, and whether that was measured.
+
+    A clock that is lower by a share lengthens executions by that share of their time at most: work that waits for
+    memory by less. What `excess` measured with and without it counts up to there.
+    """
+    stages = stages_on(see, card)
+    most = {stage: share * time_on(see, stage)[1] for stage in stages}
+    each = {stage: see.evidence.read(excess, stage) for stage in stages}
+    if not each or any(one.value is None for one in each.values()):
+        return most, False
+    return {
+        stage: one if (bound := most[stage].value) is None else one.at_most(bound) for stage, one in each.items()
+    }, True

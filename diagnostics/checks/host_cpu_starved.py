@@ -4,7 +4,8 @@
 A model on processors whose requests wait for busy instances, on a host, or within a quota, without processor time left,
 and server processes that do use it: per executing instance, a fair part of a core. Or a model whose processes wait for
 a processor in half of their executions' time, whatever the average of all processors is, and whether or not requests
-queue for it.
+queue for it. Or executions, or iterations of an engine, that are longer just while a quota, the hypervisor or a queue
+for processors keeps processor time from the server, at no higher load.
 
 ## Means
 More threads want to run than there are cores. Every execution is stretched by its wait for a core; instances look busy
@@ -13,6 +14,7 @@ and are not working. One more instance is one more thread in the same line.
 ## Rules out
 - Instances that wait for something else, such as a sleep, a network call or a GPU, on a host that others fill: their
   processes use hardly any processor time.
+- Executions that last as long while the server gets all processors that it wants as while it does not.
 - A busy host on which neither a request nor an execution waits: it does its work.
 - Too few instances on a host with room (`single-instance-serialization`).
 - Too many kernels on one card (`gpu-saturated`, `over-instanced`).
@@ -32,9 +34,11 @@ server#3386 (idle neighbours that burn CPU), onnxruntime_backend#34 (thread pool
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
+from diagnostics.checks.cards import time_on
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import BUSY, CPU_STARVED, CPU_WAITED, HOST_FULL, QUEUE, is_idle, waits_for_processors
 from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_EXCESS_QUEUE, CPU_SHORT_SHARE
 from diagnostics.signals.device import HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED, CPU_WAIT_PER_LANE, SERVER_CORES
@@ -65,6 +69,11 @@ OCCUPIED = Limit(
     because="a process waits for a processor beside its executions, too: where it executes for less of the time, that "
     "may be most of what was measured",
 )
+TAIL = Limit(
+    value=0.05,
+    unit=Unit.RATIO,
+    because="what one request in twenty meets is its 95th percentile; rarer than that, no objective shows it",
+)
 CHECK = Check(
     layer=Layer.HOST,
     scope=Scope.MODEL,
@@ -78,6 +87,7 @@ CHECK = Check(
         "cpu_pressure": WAITING,
         "cpu_wait_per_lane": CPU_WAITED,
         "cpu_starved": CPU_STARVED,
+        "cpu_short_tail": TAIL,
     },
     symptom="host-cpu-full",
 )
@@ -87,6 +97,13 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one model version."""
     if is_idle(see, on):
         return Quiet(because="the model is idle")
+    if (stepped := _stepped(see, on)) is not None:
+        return stepped
+    return _throughout(see, on)
+
+
+def _throughout(see: Ledger, on: Subject) -> Fires | Quiet:
+    """Decide by the window as a whole."""
     starved = _is_starved(see, on)
     if not starved and not see.at_least(QUEUE_SECONDS, on, QUEUE):
         return Quiet(because="requests hardly wait for an instance")
@@ -101,11 +118,49 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="instances are idle while requests wait")
     if not see.at_least(CPU_PER_LANE, on, WORKING):
         return Quiet(because="instances wait for something else than a processor")
+    return _nobody_waits(see, on, full, held) or _judge(see, on, held)
+
+
+def _nobody_waits(see: Ledger, on: Subject, full: bool, held: bool) -> Quiet | None:
+    """Return what shows that nobody waits for a processor; None where nothing does."""
     if see.ruled_out(CPU_WAIT_PER_LANE, on, CPU_WAITED, above=False):
         return Quiet(because="its processes get a processor as soon as they want to run")
+    if not full and _lasts_as_long(see, on):
+        return Quiet(because="executions last as long while the server gets all processors that it wants")
     if not held and see.ruled_out(CPU_PRESSURE, on, WAITING, above=False):
         return Quiet(because="no task waits for a processor")
-    return _judge(see, on, held)
+    return None
+
+
+def _stepped(see: Ledger, on: Subject) -> Fires | None:
+    """Return the finding that executions are longer just while the server is short of processors; None if not certain.
+
+    Requests that meet it lose more than the mean does: what more than one in twenty meets is in the 95th percentile.
+    """
+    short, longer = see.evidence.read(CPU_SHORT_SHARE, on), see.evidence.read(CPU_SHORT_EXCESS_COMPUTE, on)
+    if not short.value or longer.low is None or longer.low <= 0:
+        return None
+    queue = see.evidence.read(CPU_SHORT_EXCESS_QUEUE, on)
+    waits = queue if queue.low is not None and queue.low > 0 else None
+    lost = longer if waits is None else longer + waits
+    now = Reading.of(1.0 / short.value, Unit.RATIO, short.source)
+    if not see.compare(CPU_SHORT_SHARE.name, short, TAIL) or not see.worthwhile("lost_to_processors", on, lost, now):
+        return None
+    phase, _ = time_on(see, on)
+    each = [(phase, longer), *([(Phase.QUEUE, waits)] if waits else [])]
+    return Fires(
+        summary=f"the server does not get its processors for {Unit.RATIO.show(short.value)} of the time: requests take "
+        f"{Unit.SECONDS.show((lost.value or 0.0) / short.value)} longer in {on.model} just then",
+        claims=tuple(Claim(stage=on.model or "", phase=where, seconds=one.value or 0.0) for where, one in each),
+        saved_seconds=lost.value or 0.0,
+        suggestion=Suggestion(text=_advice(see, on, _is_held_back(see, on))),
+    )
+
+
+def _lasts_as_long(see: Ledger, on: Subject) -> bool:
+    """Return whether executions are certainly no longer, as far as matters, while the server lacks processors."""
+    longer = see.evidence.read(CPU_SHORT_EXCESS_COMPUTE, on)
+    return longer.high is not None and longer.high < QUEUE.value
 
 
 def _is_starved(see: Ledger, on: Subject) -> bool:

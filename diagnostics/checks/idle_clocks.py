@@ -12,6 +12,7 @@ under more load. Usually benign: it costs latency only where nobody waits for an
 - Heat, power supply or power cap (`gpu-throttled`): they give other reasons.
 - A regression (`version-regression`): executions get faster as the rate rises.
 - Network time counted as compute: the model's own execution is what is longer.
+- Executions, or iterations of an engine, that last as long at a high clock as at a low one.
 
 ## Do
 1. Nothing, if objectives hold under real load.
@@ -25,11 +26,12 @@ server#4875 (the same of a processor's governor). Measured on an H100: 345 of 1,
 
 from __future__ import annotations
 
-from diagnostics.checks.cards import compute_on, name_of
+from diagnostics.checks.cards import compute_on, lost_to_clock, name_of, together
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.signals.clock_steps import IDLE_CLOCK_EXCESS_COMPUTE
 from diagnostics.signals.device import ON_GPU
-from diagnostics.signals.gpu import GPU_TIME_USED, IDLE_CLOCK_SHARE
+from diagnostics.signals.gpu import GPU_TIME_USED, IDLE_CLOCK_SHARE, LOW_CLOCK
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
@@ -41,7 +43,7 @@ SPARSE = Limit(
     because="a card that works a third of the time has no pauses long enough to lower its clock in",
 )
 LOW = Limit(
-    value=0.7,
+    value=LOW_CLOCK,
     unit=Unit.RATIO,
     because="boost clocks settle within a fifth of the highest; below 70 % an execution takes 40 % longer",
 )
@@ -63,12 +65,13 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     if not see.at_most(IDLE_CLOCK_SHARE, on, LOW):
         return Quiet(because="the clock is up while the card works")
     share = see.evidence.read(IDLE_CLOCK_SHARE, on)
-    lost = compute * (Reading.of(1.0, Unit.RATIO, "") - share)
+    each, measured = lost_to_clock(see, on, Reading.of(1.0, Unit.RATIO, "") - share, IDLE_CLOCK_EXCESS_COMPUTE)
+    lost = together(each.values())
     if not see.worthwhile("predicted_saving", on, lost):
-        return Quiet(because="executions are short even so")
+        return Quiet(because="executions last as long at a high clock" if measured else "executions are short even so")
     return Fires(
-        summary=f"the clock of {name_of(on)} is at {Unit.RATIO.show(share.value)} of its "
-        f"highest between sparse requests: up to {Unit.SECONDS.show(lost.value)} of each one",
+        summary=f"the clock of {name_of(on)} is at {Unit.RATIO.show(share.value)} of its highest between sparse "
+        f"requests: {'' if measured else 'up to '}{Unit.SECONDS.show(lost.value)} of each one",
         saved_seconds=lost.value or 0.0,
         suggestion=Suggestion(
             text="leave it if objectives hold under real load; else persistence mode, and clocks locked with "

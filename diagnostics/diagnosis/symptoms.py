@@ -18,16 +18,18 @@ from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.callers import HANDLING_SECONDS, OUTSIDE_SECONDS, TRANSFER_SECONDS
+from diagnostics.signals.cpu_steps import CPU_SHORT_SHARE
 from diagnostics.signals.device import GPU_AT_LIMIT, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.engine_cache import ENGINE_MAX_UTILIZATION, ENGINE_PAUSED, GUARANTEED_NO_EVICT
-from diagnostics.signals.engine_pace import ENGINE_SLOWED
 from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL, ENGINE_PROMPT_TOKENS
 from diagnostics.signals.engine_tokens import ENGINE_CONTEXT_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, FAILED_SHARE
 from diagnostics.signals.gaps import OVERHEAD_SECONDS
+from diagnostics.signals.gpu import HELD_BACK_BY_HARDWARE
 from diagnostics.signals.neighbours import FOREIGN_PROCESS, FOREIGN_SHARE, FOREIGN_STAY, OWN_GPU_SECONDS
 from diagnostics.signals.outages import AWAY_WITH_ANOTHER, CLIENT_FAILURES, REFUSED_REQUESTS, UNAVAILABLE_SECONDS
+from diagnostics.signals.pace import SLOWED
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.threads import FRONTEND_BUSY
 from diagnostics.signals.triton import PENDING, REQUESTS
@@ -169,24 +171,37 @@ def _engines(evidence: Evidence, found: Sequence[Finding]) -> Iterator[Symptom]:
 
 
 def _slowed(evidence: Evidence, anatomy: Sequence[Anatomy], found: Sequence[Finding]) -> Iterator[Symptom]:
-    """Iterations that were longer for a while, and nothing that is loud on their machine tells why."""
-    if any(finding.severity.loud and finding.layer in _MACHINE for finding in found):
-        return
+    """Iterations or executions that were longer for a while, where no finding may be why."""
+    loud = [finding for finding in found if finding.severity.loud]
     for item in anatomy:
         for stage in item.stages:
             on = Subject(server=item.server, model=stage.model)
-            slowed = evidence.read(ENGINE_SLOWED, on) if evidence.is_engine(on) else None
-            if slowed is None or slowed.value is None or slowed.span is None:
+            slowed, engine = evidence.read(SLOWED, on), evidence.is_engine(on)
+            known = loud if not engine else [one for one in loud if one.layer in _MACHINE]
+            if known or slowed.value is None or slowed.span is None:
                 continue
             inside = max(stage.cells.get(Phase.ENGINE, 0.0), stage.cells.get(Phase.COMPUTE, 0.0))
             seconds = inside * (1.0 - 1.0 / slowed.value)
             if seconds >= WORTHWHILE_SECONDS and seconds >= WORTHWHILE_SHARE * item.mean_seconds:
-                yield Symptom(
-                    text=f"iterations of the engine of {stage.model} took {slowed.value:.1f} times as long for "
-                    f"{Unit.SECONDS.show(slowed.span)}, with no more requests or prompts than in the rest of it",
-                    next_measurement="record with NVML on the GPU's machine: another process on the card, or a lower "
-                    "clock, shows there",
+                what, more = (
+                    ("iterations of the engine of ", "requests or prompts")
+                    if engine
+                    else ("executions of ", "requests")
                 )
+                yield Symptom(
+                    text=f"{what}{stage.model} took {slowed.value:.1f} times as long for "
+                    f"{Unit.SECONDS.show(slowed.span)}, with no more {more} than in the rest of it",
+                    next_measurement=_why_slower(evidence, on),
+                )
+
+
+def _why_slower(evidence: Evidence, on: Subject) -> str:
+    """Return the measurement not yet made that tells why a model executes more slowly for a while."""
+    if evidence.read(ON_GPU, on).value != 0 and evidence.read(HELD_BACK_BY_HARDWARE, on).value is None:
+        return "record with NVML on the GPU's machine: another process on the card, or a lower clock, shows there"
+    if evidence.read(CPU_SHORT_SHARE, on).value is None:
+        return "record on the server's machine: a quota, stolen or contended processors show there"
+    return f"compare inputs of requests to {on.model} then and before, and what it calls: trace some requests"
 
 
 def _paused_against_policy(evidence: Evidence, on: Subject) -> bool:

@@ -24,6 +24,8 @@ POWER_CAP = 0x4
 HARDWARE = 0x8 | 0x20 | 0x40 | 0x80
 # A card reads 95 % and more while one process keeps it busy with gaps between its kernels.
 _NO_TIME_LEFT = 0.9
+# Boost clocks settle within a fifth of the highest; below 70 % an execution takes 40 % longer.
+LOW_CLOCK = 0.7
 # Xid codes that speak of the card or its driver, not of the program on it: NVIDIA, "XID Errors", catalogue. Others
 # (13, 31, 43, 45, 69, 109 and so on) are raised by a faulty kernel or by killing a process.
 HARDWARE_XIDS = frozenset(
@@ -128,11 +130,21 @@ def _cap_lowered(found: Sequence[Gpu]) -> float | None:
     return mean(shares)
 
 
+def _free_clock_share(gpu: Gpu) -> float | None:
+    """Return the clock's share while the card works and nothing but idleness may hold it down; else None."""
+    working = (active_share(gpu) or 0.0) > 0 and gpu.throttle_reasons is not None
+    return _clock_share(gpu) if working and not (gpu.throttle_reasons or 0) & ~IDLE else None
+
+
 def _idle_clock(found: Sequence[Gpu]) -> float | None:
     """Return the mean clock's share while the card worked a little and nothing but idleness held it down."""
-    working = [gpu for gpu in found if (active_share(gpu) or 0.0) > 0 and gpu.throttle_reasons is not None]
-    free = [gpu for gpu in working if not (gpu.throttle_reasons or 0) & ~IDLE]
-    return mean(_clock_share(gpu) for gpu in free)
+    return mean(map(_free_clock_share, found))
+
+
+def idles_low(gpu: Gpu) -> bool | None:
+    """Return whether a card works at a clock that idleness lowered; None where something else may hold it down."""
+    share = _free_clock_share(gpu)
+    return None if share is None else share <= LOW_CLOCK
 
 
 def _memory_used(found: Sequence[Gpu]) -> float | None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
-from diagnostics.signals.contrast import When, contrasted, pieces_per_request
-from diagnostics.signals.engine_pace import engine_time, iteration_pieces, more_requests
-from diagnostics.signals.engine_rows import is_engine
+from diagnostics.signals.contrast import When
+from diagnostics.signals.effects import excess, excess_or_engines
 from diagnostics.signals.gpu import samples
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.partitions import processes_of
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+from diagnostics.window.view import STATISTICS, Counter, Step, View
 from diagnostics.wire.gpu import NVML, Gpu
 
 _HOST_AND_NVML = "host and nvml"
@@ -129,44 +127,12 @@ def _during_stay(view: View) -> When | None:
     return when
 
 
-def _excess(view: View, counter: Counter, when: When) -> Reading:
-    """Return seconds per request of the window that `counter` is higher by in the stretches that `when` picks."""
-    for source in (STATISTICS, METRICS):
-        if pieces := pieces_per_request(view.steps(source), counter):
-            found = contrasted(pieces, when)
-            return Reading.unknown(found, Unit.SECONDS, source) if isinstance(found, Missing) else found.reading(source)
-    return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, STATISTICS)
-
-
-def _engine_excess(view: View, when: When) -> Reading:
-    """Return what an entry's engines lose per request to longer iterations, which are many where requests are few.
-
-    Of an engine's time per request that part is lost by which its iterations are longer, times their part in all.
-    """
-    total = Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
-    graph = view.server.graph.ensembles.get(view.model or "")
-    for model in graph.models() if graph else [view.model or ""]:
-        one = view.beside(model)
-        if not is_engine(one):
-            continue
-        found = contrasted(iteration_pieces(one), when, same_load=False)
-        if isinstance(found, Missing):
-            return Reading.unknown(found, Unit.SECONDS, METRICS)
-        if more_requests(view, when):
-            return Reading.unknown(Missing.CONFLICTING, Unit.SECONDS, METRICS)
-        mean = found.outside.mean + found.part * found.difference[0]
-        lost = found.reading(METRICS) / Reading.of(mean, Unit.SECONDS, METRICS)
-        seconds = engine_time(one, view) * lost
-        total = seconds if total.value is None else total + seconds
-    return total
-
-
 def _foreign_excess(counter: Counter) -> Callable[[View], Reading]:
     def read(view: View) -> Reading:
         when = _during_stay(view)
         if when is None:
             return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, _HOST_AND_NVML)
-        return _excess(view, counter, when)
+        return excess(view, counter, when)
 
     return read
 
@@ -176,18 +142,11 @@ def _foreign_request_excess(view: View) -> Reading:
     when = _during_stay(view)
     if when is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, _HOST_AND_NVML)
-    return _surer(_excess(view, Counter.REQUEST_SECONDS, when), _engine_excess(view, when))
+    return excess_or_engines(view, Counter.REQUEST_SECONDS, when)
 
 
 def _neighbour_compute_excess(view: View) -> Reading:
-    when = _while_neighbours_work(view)
-    return _surer(_excess(view, Counter.INFER_SECONDS, when), _engine_excess(view, when))
-
-
-def _surer(one: Reading, other: Reading) -> Reading:
-    """Return the reading with the narrower interval; the one that is there; else the first."""
-    widths = [math.inf if r.low is None or r.high is None else r.high - r.low for r in (one, other)]
-    return other if widths[1] < widths[0] else one
+    return excess_or_engines(view, Counter.INFER_SECONDS, _while_neighbours_work(view))
 
 
 def _others(view: View) -> list[View]:
@@ -229,7 +188,7 @@ def _while_neighbours_work(view: View) -> When:
 
 
 def _neighbour_excess(counter: Counter) -> Callable[[View], Reading]:
-    return lambda view: _excess(view, counter, _while_neighbours_work(view))
+    return lambda view: excess(view, counter, _while_neighbours_work(view))
 
 
 def _signal(

@@ -81,6 +81,10 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Return the same reading in another unit; the caller vouches for the meaning."""
         return msgspec.structs.replace(self, unit=unit)
 
+    def from_source(self, source: str) -> Reading:
+        """Return the same reading as one of another source: where its value, or the lack of it, comes from."""
+        return msgspec.structs.replace(self, source=source)
+
     def at_most(self, most: float) -> Reading:
         """Return the same reading, cut off at a bound that is known besides; in the reading's unit."""
         if self.high is None or self.high <= most:

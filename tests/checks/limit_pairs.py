@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from diagnostics.signals.callers import PORT_LAG
+from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.host import CPU_WAIT_PER_LANE
 from diagnostics.signals.overlap import OVERLAP_STRETCH
@@ -15,7 +16,8 @@ from diagnostics.signals.triton import REQUEST_RATE
 
 # Signals of pairs that no check's case states.
 ELSEWHERE: tuple[Signal, ...] = (
-    *(BATCH_MARGINAL_COST, CPU_WAIT_PER_LANE, FRONTEND_CPU_WAIT, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE),
+    *(BATCH_MARGINAL_COST, CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE, CPU_WAIT_PER_LANE),
+    *(FRONTEND_CPU_WAIT, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE),
 )
 
 
@@ -149,6 +151,8 @@ gpu-throttled clock_lost clock_lost_to_hardware 0.0465 quiet 0.0535 unknown with
 gpu-throttled power_cap_share power_cap_share 0.837 unknown 0.963 informs case=1 without=on_gpu
 host-cpu-starved queue queue_seconds 0.00465 quiet 0.00535 unknown without=instance_busy_share
 host-cpu-starved busy instance_busy_share 0.651 quiet 0.749 fires
+host-cpu-starved cpu_short_tail cpu_short_share 0.0465 quiet 0.0535 fires queue_seconds=0.0001 \
+    cpu_short_excess_compute=0.5
 host-cpu-starved cpu_starved cpu_wait_per_lane 0.465 quiet 0.535 fires host_cpu_busy=0.5
 host-cpu-starved cpu_wait_per_lane cpu_wait_per_lane 0.093 quiet 0.107 fires
 host-cpu-starved occupied instance_busy_share 0.2325 quiet 0.2675 fires cpu_wait_per_lane=0.7

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.signals.contrast import Contrast, Piece, contrasted, up_while
 from diagnostics.signals.reading import Missing
-from tests.builders import Stage, SyntheticTriton, chain, explained, model_config
+from tests.builders import START, Stage, SyntheticTriton, chain, explained, host_body, model_config
 from tests.builders_machine import machine_window, processes, working
 
 ON_GPU = [{"kind": "KIND_GPU", "count": 1, "gpus": [0]}]
@@ -83,6 +83,21 @@ def engine_beside(
     pace: Pace, there: Callable[[float], bool], percent: int = 60, *, context: Callable[[float], int] = lambda _: 0
 ) -> Explanation:
     """Return what is said of an engine whose iterations take `pace` seconds, beside a stranger on its card."""
+
+    def card(at: float) -> Mapping[str, object]:
+        return working((STUB, 35), (STRANGER, percent)) if there(at) else working((STUB, 60))
+
+    return engine_on(pace, card, lambda _: processes(STUB), context=context)
+
+
+def engine_on(
+    pace: Pace,
+    card: Callable[[float], Mapping[str, object]],
+    host: Callable[[float], Mapping[str, object]],
+    *,
+    context: Callable[[float], int] = lambda _: 0,
+) -> Explanation:
+    """Return what is said of an engine whose iterations take `pace` seconds, on such a card of such a host."""
     counted = [0.0]
     for read in range(READS):
         counted.append(counted[-1] + STEP / pace(read * STEP))
@@ -96,12 +111,7 @@ def engine_beside(
     pre = Stage("pre", rate=RATE, execution=0.001, config=model_config("pre"))
     chat = Stage("chat", rate=RATE, execution=0.0013, overhead=HIDDEN, config=chain("chat", "pre", "llm"))
     triton = SyntheticTriton(models=(chat, pre, llm), extra_metrics=gauges, interval=STEP, cpu_busy=None, gpu=None)
-
-    def gpus(at: float) -> list[object]:
-        return [working((STUB, 35), (STRANGER, percent)) if there(at) else working((STUB, 60))]
-
-    window = machine_window(triton, reads=READS, gpus=gpus, hosts=lambda _: processes(STUB))  # type: ignore[arg-type]
-    return explained(window)
+    return explained(machine_window(triton, reads=READS, gpus=lambda at: [card(at)], hosts=host))
 
 
 def test_iterations_that_double_with_a_stranger_are_its_doing_however_few_requests_end() -> None:
@@ -142,3 +152,61 @@ def test_a_stranger_that_comes_and_goes_is_compared_with_its_pauses() -> None:
     explanation = engine_beside(lambda at: 2 * ITERATION if comes(at) else ITERATION, comes)
 
     assert [found.check for found in explanation.loud] == ["gpu-contended-by-other-process"]
+
+
+HOT, CAPPED, HIGHEST = 0x40, 0x4, 1980.0
+
+
+def clocked(reason: int, there: Callable[[float], bool]) -> Callable[[float], Mapping[str, object]]:
+    """Return a card whose power cap was lowered, and whose clock is at half of its highest for a reason for a while."""
+
+    def card(at: float) -> Mapping[str, object]:
+        clock = {"sm_clock_mhz": HIGHEST / 2 if there(at) else HIGHEST, "max_sm_clock_mhz": HIGHEST}
+        cap = {"power_limit_mw": 300_000, "power_default_limit_mw": 700_000}
+        return {**working((STUB, 60)), **clock, **cap, "throttle_reasons": reason if there(at) else 0}
+
+    return card
+
+
+def held_by_quota(there: Callable[[float], bool]) -> Callable[[float], Mapping[str, object]]:
+    """Return a host whose cgroup is held back in six of ten periods of 100 ms for a while."""
+
+    def host(at: float) -> Mapping[str, object]:
+        held = sum(6 for second in range(int(at)) if there(second))
+        stat = f"usage_usec {at * 1e6:.0f}\nnr_periods {10 * int(at)}\nnr_throttled {held}\nthrottled_usec 0\n"
+        return {**host_body(START + at, 0.2), **processes(STUB), "cgroup_cpu_stat": stat}
+
+    return host
+
+
+@pytest.mark.parametrize(("reason", "what"), [(HOT, "heat"), (CAPPED, "a lowered power cap")])
+def test_iterations_that_are_longer_just_while_the_clock_is_held_down_are_so_for_it(reason: int, what: str) -> None:
+    card = clocked(reason, THERE)
+    explanation = engine_on(lambda at: 1.8 * ITERATION if THERE(at) else ITERATION, card, lambda _: processes(STUB))
+
+    assert [found.check for found in explanation.loud] == ["gpu-throttled"]
+    assert explanation.loud[0].summary.startswith(what)
+    assert "up to" not in explanation.loud[0].summary
+
+
+@pytest.mark.parametrize("reason", [HOT, CAPPED])
+def test_iterations_that_last_as_long_at_a_lower_clock_lose_nothing_to_it(reason: int) -> None:
+    explanation = engine_on(lambda _: ITERATION, clocked(reason, THERE), lambda _: processes(STUB))
+
+    assert not explanation.loud
+    assert "gpu-throttled" not in {found.check for found in explanation.findings}
+
+
+def test_iterations_that_are_longer_just_while_a_quota_holds_the_server_back_wait_for_processors() -> None:
+    explanation = engine_on(
+        lambda at: 2 * ITERATION if THERE(at) else ITERATION, lambda _: working((STUB, 60)), held_by_quota(THERE)
+    )
+
+    assert [found.check for found in explanation.loud] == ["host-cpu-starved"]
+    assert explanation.loud[0].subject.model == "llm"
+
+
+def test_iterations_that_do_not_step_with_a_quota_lose_nothing_to_it() -> None:
+    explanation = engine_on(lambda _: ITERATION, lambda _: working((STUB, 60)), held_by_quota(THERE))
+
+    assert explanation.verdict is Verdict.HEALTHY

@@ -1,4 +1,7 @@
-"""How long an engine's iterations take, stretch by stretch: a series with many more events than requests."""
+"""How long an engine's iterations, or a model's executions, take stretch by stretch.
+
+Iterations are a series with many more events than requests.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from diagnostics.signals.contrast import SAME_LOAD, Piece, When
+from diagnostics.signals.contrast import SAME_LOAD, Piece, When, pieces_per_request
 from diagnostics.signals.engine import ENGINE_WORK_SECONDS
 from diagnostics.signals.engine_iterations import ENGINE_AT_WORK
-from diagnostics.signals.engine_rows import shows_its_time
+from diagnostics.signals.engine_rows import is_engine, shows_its_time
 from diagnostics.signals.engine_samples import engine_of
 from diagnostics.signals.engine_tokens import ENGINE_SECONDS, prefills
 from diagnostics.signals.reading import Missing, Reading
@@ -83,9 +86,10 @@ def engine_time(engine: View, entry: View) -> Reading:
         return told
     if shows_its_time(engine):
         return COMPUTE_SECONDS.read(engine)
-    if engine.model == entry.model:
-        return REQUEST_SECONDS.read(engine)
-    return _hidden(engine, entry)
+    if engine.model != entry.model:
+        return _hidden(engine, entry)
+    callers = engine.server.graph.callers(engine.model or "")
+    return _hidden(engine, engine.beside(callers[0].name)) if len(callers) == 1 else REQUEST_SECONDS.read(engine)
 
 
 def _hidden(engine: View, entry: View) -> Reading:
@@ -103,7 +107,7 @@ def _hidden(engine: View, entry: View) -> Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Spell:
-    """A stretch of the window (Unix seconds) in which iterations took so many times as long as in the rest."""
+    """A stretch of the window (Unix seconds) in which work took so many times as long as in the rest."""
 
     start: float
     end: float
@@ -111,25 +115,28 @@ class _Spell:
 
 
 def _spell(pieces: Sequence[Piece]) -> _Spell | None:
-    """Return the stretch in which iterations are longest, if it stands out; None where none certainly does."""
+    """Return the stretch in which work takes longest, if it stands out; None where none certainly does."""
     every = -(-len(pieces) // MOST_STEPS) or 1
     bins = [pieces[i : i + every] for i in range(0, len(pieces), every)]
     values = [sum(one.amount for one in bin_) / sum(one.events for one in bin_) for bin_ in bins]
     if min((sum(one.events for one in bin_) for bin_ in bins), default=0.0) < 1:
         return None
-    found = rise(values, ended=CHANGE_FACTOR) if values else None
+    if min(values, default=0.0) <= 0:
+        return None
+    found = rise(values, ended=CHANGE_FACTOR)
     if found is not None:
         return _Spell(bins[found.first][0].start, bins[found.last - 1][-1].end, found.inside / found.outside)
     # A spell that the window begins with has no onset in it: its end is one, seen backwards.
-    back = rise(values[::-1], ended=CHANGE_FACTOR) if values else None
+    back = rise(values[::-1], ended=CHANGE_FACTOR)
     if back is None or back.last != len(values):
         return None
     return _Spell(bins[0][0].start, bins[len(values) - 1 - back.first][-1].end, back.inside / back.outside)
 
 
 def _slowed(view: View) -> Reading:
-    """Return how many times as long iterations take in a spell that the engine's own load does not explain."""
-    spell = _spell(iteration_pieces(view))
+    """Return how many times as long iterations or executions take in a spell that their own load does not explain."""
+    iterations = iteration_pieces(view)
+    spell = _spell(iterations or _executions(view))
     if spell is None:
         return Reading.of(1.0, Unit.RATIO, METRICS)
 
@@ -138,9 +145,29 @@ def _slowed(view: View) -> Reading:
             return True
         return False if end <= spell.start or start >= spell.end else None
 
-    if more_requests(view, when) or _more_prompts(view, when):
+    if more_requests(view, when) or _more_prompts(view, when) or _larger_batches(view, when):
         return Reading.of(1.0, Unit.RATIO, METRICS)
     return Reading.of(spell.times, Unit.RATIO, METRICS, span=spell.end - spell.start)
+
+
+def _executions(view: View) -> list[Piece]:
+    """Return how long requests of a model execute, read by read; empty of an engine, whose row tells of iterations."""
+    if is_engine(view):
+        return []
+    found = (pieces_per_request(view.steps(source), Counter.INFER_SECONDS) for source in (STATISTICS, METRICS))
+    return [piece for piece in next(filter(None, found), []) if piece.events > 0]
+
+
+def _larger_batches(view: View, when: When) -> bool:
+    """Return whether executions hold more requests while they are long: then they are long for that."""
+    sides = {True: [0.0, 0.0], False: [0.0, 0.0]}
+    for step in view.steps(STATISTICS):
+        up = when(step.start, step.end)
+        if up is not None:
+            sides[up][0] += step.values.get(Counter.SUCCESS, 0.0)
+            sides[up][1] += step.values.get(Counter.EXECUTIONS, 0.0)
+    (more, inside), (fewer, outside) = sides[True], sides[False]
+    return inside > 0 and outside > 0 and more / inside > SAME_LOAD * fewer / outside
 
 
 def _more_prompts(view: View, when: When) -> bool:
@@ -154,11 +181,11 @@ def _more_prompts(view: View, when: When) -> bool:
     return bool(sides[True] and sides[False]) and fmean(sides[True]) > fmean(sides[False]) + MORE_PROMPTS
 
 
-ENGINE_SLOWED = Signal(
-    name="engine_slowed",
+SLOWED = Signal(
+    name="slowed",
     unit=Unit.RATIO,
     scope=Scope.MODEL,
-    doc="How many times as long the engine's iterations take in the stretch of the window in which they are longest, "
-    "with no more requests or prompts; 1 where no stretch stands out.",
+    doc="How many times as long an engine's iterations, or a model's executions, take in the stretch of the window in "
+    "which they are longest, with no more requests, prompts or items in a batch; 1 where no stretch stands out.",
     readers=(_slowed,),
 )
