@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import time
@@ -22,7 +23,7 @@ from diagnostics.window.lifecycle import Happened
 from diagnostics.window.saved import LEAST_APART, Basis, SavedBody, SavedWindow, laid_out
 from diagnostics.window.window import Window, window_of
 from diagnostics.wire.archive import is_archive
-from diagnostics.wire.model_config import parse_model_config
+from diagnostics.wire.model_config import ModelConfig, configured_model, parse_model_config
 from diagnostics.wire.perf_analyzer import LoadTest, parse_perf_analyzer
 from diagnostics.wire.records import Kind
 from diagnostics.wire.saved import Other, bare, pages_in, recognised, whole_answer, whole_page
@@ -170,7 +171,7 @@ def _saved(path: Path, kind: Kind, body: bytes, at: float) -> SavedBody:
         name = written[1].decode("utf-8", "replace") if written else path.absolute().parent.name
         model = f"{name}/config.pbtxt"
     elif kind is Kind.CONFIG:
-        model = parse_model_config(body).name or path.stem
+        model = configured_model(body)
     if kind in _MENDED:
         body = _MENDED[kind](body)
     return SavedBody(file=path.name, kind=kind, body=body, at=at, model=model)
@@ -204,7 +205,7 @@ def _pages_of(test: LoadTest, file: str, at: float, beside: Sequence[SavedBody])
     The model that was called is not printed: it is the ensemble or the only model whose configuration is given. An
     ensemble whose configuration is not given is left out: its row would count its members' time once more.
     """
-    configs = [parse_model_config(body.body) for body in beside if body.kind is Kind.CONFIG]
+    configs = [config for body in beside if body.kind is Kind.CONFIG for config in _read_config(body.body)]
     ensembles = [config.name for config in configs if config.ensemble_steps]
     names = {*(ensembles or [config.name for config in configs])}
     names |= {body.model.partition("/")[0] for body in beside if body.kind is Kind.REPOSITORY}
@@ -212,6 +213,11 @@ def _pages_of(test: LoadTest, file: str, at: float, beside: Sequence[SavedBody])
     for start, moment in ((True, at - test.seconds), (False, at)):
         body = test.page(model, start=start, whole=bool(ensembles) or len(test.counters) == 1)
         yield SavedBody(file=file, kind=Kind.METRICS, body=body, at=moment, basis=Basis.TEST)
+
+
+def _read_config(body: bytes) -> Iterator[ModelConfig]:
+    with contextlib.suppress(MalformedBody):  # the window names the one that cannot be read
+        yield parse_model_config(body)
 
 
 def _with_repository(window: SavedWindow, question: Question) -> SavedWindow:

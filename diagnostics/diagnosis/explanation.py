@@ -223,10 +223,11 @@ def _of_entries(evidence: Evidence) -> Iterator[BlindSpot]:
         refused = evidence.refused(server.server)
         if refused:
             name, why = next(iter(refused.items()))
+            many = "1 entry" if len(refused) == 1 else f"{len(refused)} entries"
             yield BlindSpot(
-                what=f"{len(refused)} entries of {server.server}, as {name}",
-                why=f"they cannot be read: {why}",
-                fix="look at what stands between, or at the model of that name",
+                what=f"{many} of {server.server}: {name}{' and others' if len(refused) > 1 else ''}",
+                why=f"cannot be read: {why}",
+                fix="check the proxy before the server, or the model of that name",
             )
 
 

@@ -148,18 +148,20 @@ def _perhaps_by_hand(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread |
             for item in anatomy
             if item.server == server and item.ensemble is None and not longest_call(item, perhaps)
         ]
+        if not _idles_unread(evidence, server):
+            continue
         in_step = [model for model in alone if _in_step(evidence, Subject(server=server, model=model))]
-        if len(in_step) >= 2 and _idles_unread(evidence, server):
+        if len(in_step) >= 2:
             return Unread(
-                f"{', '.join(in_step)} are called in step: an ensemble that idles may be done by hand, and "
-                "configurations were not read",
+                f"{', '.join(in_step)} are called in step: an ensemble that idles may be done by hand, and its "
+                "configuration was not read",
                 CONFIG_FIX,
             )
     return None
 
 
 def _in_step(evidence: Evidence, on: Subject) -> bool:
-    return evidence.config(on) is None and (evidence.read(MODELS_IN_STEP, on).value or 0.0) >= 1
+    return (evidence.read(MODELS_IN_STEP, on).value or 0.0) >= 1
 
 
 def _idles_unread(evidence: Evidence, server: str) -> bool:

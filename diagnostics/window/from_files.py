@@ -15,7 +15,7 @@ from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.tuning.pbtxt import Field, ListValue, Message, Scalar, Value, parse
 from diagnostics.wire.json_body import Fields
-from diagnostics.wire.model_config import InstanceGroup, ModelConfig, model_config_of
+from diagnostics.wire.model_config import InstanceGroup, ModelConfig, incomplete, model_config_of
 
 FILE = "config.pbtxt"
 _REPEATED = frozenset({"instance_group", "gpus", "preferred_batch_size", "step", "model_warmup", "input", "dims"})
@@ -37,7 +37,8 @@ def config_of_file(model: str, text: str, *, on_gpus: bool) -> ModelConfig | Non
         on_gpus: whether the server sees GPUs.
 
     Returns:
-        None where the file is not one, has template fields left to fill, or leaves to the model what it is made of.
+        None where the file is not one, has template fields left to fill, leaves to the model what it is made of, or is
+        an ensemble's without its steps.
 
     """
     try:
@@ -48,7 +49,7 @@ def config_of_file(model: str, text: str, *, on_gpus: bool) -> ModelConfig | Non
         config = model_config_of(Fields(values, "the configuration file"))
     except MalformedBody:
         return None
-    return _completed(replace(config, name=model), on_gpus=on_gpus)
+    return None if incomplete(config) else _completed(replace(config, name=model), on_gpus=on_gpus)
 
 
 def _says_enough(root: Message) -> bool:

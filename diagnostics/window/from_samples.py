@@ -150,12 +150,15 @@ def configurations(server: str, series: Sequence[SampledSeries]) -> Iterator[Par
         since = max(info.times[0], ended.get(model, 0.0))
         ended[model] = info.times[-1]
         parts = [part for name in _PARTS for part in beside.get((name, model), ())]
-        for at in sorted({since, *(at for part in parts for at in _changed(part) if at >= since)}):
-            config = _configuration(info, parts, at)
-            if config != last:
+        moments = sorted({since, *(at for part in parts for at in _changed(part) if at >= since)})
+        for at in moments:
+            config, steps = _configuration(info, parts, at)
+            why = exported.why_incomplete(config, steps)
+            # A part that begins a sample later than the others is not missing.
+            if config != last and not (why and at != moments[-1]):
                 last = config
                 scrape = Scrape(server=server, kind=Kind.CONFIG, at=at, mono=at, name=model)
-                yield Parsed(scrape=scrape, content=config)
+                yield Parsed(scrape=scrape, content=None if why else config, error=why)
 
 
 _PARTS = (exported.GROUP_INSTANCES, exported.PARAMETER_INFO, exported.STEP_INFO)
@@ -169,16 +172,20 @@ def _changed(part: SampledSeries) -> Iterator[float]:
             yield at
 
 
-def _configuration(info: SampledSeries, parts: Iterable[SampledSeries], at: float) -> ModelConfig:
-    """Return what these series tell of a model at a Unix second."""
+def _configuration(
+    info: SampledSeries, parts: Iterable[SampledSeries], at: float
+) -> tuple[ModelConfig, Sequence[Mapping[str, str]]]:
+    """Return what these series tell of a model at a Unix second, and the labels of its steps."""
     there = [part for part in parts if part.times[0] <= at <= part.times[-1]]
     by_name = {name: [part for part in there if part.labels.get(NAME) == name] for name in _PARTS}
-    return exported.config_of(
+    steps = [one.labels for one in by_name[exported.STEP_INFO]]
+    config = exported.config_of(
         info.labels,
         [(one.labels, one.values[bisect_right(one.times, at) - 1]) for one in by_name[exported.GROUP_INSTANCES]],
         [one.labels for one in by_name[exported.PARAMETER_INFO]],
-        [one.labels for one in by_name[exported.STEP_INFO]],
+        steps,
     )
+    return config, steps
 
 
 def _head(labels: Mapping[str, str]) -> _Head:

@@ -36,6 +36,7 @@ from diagnostics.wire.engine import EngineSample
 from diagnostics.wire.exposition import Snapshot
 from diagnostics.wire.gpu import Gpu, GpuSample
 from diagnostics.wire.host import HostSample
+from diagnostics.wire.json_body import excerpt
 from diagnostics.wire.model_config import ModelConfig
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.server import IndexEntry, ServerMetadata
@@ -125,12 +126,13 @@ class ServerWindow:
             self.tries[_SOURCES[kind]].append(parsed.scrape.mono)
         if parsed.content is None:
             self._fail(kind, parsed.error)
+            if kind is Kind.CONFIG and parsed.answered:
+                self._refuse({excerpt(parsed.scrape.name): parsed.error})
             self.failures[kind].answered += parsed.answered
             if not parsed.answered:
                 self.failed.append((parsed.scrape.at, parsed.error))
             return
-        if isinstance(parsed.content, StatisticsRows | Index):
-            self._refuse(parsed.content.refused)
+        self._refuse(_refused(parsed.content))
         self._take_counters(parsed.scrape, parsed.content)
         self._take_particulars(parsed.scrape, parsed.content)
 
@@ -246,6 +248,17 @@ class ServerWindow:
         failures = self.failures.setdefault(kind, Failures())
         failures.count += 1
         failures.reason = reason
+
+
+def _refused(content: Content) -> Mapping[str, str]:
+    """Return why parts of what was read were left out, by what they call themselves."""
+    match content:
+        case MetricsPage():
+            return content.snapshot.refused
+        case StatisticsRows() | Index():
+            return content.refused
+        case _:
+            return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

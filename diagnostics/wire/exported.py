@@ -12,6 +12,7 @@ from math import isfinite
 from diagnostics import names
 from diagnostics.wire.json_body import number
 from diagnostics.wire.model_config import (
+    INCOMPLETE,
     DynamicBatching,
     EnsembleStep,
     Input,
@@ -19,6 +20,7 @@ from diagnostics.wire.model_config import (
     ModelConfig,
     QueuePolicy,
     Warmup,
+    incomplete,
 )
 
 Labels = Mapping[str, str]
@@ -159,6 +161,13 @@ def config_of(
         response_cache=info.get("response_cache") == "true",
         inputs=tuple(Input(name=name, data_type="") for name in _listed(info.get("inputs"))),
     )
+
+
+def why_incomplete(config: ModelConfig, steps: Sequence[Labels]) -> str:
+    """Return what these series of an ensemble lack; empty where nothing is missing. Steps are numbered from 0."""
+    if sorted(_integer(one.get("step")) for one in steps) != list(range(len(steps))):
+        return f"{INCOMPLETE}: a step of the ensemble is missing"
+    return incomplete(config)
 
 
 def _position(group: tuple[Labels, float]) -> int:

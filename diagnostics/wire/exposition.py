@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import compress, count
 from operator import ne
@@ -30,6 +30,8 @@ MOST_LINES = 250_000
 """Of one page: a thousand models export a quarter of these; each line of a series costs about a kilobyte."""
 LONGEST_SERIES = 2**16
 """Bytes of a series' name and labels: what is usual takes a few hundred."""
+MOST_NAMED = 20
+"""Of the lines of one page that cannot be read, how many are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +66,17 @@ class Snapshot:
 
     The only place past a parser where NaN may stand (`Nan`: a summary without recent events);
     the window turns it into None.
+
+    Attributes:
+        layout: which series the scrape holds.
+        values: their values, by slot.
+        refused: why lines were left out, by the series in quotes, or by how the line starts.
+
     """
 
     layout: Layout
     values: Sequence[float]
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 _NOTHING = Layout(series=(), by_name={}, types={})
@@ -86,6 +95,17 @@ class _Page:
     values: array[float]
     types: dict[str, str]
     repeats: bool = False
+    failed: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+    first: MalformedBody | None = None
+
+    def refuse(self, line: bytes, error: MalformedBody) -> None:
+        """Leave a line out, by the name of its series where it has one."""
+        self.failed += 1
+        self.first = self.first or error
+        if len(self.refused) < MOST_NAMED:
+            head = _HEAD.match(line)
+            self.refused.setdefault(excerpt(head[0].strip(_BLANK) if head else line), f"{error.what} ({error.where})")
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -112,11 +132,12 @@ class ExpositionReader:
     def read(self, body: bytes) -> Snapshot:
         """Return the series and values of `body`; an empty body has none.
 
-        A line's timestamp and exemplar are read over. When a series is repeated, its last value counts.
+        A line's timestamp and exemplar are read over. When a series is repeated, its last value counts. A line that
+        is not of the format is left out and named.
 
         Raises:
-            MalformedBody: a line is not of the format (an HTML page, binary data, a truncated read), or there is more
-                than `MOST_LINES`. The reader keeps what it knew before.
+            MalformedBody: more lines are not of the format than are (an HTML page, binary data), the last one is cut
+                off, or there are more than `MOST_LINES`. The reader keeps what it knew before.
 
         """
         if body.count(b"\n") > MOST_LINES:
@@ -125,7 +146,7 @@ class ExpositionReader:
         if (values := self._changed_values(lines)) is None:
             return self._read_anew(body, lines)
         self._page.body, self._page.values = body, values
-        return Snapshot(layout=self._layout, values=values)
+        return Snapshot(layout=self._layout, values=values, refused=self._page.refused)
 
     def _changed_values(self, lines: list[bytes]) -> array[float] | None:
         """Return the last values with those of changed lines replaced; None unless only values changed."""
@@ -145,7 +166,6 @@ class ExpositionReader:
         return values
 
     def _read_anew(self, body: bytes, lines: list[bytes]) -> Snapshot:
-        _refuse_what_is_no_text(body)
         page, series = _take_apart(body, lines, self._alike.known)
         if page.types != self._layout.types or series != list(self._layout.series):
             self._alike = _shared(page, series)
@@ -153,7 +173,7 @@ class ExpositionReader:
         if page.heads == self._alike.heads:
             page.heads, page.slots = self._alike.heads, self._alike.slots
         self._page = page
-        return Snapshot(layout=self._layout, values=page.values)
+        return Snapshot(layout=self._layout, values=page.values, refused=page.refused)
 
 
 def _shared(page: _Page, series: list[Series]) -> _Alike:
@@ -170,20 +190,29 @@ def _take_apart(body: bytes, lines: list[bytes], known: Mapping[bytes, Series]) 
     page = _Page(body, [b""] * len(lines), [-1] * len(lines), array("d"), {})
     series: list[Series] = []
     slot_of: dict[bytes, int] = {}
+    read = 0
     for at, line in enumerate(lines):
         bare = line.strip(_BLANK)
         if not bare or bare.startswith(b"#"):
             _note_type(bare, page.types)
             continue
-        head = _head(line, at)
-        value = _value(line, len(head), at)
-        slot = slot_of.setdefault(head, len(series))
-        if slot < len(series):
-            page.repeats, page.values[slot] = True, value
-        else:
-            series.append(known.get(head) or parse_series(head, at))
+        try:
+            head = _head(line, at)
+            value = _value(line, len(head), at)
+            if (slot := slot_of.get(head, -1)) < 0:
+                series.append(known.get(head) or parse_series(head, at))
+        except MalformedBody as error:
+            page.refuse(line, error)
+            continue
+        read += 1
+        if slot < 0:
+            slot = slot_of[head] = len(page.values)
             page.values.append(value)
+        else:
+            page.repeats, page.values[slot] = True, value
         page.heads[at], page.slots[at] = head, slot
+    if page.first is not None and page.failed > read:
+        raise page.first
     _refuse_cut_end(lines)
     return page, series
 
@@ -202,7 +231,10 @@ def parse_series(head: bytes, at: int = 0) -> Series:
     match = _HEAD.fullmatch(head)
     if match is None:
         raise _refusal(at, head)
-    return Series(name=match["name"].decode(), labels=dict(_labels(match["labels"] or b"", head, at)))
+    try:
+        return Series(name=match["name"].decode(), labels=dict(_labels(match["labels"] or b"", head, at)))
+    except UnicodeDecodeError:
+        raise _refusal(at, head) from None
 
 
 def _labels(text: bytes, head: bytes, at: int) -> Iterable[tuple[str, str]]:
@@ -247,7 +279,7 @@ def _plain_number(text: bytes) -> float:
 def _note_type(comment: bytes, types: dict[str, str]) -> None:
     words = comment.split(maxsplit=3)
     if len(words) == 4 and words[0] == b"#" and words[1] == b"TYPE":
-        types[words[2].decode()] = words[3].decode()
+        types[words[2].decode(errors="replace")] = words[3].decode(errors="replace")
 
 
 def _layout(series: list[Series], types: Mapping[str, str]) -> Layout:
@@ -256,14 +288,6 @@ def _layout(series: list[Series], types: Mapping[str, str]) -> Layout:
         by_name.setdefault(one.name, []).append(slot)
     slots = {name: tuple(found) for name, found in by_name.items()}
     return Layout(series=tuple(series), by_name=slots, types=types)
-
-
-def _refuse_what_is_no_text(body: bytes) -> None:
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start)
-        raise _refusal(line, body.split(b"\n")[line]) from error
 
 
 def _refuse_cut_end(lines: list[bytes]) -> None:

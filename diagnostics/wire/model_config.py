@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import Fields, decode_object, excerpt
 
 MICROSECONDS = 1e-6
+INCOMPLETE = "configuration incomplete"
 LATEST = -1
 """The version of a step that asks for the latest one."""
 
@@ -149,14 +151,44 @@ def parse_model_config(body: bytes) -> ModelConfig:
     """Return the configuration in `body`; absent fields have the defaults of the protocol.
 
     Raises:
+        MalformedBody: it is no model configuration, which has at least a name, or an ensemble's is incomplete: what it
+            calls would be taken for models that nobody calls.
+
+    """
+    config = model_config_of(_named_fields(body))
+    if why := incomplete(config):
+        raise MalformedBody(why)
+    return config
+
+
+def configured_model(body: bytes) -> str:
+    """Return the model whose configuration `body` is, which may be incomplete.
+
+    Raises:
         MalformedBody: it is no model configuration, which has at least a name.
 
     """
+    return _named_fields(body).text("name")
+
+
+def _named_fields(body: bytes) -> Fields:
     answer = decode_object(body, "the model configuration")
     fields = answer.child("config") if answer.has("config") and not answer.has("name") else answer
     if not fields.text("name"):
         raise MalformedBody(f"the model configuration has no name: {excerpt(body)}")
-    return model_config_of(fields)
+    return fields
+
+
+def incomplete(config: ModelConfig) -> str:
+    """Return what an ensemble's configuration lacks that Triton loads none without; empty where nothing is missing.
+
+    Source: Triton core, `ValidateEnsembleSchedulingConfig`: steps, each with a model, an input map and an output map.
+    """
+    steps = config.ensemble_steps
+    if config.platform == names.ENSEMBLE_PLATFORM and not steps:
+        return f"{INCOMPLETE}: the ensemble has no steps"
+    broken = next((at for at, one in enumerate(steps) if not (one.model and one.input_map and one.output_map)), None)
+    return "" if broken is None else f"{INCOMPLETE}: step {broken + 1} of the ensemble has no model, inputs or outputs"
 
 
 def model_config_of(fields: Fields) -> ModelConfig:

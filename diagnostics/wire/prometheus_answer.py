@@ -17,6 +17,8 @@ from diagnostics.errors import MalformedBody
 from diagnostics.wire.json_body import excerpt
 
 PARTIAL = "a part of the store did not answer"
+_MOST_NAMED = 20
+"""Of the series of one answer that cannot be read, how many are named."""
 _LOG = "look at the store's log, or ask for less"
 _HINT = "give the address under which /api/v1/query answers (Mimir: …/prometheus, Thanos: its querier)"
 
@@ -36,7 +38,8 @@ class Answer:
 
     Attributes:
         series: the series found; a scalar is one without labels.
-        warnings: what the store says is missing or doubtful; empty when the answer is whole.
+        warnings: what is missing or doubtful: what the store says of it, and series that cannot be read; empty when the
+            answer is whole.
 
     """
 
@@ -72,23 +75,26 @@ _BODY = msgspec.json.Decoder(_Body)
 _LIST = msgspec.json.Decoder(list[msgspec.Raw])
 _SERIES = msgspec.json.Decoder(_Sampled)
 _SCALAR = msgspec.json.Decoder(tuple[float, str])
+_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
 def parse_answer(body: bytes) -> Answer:
-    """Return what a query gave. Series without a plain sample are left out.
+    """Return what a query gave. Series without a plain sample are left out; one that cannot be read is named.
 
     Raises:
-        MalformedBody: it is no answer of this API (an HTML page, another service, cut off), or says that it failed.
+        MalformedBody: it is no answer of this API (an HTML page, another service, cut off), says that it failed, or
+            none of its series can be read.
 
     """
     try:
         said = _BODY.decode(body)
-        series = _series(said.data) if said.status == "success" and said.data is not None else None
-    except (msgspec.DecodeError, ValueError, RecursionError):
+        found = _series(said.data) if said.status == "success" and said.data is not None else None
+    except _UNREADABLE:
         raise MalformedBody(f"answers with something else than query results: {excerpt(body)}", hint=_HINT) from None
-    if series is None:
+    if found is None:
         raise _failure(said, body)
-    return Answer(series=series, warnings=(*said.warnings, *((PARTIAL,) if said.is_partial else ())))
+    series, refused = found
+    return Answer(series=series, warnings=(*said.warnings, *((PARTIAL,) if said.is_partial else ()), *refused))
 
 
 def _failure(said: _Body, body: bytes) -> MalformedBody:
@@ -105,17 +111,29 @@ def parse_values(body: bytes) -> tuple[str, ...]:
         raise MalformedBody(f"answers with something else than a label's values: {excerpt(body)}", hint=_HINT) from None
 
 
-def _series(data: _Data) -> tuple[SampledSeries, ...]:
+def _series(data: _Data) -> tuple[tuple[SampledSeries, ...], Sequence[str]]:
+    """Return the series that can be read, and what is to be said of the others."""
     if data.result_type == "scalar":
-        return _sampled(_Sampled(value=_SCALAR.decode(data.result)), {})
+        return _sampled(_Sampled(value=_SCALAR.decode(data.result)), {}), ()
+    parts = _LIST.decode(data.result)
     shared: dict[bytes, array[float]] = {}
+    refused: list[str] = []
     # One series after another: an answer may hold a hundred thousand, and as Python's numbers is ten times as large.
-    return tuple(_each(_LIST.decode(data.result), shared))
+    series = tuple(_each(parts, shared, refused))
+    if refused and len(refused) == len(parts):
+        raise ValueError(refused[0])
+    more = len(refused) - _MOST_NAMED
+    return series, (*refused[:_MOST_NAMED], *((f"{more} more series cannot be read",) if more > 0 else ()))
 
 
-def _each(parts: Iterable[msgspec.Raw], shared: dict[bytes, array[float]]) -> Iterable[SampledSeries]:
+def _each(
+    parts: Iterable[msgspec.Raw], shared: dict[bytes, array[float]], refused: list[str]
+) -> Iterable[SampledSeries]:
     for part in parts:
-        yield from _sampled(_SERIES.decode(part), shared)
+        try:
+            yield from _sampled(_SERIES.decode(part), shared)
+        except _UNREADABLE:
+            refused.append(f"a series cannot be read: {excerpt(bytes(part))}")
 
 
 def _sampled(one: _Sampled, shared: dict[bytes, array[float]]) -> tuple[SampledSeries, ...]:

@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -39,9 +40,21 @@ def metrics_page_every_15_seconds(scrapes: Scrapes) -> Scrapes:
     return [scrape for pages in kept.values() for scrape in pages]
 
 
+def ensembles_without_steps(scrapes: Scrapes) -> Scrapes:
+    """Leave of an ensemble's configuration that it is one, as a proxy does that cuts what is deep."""
+    return [_without_steps(one) for one in scrapes if one.kind is not Kind.REPOSITORY]
+
+
+def _without_steps(scrape: Scrape) -> Scrape:
+    if scrape.kind is not Kind.CONFIG or b"ensemble_scheduling" not in (scrape.body or b""):
+        return scrape
+    return replace(scrape, body=json.dumps({**json.loads(scrape.body or b""), "ensemble_scheduling": {}}).encode())
+
+
 DROPS: Mapping[str, Variation] = {
     "no-statistics": without(Kind.STATISTICS),
     "no-configuration": without(Kind.CONFIG, Kind.REPOSITORY),
+    "no-ensemble-steps": ensembles_without_steps,
     "no-traces": without(Kind.TRACES),
     "metrics-every-15s": metrics_page_every_15_seconds,
 }

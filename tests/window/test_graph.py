@@ -81,7 +81,7 @@ def test_a_cycle_in_a_damaged_configuration_is_taken_as_written() -> None:
     assert ensemble.longest_path({"a": 1, "b": 1})[1] == 2
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=8))
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=8))
 def test_any_wiring_keeps_every_step_once_and_edges_forward(wires: list[tuple[int, int]]) -> None:
     steps = [(f"m{i}", (f"t{a}",), (f"t{b}",)) for i, (a, b) in enumerate(wires)]
     graph = graph_from(ensemble_config("chat", *steps))

@@ -81,7 +81,7 @@ def test_an_ensemble_lists_its_steps_with_their_tensors():
             "step": [
                 {"model_name": "a", "model_version": -1, "input_map": {"IN": "IN"}, "output_map": {"OUT": "t_1"}},
                 {"model_name": "b", "model_version": "2", "input_map": {"IN": "t_1"}, "output_map": {"OUT": "OUT"}},
-                {"model_name": "c"},
+                {"model_name": "c", "input_map": {"IN": "OUT"}, "output_map": {"OUT": "END"}},
             ]
         },
     }
@@ -89,7 +89,7 @@ def test_an_ensemble_lists_its_steps_with_their_tensors():
     assert parse_model_config(json.dumps(body).encode()).ensemble_steps == (
         EnsembleStep(model="a", version=-1, input_map={"IN": "IN"}, output_map={"OUT": "t_1"}),
         EnsembleStep(model="b", version=2, input_map={"IN": "t_1"}, output_map={"OUT": "OUT"}),
-        EnsembleStep(model="c", version=0),
+        EnsembleStep(model="c", version=0, input_map={"IN": "OUT"}, output_map={"OUT": "END"}),
     )
 
 

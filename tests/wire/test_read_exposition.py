@@ -119,26 +119,64 @@ def test_of_a_repeated_series_the_last_value_counts_in_every_scrape():
     ("body", "where", "seen"),
     [
         (b"<!DOCTYPE html>\n<html>", "line 1", "<!DOCTYPE html>"),
-        (b'x 1\ny{a="b"\n', "line 2", 'y{a="b"'),
-        (b"x 1\ny\n", "line 2", "y"),
         (b'x 1\ny{a="b"} ', "line 2", 'y{a="b"} '),
         (b"x 1\ny 12", "line 2", "y 12"),
-        (b"x 1_000\n", "line 1", "x 1_000"),
-        (b"x 1 2 3\n", "line 1", "x 1 2 3"),
-        (b"x\x00 1\n", "line 1", "x\\x00 1"),
-        (b"x{a=b} 1\n", "line 1", "x{a=b} "),
-        (b"x 1\n\xff\xfe\n", "line 2", "\\\\xff"),
-        (b"x\x1b[31m 1\n", "line 1", "x\\x1b[31m 1"),
         (b'{"error": "no"}\n', "line 1", '{"error": "no"}'),
+        (b"x 1\n\xff\xfe\n\0\n", "line 2", "\\\\xff"),
     ],
 )
-def test_what_is_no_metric_is_refused_with_its_line_and_what_was_seen(body, where, seen):
+def test_what_is_no_page_is_refused_with_its_line_and_what_was_seen(body, where, seen):
     with pytest.raises(MalformedBody) as failure:
         read(body)
 
     assert str(failure.value).startswith(f"{where}: ")
     assert seen in str(failure.value)
     assert str(failure.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("line", "named", "seen"),
+    [
+        (b'y{a="b"', "'y'", 'y{a="b"'),
+        (b"y", "'y'", "y"),
+        (b"x 1_000", "'x'", "x 1_000"),
+        (b"x 1 2 3", "'x'", "x 1 2 3"),
+        (b"x\x00 1", "'x'", "x\\x00 1"),
+        (b"x{a=b} 1", "'x{a=b}'", "x{a=b}"),
+        (b"\xff\xfe", "'\\\\xff\\\\xfe'", "\\\\xff"),
+        (b'x{a="\xff"} 1', "'x{a=\"\\\\xff\"}'", "\\\\xff"),
+        (b"x\x1b[31m 1", "'x'", "x\\x1b[31m 1"),
+        (b'x{a="' + b"a" * 2**17 + b'"} 1', f"""'x{{a="{"a" * 55}…'""", "64 KiB"),
+    ],
+)
+def test_a_line_that_is_no_metric_is_left_out_and_named(line, named, seen):
+    snapshot = read(b"good 1\n" + line + b"\nlast 2\n")
+
+    assert as_pairs(snapshot) == [("good", {}, 1.0), ("last", {}, 2.0)]
+    ((name, why),) = snapshot.refused.items()
+    assert name == named
+    assert "line 2" in why
+    assert seen in why
+    assert why.isprintable()
+
+
+def test_a_line_that_turns_bad_and_good_again_is_left_out_for_as_long():
+    reader = ExpositionReader()
+    pages = [reader.read(PAGE.replace(b" 150", value)) for value in (b" 150", b" x", b" y", b" 151")]
+
+    assert [list(page.refused) for page in pages] == [
+        [],
+        *[['\'nv_inference_count{model="chat",version="1"}\'']] * 2,
+        [],
+    ]
+    assert [len(page.values) for page in pages] == [5, 4, 4, 5]
+    assert list(reader.read(PAGE.replace(b" 150", b" 152")).refused) == []
+
+
+def test_of_many_bad_lines_few_are_named():
+    page = read(b"".join(b"good%d 1\nbad%d x\n" % (i, i) for i in range(1000)))
+
+    assert (len(page.values), len(page.refused)) == (1000, 20)
 
 
 def test_a_long_line_is_quoted_in_part():
@@ -152,7 +190,7 @@ def test_a_refused_body_leaves_the_reader_as_it_was():
     reader = ExpositionReader()
     before = reader.read(PAGE)
     with pytest.raises(MalformedBody):
-        reader.read(PAGE.replace(b" 150", b" x"))
+        reader.read(PAGE.replace(b" ", b"!"))
 
     assert reader.read(PAGE).layout is before.layout
 
