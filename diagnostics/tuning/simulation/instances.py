@@ -16,7 +16,7 @@ class Execution:
     """A batch that runs.
 
     Attributes:
-        begun: when an instance took it.
+        begun: when an instance took it; later by what its calls of other models took.
         visits: the requests in it.
         work: seconds that it takes alone.
         noted: position of its first request in the log's service times; None where it is not observed.

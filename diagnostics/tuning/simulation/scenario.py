@@ -171,6 +171,9 @@ class Step:
         tail_seconds: seconds that pass after its execution before the step counts as ended, unseen by the scheduler
             (the hidden time of an engine whose iterations are not modelled), mean.
         tail_scv: squared coefficient of variation of that time, 0 for a constant one.
+        caller: position of the step whose execution makes this visit as a call, and holds its instance meanwhile; None
+            for a step of the graph itself. An execution makes its calls one after another when its own part is done:
+            each comes after the one before it, and what comes after the caller comes after its last call.
 
     """
 
@@ -179,6 +182,7 @@ class Step:
     gap_seconds: float = 0.0
     tail_seconds: float = 0.0
     tail_scv: float = 0.0
+    caller: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,3 +253,16 @@ class Scenario:
     traffic: tuple[OpenLoop | ClosedLoop, ...]
     resources: tuple[Resource, ...] = ()
     rate_limits: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def calls(self) -> Mapping[str, tuple[str, ...]]:
+        """The models that each execution calls, in order, by the caller: of callers only, the innermost first."""
+        found: dict[str, tuple[str, ...]] = {}
+        for entry in self.entries:
+            called: dict[int, tuple[str, ...]] = {}
+            for step in entry.steps:
+                if step.caller is not None:
+                    called[step.caller] = (*called.get(step.caller, ()), step.model)
+            for position in sorted(called, reverse=True):
+                found.setdefault(entry.steps[position].model, called[position])
+        return found

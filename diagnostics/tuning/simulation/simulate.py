@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from diagnostics.errors import UsageError
 from diagnostics.tuning.simulation.batcher import Batcher
+from diagnostics.tuning.simulation.calling import Calling
 from diagnostics.tuning.simulation.clock import Clock
 from diagnostics.tuning.simulation.draws import durations, stream
 from diagnostics.tuning.simulation.engine import InFlight
-from diagnostics.tuning.simulation.instances import Alone, Instances, Overlapping
+from diagnostics.tuning.simulation.instances import Alone, Computing, Instances, Overlapping
 from diagnostics.tuning.simulation.limiting import Limited, RateLimiter
 from diagnostics.tuning.simulation.observing import EntryLog, ModelLog
 from diagnostics.tuning.simulation.outcome import Outcome
@@ -29,6 +31,12 @@ class _Run:
     seed: int
     sharing: Sharing
     limiter: RateLimiter
+    callers: Collection[str]
+
+    def computing(self, model: Model) -> Computing:
+        """Return what a model's executions compute on."""
+        computing = self.sharing.computing(model.demand)
+        return Calling(self.clock, computing) if model.name in self.callers else computing
 
 
 def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> Outcome:
@@ -52,6 +60,7 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
         seed=seed,
         sharing=Sharing(clock, scenario.resources),
         limiter=RateLimiter(scenario.rate_limits),
+        callers=scenario.calls,
     )
     models = {model.name: ModelLog(clock, 1 if model.engine else model.instances) for model in scenario.models}
     entries = {entry.name: EntryLog(clock) for entry in scenario.entries}
@@ -88,7 +97,7 @@ def _start(run: _Run, scenario: Scenario, models: dict[str, ModelLog], entries: 
 
 def _station(run: _Run, model: Model, log: ModelLog) -> Station:
     rng = stream(run.seed, f"service {model.name}")
-    computing = run.sharing.computing(model.demand)
+    computing = run.computing(model)
     if model.engine:
         shared = computing if isinstance(computing, SharedComputing) else None
         return InFlight(run.clock, log, model.engine, rng, shared)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, sqrt
 
@@ -41,6 +42,19 @@ def _engine_capacity(engine: Engine) -> float:
     return joins / seconds if seconds > 0 else inf
 
 
+def holding(scenario: Scenario) -> Scenario:
+    """Return the scenario with callers whose executions take as long as they hold an instance, where no call waits."""
+    calls = scenario.calls
+    if not calls:
+        return scenario
+    models = {model.name: model for model in scenario.models}
+    for caller, called in calls.items():
+        model = models[caller]
+        inside = sum(models[name].alone for name in called)
+        models[caller] = replace(model, service=replace(model.service, base=model.service.base + inside))
+    return replace(scenario, models=tuple(models.values()))
+
+
 def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
     """Return the share of each model's, resource's and rate limit's capacity that open-loop traffic asks for.
 
@@ -48,6 +62,7 @@ def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
     not reach those behind it.
     """
     models = {model.name: model for model in scenario.models}
+    lanes = {model.name: model for model in holding(scenario).models}
     entries = {entry.name: entry for entry in scenario.entries}
     found: dict[str, float] = dict.fromkeys(models, 0.0)
     for _ in models:
@@ -60,7 +75,7 @@ def loads(scenario: Scenario, seconds: float) -> Mapping[str, float]:
         ]
         found = dict.fromkeys(models, 0.0)
         for model, rate, items in flows:
-            found[model.name] += rate / capacity(model, items)
+            found[model.name] += rate / capacity(lanes[model.name], items)
     passing = _passing(models, found)
     executed = [(model, rate * passing[model.name], items) for model, rate, items in flows]
     return {**found, **_shared(scenario, executed)}

@@ -54,11 +54,12 @@ class Stage:
         join: queue a visit at its model.
         needs: steps that it waits for.
         followers: the stages that wait for it.
+        calls: the stages that its executions call.
         done: to be called with the time and a visit whose execution ended.
 
     """
 
-    __slots__ = ("_clock", "_flow", "_position", "_step", "_vary", "done", "followers", "gap", "join", "needs")
+    __slots__ = ("_clock", "_flow", "_position", "_step", "_vary", "calls", "done", "followers", "gap", "join", "needs")
 
     def __init__(self, clock: Clock, flow: Flow, position: int, station: Station, seed: int) -> None:
         self._clock, self._flow, self._position = clock, flow, position
@@ -68,6 +69,7 @@ class Stage:
         self.needs = len(self._step.after)
         self.join = station.join
         self.followers: list[Stage] = []
+        self.calls: list[Stage] = []
         self.done: Call = self._done
 
     def link(self) -> None:
@@ -116,6 +118,34 @@ class Stage:
         self._flow.fail(now, visit.request)
 
 
+class InnerVisit(Visit):
+    """A call from inside an execution; `returned` is called when it was answered or turned away."""
+
+    __slots__ = ("returned",)
+
+    def __init__(self, caller: Visit, stage: Stage, returned: Callable[[float], None]) -> None:
+        super().__init__(caller.request, stage, caller.items, caller.priority)
+        self.returned = returned
+
+
+class InnerStage(Stage):
+    """A step that another one's execution calls: what follows is the caller's business."""
+
+    __slots__ = ()
+
+    def link(self) -> None:
+        """Leave the way as it is: it leads back to the caller."""
+
+    def _ended(self, now: float, visit: Visit) -> None:
+        assert isinstance(visit, InnerVisit)
+        visit.returned(now)
+
+    def refuse(self, now: float, visit: Visit) -> None:
+        """Be told that a call was turned away: the request fails, and its caller is released."""
+        super().refuse(now, visit)
+        self._ended(now, visit)
+
+
 def _passing(follower: Stage) -> Call:
     """Return what lets a request come to the stage at once."""
     join = follower.join
@@ -128,12 +158,24 @@ def _passing(follower: Stage) -> Call:
     return passed
 
 
+def _stage(clock: Clock, flow: Flow, position: int, station: Station, seed: int) -> Stage:
+    kind = Stage if flow.entry.steps[position].caller is None else InnerStage
+    return kind(clock, flow, position, station, seed)
+
+
+def _outermost(entry: Entry, position: int) -> int:
+    """Return the position of the graph's own step that a step is part of."""
+    while (caller := entry.steps[position].caller) is not None:
+        position = caller
+    return position
+
+
 class Flow:
     """An entry's graph, through which its requests go.
 
     Attributes:
         entry: what it is made of.
-        plain: whether its stages follow each other in a row.
+        plain: whether its stages follow each other in a row, and call none.
 
     """
 
@@ -142,15 +184,20 @@ class Flow:
     def __init__(self, clock: Clock, entry: Entry, stations: Mapping[str, Station], log: EntryLog, seed: int) -> None:
         self.entry = entry
         self._came, self._left, self._lost = log.came.append, log.left.append, log.lost.append
-        stages = [Stage(clock, self, k, stations[step.model], seed) for k, step in enumerate(entry.steps)]
+        stages = [_stage(clock, self, k, stations[step.model], seed) for k, step in enumerate(entry.steps)]
+        outer = [stage for stage, step in zip(stages, entry.steps, strict=True) if step.caller is None]
         for stage, step in zip(stages, entry.steps, strict=True):
+            if step.caller is not None:
+                stages[step.caller].calls.append(stage)
+                continue
             for before in step.after:
-                stages[before].followers.append(stage)
-        self._first = [stage for stage in stages if not stage.needs]
-        self._ends = sum(not stage.followers for stage in stages)
+                stages[_outermost(entry, before)].followers.append(stage)
+        self._first = [stage for stage in outer if not stage.needs]
+        self._ends = sum(not stage.followers for stage in outer)
         self._needs = [stage.needs for stage in stages]
         # One stage after the other: a request is at one of them at a time, and where it fails, nothing is left.
-        self.plain = len(self._first) == 1 and all(stage.needs <= 1 and len(stage.followers) <= 1 for stage in stages)
+        alone = len(self._first) == 1 and all(stage.needs <= 1 and len(stage.followers) <= 1 for stage in outer)
+        self.plain = alone and len(outer) == len(stages)
         for stage in stages:
             stage.link()
 
