@@ -102,8 +102,10 @@ class Predictor:
             return None
         if entry.ensemble is not None:
             return Subject(server=on.server, ensemble=entry.ensemble)
-        model = on.model or next((one.stages[0].model for one in self.anatomy if one.server == on.server), None)
-        return Subject(server=on.server, model=model)
+        items = [one for one in self.anatomy if one.server == on.server]
+        if on.model is not None:
+            items = [one for one in items if one.ensemble is None and one.stage(on.model) is not None]
+        return Subject(server=on.server, model=items[0].stages[0].model if items else on.model)
 
     def _fitted(self, on: Subject) -> Fitted | Unpredicted:
         if on not in self._fits:

@@ -13,7 +13,7 @@ from math import inf, sqrt
 from diagnostics.diagnosis.effect import Unpredicted
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.fitted import Fitted, ModelDoubt
-from diagnostics.forecast.load import drain_seconds, is_full, open_rate, reaching, whole
+from diagnostics.forecast.load import drain_seconds, is_full, lanes, open_rate, reaching
 from diagnostics.signals.engine import ENGINE_WAIT_SECONDS
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import PENDING, QUEUE_SECONDS
@@ -108,6 +108,6 @@ def _full(fitted: Fitted) -> Mapping[str, float]:
     wanted = reaching(fitted.scenario)
     return {
         model.name: wanted[model.name] * drain_seconds(model)
-        for model in whole(fitted.scenario).models
+        for model in lanes(fitted.scenario)
         if is_full(model, wanted.get(model.name, 0.0))
     }

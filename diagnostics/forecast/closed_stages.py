@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose
 
+from diagnostics.forecast.closed_calls import with_callers
 from diagnostics.forecast.closed_form import Offer, StageNumbers, engine_numbers, stage_numbers
 from diagnostics.forecast.load import drain_seconds, offered, open_rate, whole
 from diagnostics.forecast.performance import Estimate
@@ -114,12 +115,13 @@ def _full(scenario: Scenario, found: Mapping[str, StageNumbers], rates: Mapping[
 
 def _numbers(scenario: Scenario, rates: Mapping[str, float], span: float) -> Mapping[str, StageNumbers]:
     slowed, asked = _slowed(scenario, rates), _asked(scenario, span)
-    return {
+    found = {
         model.name: engine_numbers(model.engine, rates.get(model.name, 0.0), slowed.get(model.name, 1.0))
         if model.engine
         else stage_numbers(model, replace(asked, rate=rates.get(model.name, 0.0)), slowed.get(model.name, 1.0))
         for model in scenario.models
     }
+    return with_callers(scenario, found, rates, asked)
 
 
 def _asked(scenario: Scenario, span: float) -> Offer:

@@ -22,7 +22,11 @@ _NOTHING_LEFT = 0.03
 
 
 def sharing_of(
-    evidence: Evidence, server: str, models: Mapping[str, Model], at_work: Mapping[str, float]
+    evidence: Evidence,
+    server: str,
+    models: Mapping[str, Model],
+    at_work: Mapping[str, float],
+    own: Mapping[str, float],
 ) -> tuple[Sharing, ...]:
     """Return what the models share; nothing where no device was measured, or it has far more than they take.
 
@@ -31,24 +35,36 @@ def sharing_of(
         server: which server.
         models: the fitted models by name.
         at_work: of engines, the share of time in which they iterate.
+        own: of models that call others, the share of their executions in which they execute themselves.
 
     """
-    found = (_gpu(evidence, server, models, at_work), _processors(evidence, server, models))
+    busy = {name: _busy(evidence, server, name) * own.get(name, 1.0) for name in models if name not in at_work}
+    found = (_gpu(evidence, server, models, at_work, busy), _processors(evidence, server, models, busy, own))
     return tuple(one for one in found if one is not None)
 
 
+def _busy(evidence: Evidence, server: str, model: str) -> float:
+    return min(evidence.read(INSTANCE_BUSY_SHARE, Subject(server=server, model=model)).value or 0.0, 1.0)
+
+
 def _lanes(
-    evidence: Evidence, server: str, models: Sequence[Model], at_work: Mapping[str, float], weights: Mapping[str, float]
+    models: Sequence[Model], busy: Mapping[str, float], at_work: Mapping[str, float], weights: Mapping[str, float]
 ) -> list[Lane]:
     lanes = []
     for model in models:
-        busy = evidence.read(INSTANCE_BUSY_SHARE, Subject(server=server, model=model.name)).value or 0.0
-        count, share = (1, at_work[model.name]) if model.name in at_work else (model.instances, min(busy, 1.0))
-        lanes += [Lane(model=model.name, busy=share, weight=weights.get(model.name, 1.0))] * count
+        name = model.name
+        count, share = (1, at_work[name]) if name in at_work else (model.instances, busy.get(name, 0.0))
+        lanes += [Lane(model=name, busy=share, weight=weights.get(name, 1.0))] * count
     return lanes
 
 
-def _gpu(evidence: Evidence, server: str, models: Mapping[str, Model], at_work: Mapping[str, float]) -> Sharing | None:
+def _gpu(
+    evidence: Evidence,
+    server: str,
+    models: Mapping[str, Model],
+    at_work: Mapping[str, float],
+    busy: Mapping[str, float],
+) -> Sharing | None:
     """Return the GPU as its measured use tells: each lane that runs takes the same part of it.
 
     Which counter is the ceiling depends on the backend: the share of time in which any kernel runs where processes
@@ -60,7 +76,7 @@ def _gpu(evidence: Evidence, server: str, models: Mapping[str, Model], at_work: 
     if not known:
         return None
     room = known[0]
-    lanes = _lanes(evidence, server, on_gpu, at_work, {})
+    lanes = _lanes(on_gpu, busy, at_work, {})
     low, central, high = _scales(lanes, room)
     return Sharing(
         resource=GPU,
@@ -86,19 +102,25 @@ def _scales(lanes: Sequence[Lane], room: Reading) -> tuple[float, float, float]:
     return (low, sqrt(central * high), high) if left[1] <= _NOTHING_LEFT else (low, central, high)
 
 
-def _processors(evidence: Evidence, server: str, models: Mapping[str, Model]) -> Sharing | None:
+def _processors(
+    evidence: Evidence,
+    server: str,
+    models: Mapping[str, Model],
+    lanes_busy: Mapping[str, float],
+    parts: Mapping[str, float],
+) -> Sharing | None:
     """Return the server's processors, less what others take of them; each lane takes what its processes used."""
     on = Subject(server=server)
     cores, busy, own = (evidence.read(signal, on).value for signal in (SERVER_CORES, HOST_CPU_BUSY, SERVER_CPU_SHARE))
     weights = {
-        name: share
+        name: min(share / max(parts[name], share), 1.0) if name in parts else share
         for name in models
         if (share := evidence.read(CPU_PER_LANE, Subject(server=server, model=name)).value) is not None
     }
     if not cores or busy is None or own is None or busy < _USED_ENOUGH or not weights:
         return None
     capacity = max(cores * (1 - max(busy - own, 0.0)), 1.0)
-    lanes = _lanes(evidence, server, [models[name] for name in weights], {}, weights)
+    lanes = _lanes([models[name] for name in weights], lanes_busy, {}, weights)
     processors = "1 processor" if capacity == 1 else f"{capacity:.3g} processors"
     return Sharing(
         resource=PROCESSORS,

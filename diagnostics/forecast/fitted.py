@@ -114,8 +114,9 @@ class Fitted:
         configs: the configurations by model.
         devices: by model, the devices that each of its instance groups spans.
         assumptions: what the model rests on, one sentence each.
-        nested: by model that calls others from inside its executions, or is called so, how that is in words. A caller's
-            execution is simulated as long as it was, calls included: what a change of either does is not.
+        nested: by model that calls others from inside its executions in a way that is not simulated, or is called so,
+            how that is in words. Such a caller's execution is simulated as long as it was, calls included: what a
+            change of either does is not.
 
     """
 
@@ -131,9 +132,5 @@ class Fitted:
 
 
 def nested_calls(said: str, where: str) -> Unpredictable:
-    """Return that calls from inside executions keep something from being forecast; `said` is who calls whom."""
-    return Unpredictable(
-        f"{said} from inside its executions, which is not simulated",
-        where=f"model {where}",
-        hint="measure the change on a server of its own",
-    )
+    """Return that calls from inside executions keep something from being forecast; `said` is whose, and why."""
+    return Unpredictable(said, where=f"model {where}", hint="measure the change on a server of its own")

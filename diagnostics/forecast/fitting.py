@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, anatomies
 from diagnostics.anatomy.from_outside import is_orchestrated
 from diagnostics.evidence.evidence import Evidence
+from diagnostics.forecast.calling import ExecutionCalls, inner_calls_of
 from diagnostics.forecast.devices import sharing_of
 from diagnostics.forecast.engines import FittedEngine, fit_engine, settled
 from diagnostics.forecast.fitted import (
@@ -23,7 +24,7 @@ from diagnostics.forecast.members import Member, member, said_together
 from diagnostics.forecast.races import raced
 from diagnostics.forecast.running import outcome_of
 from diagnostics.forecast.sharing import CENTRAL, Sharing, alone
-from diagnostics.forecast.steps import Behind, entry_of
+from diagnostics.forecast.steps import Behind, entry_of, step_of, with_calls
 from diagnostics.forecast.traced import hidden_seconds, scv
 from diagnostics.forecast.traffic import Calls, calls_of, entry_subject, offered
 from diagnostics.signals.counting import ENOUGH_EVENTS
@@ -49,6 +50,18 @@ class _Parts:
     engines: dict[str, FittedEngine] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
     calls: dict[str, Calls] = field(default_factory=dict)
+    inner: dict[str, ExecutionCalls] = field(default_factory=dict)
+
+    @property
+    def called(self) -> Collection[str]:
+        """The models that others are simulated to call from inside their executions."""
+        return {one.model for calls in self.inner.values() for one in calls.called}
+
+    @property
+    def own(self) -> Mapping[str, float]:
+        """The share of a caller's execution in which it executes itself."""
+        each = {name: self.members[name].model.service.time(1) for name in self.members if self.inner[name].called}
+        return {name: seconds / (seconds + self.inner[name].seconds) for name, seconds in each.items()}
 
     @property
     def rate(self) -> float:
@@ -73,13 +86,11 @@ def fit(evidence: Evidence, on: Subject) -> Fitted:
     items = [item for item in anatomies(evidence) if item.server == on.server]
     chosen = next((item for item in items if _name(item) == name), None)
     if chosen is None:
-        if said := next((said for item in items if (said := _nested(item).get(name))), None):
-            raise nested_calls(said, name)
-        raise Unpredictable(
-            "no request was completed in the window", where=name, hint="read a window in which requests come"
-        )
-    _refuse(evidence, chosen)
+        raise _not_called(name, items)
     parts = _Parts()
+    for item in items:
+        _look_inside(evidence, item, parts)
+    _refuse(evidence, chosen, parts)
     _add(evidence, chosen, parts, needed=True)
     for item in items:
         if item is not chosen:
@@ -94,7 +105,7 @@ def fit(evidence: Evidence, on: Subject) -> Fitted:
 
 def _sharing(evidence: Evidence, server: str, parts: _Parts) -> tuple[Sharing, ...]:
     at_work = {model: engine.at_work for model, engine in parts.engines.items()}
-    return sharing_of(evidence, server, {name: one.model for name, one in parts.members.items()}, at_work)
+    return sharing_of(evidence, server, {name: one.model for name, one in parts.members.items()}, at_work, parts.own)
 
 
 def _settle(evidence: Evidence, server: str, parts: _Parts, sharing: Sequence[Sharing]) -> None:
@@ -118,13 +129,41 @@ def _settled(parts: _Parts, sharing: Sequence[Sharing]) -> Outcome:
     return outcome_of(_scenario(parts, sharing), seconds=seconds, warmup_seconds=seconds / 4)
 
 
-def _nested(item: Anatomy) -> Mapping[str, str]:
-    """Return who calls whom from inside executions on an entry's path, by both."""
+def _not_called(name: str, items: Sequence[Anatomy]) -> Unpredictable:
+    inside = next((item for item in items if any(one.model == name and one.caller for one in item.stages)), None)
+    if inside is None:
+        return Unpredictable(
+            "no request was completed in the window", where=name, hint="read a window in which requests come"
+        )
+    caller = next(one.caller for one in inside.stages if one.model == name and one.caller)
+    return Unpredictable(
+        f"{caller} calls it from inside its executions: it has no requests of its own",
+        where=f"model {name}",
+        hint=f"forecast {_name(inside)}",
+    )
+
+
+def _look_inside(evidence: Evidence, item: Anatomy, parts: _Parts) -> None:
+    """Note what models of an entry call from inside their executions, and what these call."""
+    left = [stage.model for stage in item.stages]
+    while left:
+        model = left.pop()
+        if model not in parts.inner:
+            parts.inner[model] = inner_calls_of(evidence, item.server, model)
+            left += parts.inner[model].in_order
+
+
+def _nested(item: Anatomy, parts: _Parts) -> Mapping[str, str]:
+    """Return who calls whom on an entry's path in a way that is not simulated, by both."""
     called: dict[str, list[str]] = {}
     for stage in item.stages:
-        if stage.caller:
+        if stage.caller and not parts.inner[stage.caller].called:
             called.setdefault(stage.caller, []).append(stage.model)
-    said = {caller: f"{caller} calls {' and '.join(dict.fromkeys(models))}" for caller, models in called.items()}
+    said = {
+        caller: f"{caller} calls {' and '.join(dict.fromkeys(models))} from inside its executions: "
+        f"{parts.inner[caller].unknown or 'how is not known'}"
+        for caller, models in called.items()
+    }
     return {model: said[caller] for caller, models in called.items() for model in models} | said
 
 
@@ -132,33 +171,42 @@ def _name(item: Anatomy) -> str:
     return item.ensemble or item.stages[0].model
 
 
-def _refuse(evidence: Evidence, item: Anatomy) -> None:
-    if item.ensemble is None and len(item.stages) > 1:
-        raise nested_calls(_nested(item).get(_name(item), f"{_name(item)} calls others"), _name(item))
+def _refuse(evidence: Evidence, item: Anatomy, parts: _Parts) -> None:
+    if item.ensemble is None and (nested := _nested(item, parts)):
+        raise nested_calls(next(iter(nested.values())), _name(item))
+    if item.ensemble is None and _name(item) in parts.called:
+        caller = next(name for name, calls in parts.inner.items() if _name(item) in calls.in_order)
+        raise nested_calls(f"{caller} calls it from inside its executions, and so do its clients", _name(item))
     if item.ensemble is not None and is_orchestrated(evidence, entry_subject(item)):
         raise Unpredictable("its clients call the members themselves", where=_name(item), hint="forecast a member")
 
 
 def _add(evidence: Evidence, item: Anatomy, parts: _Parts, *, needed: bool) -> None:
     """Fit an entry with its models; one that is only there beside the chosen one is left out where it cannot be."""
-    if not needed and len(item.stages) > 1 and item.ensemble is None:
+    if not needed and item.ensemble is None and (_nested(item, parts) or _name(item) in parts.called):
         return
-    calls = calls_of(evidence, item)
-    if calls is None:
+    traffic = calls_of(evidence, item)
+    if traffic is None:
         if needed:
             raise Unpredictable("its request rate was not read", where=_name(item), hint="read a longer window")
         return
     try:
-        for stage in item.stages:
-            if stage.model not in parts.members:
-                parts.members[stage.model] = member(evidence, Subject(server=item.server, model=stage.model))
+        for model in _models(item, parts):
+            if model not in parts.members:
+                on = Subject(server=item.server, model=model)
+                parts.members[model] = member(evidence, on, parts.inner[model])
     except Unpredictable:
         if needed:
             raise
         return
     hidden = _hidden(evidence, item, parts)
-    parts.entries[_name(item)] = entry_of(item, _graph(evidence, item), hidden)
-    parts.calls[_name(item)] = calls
+    calls = {name: inner.in_order for name, inner in parts.inner.items()}
+    parts.entries[_name(item)] = with_calls(
+        entry_of(item, _graph(evidence, item), hidden),
+        calls,
+        lambda model: step_of(model, item.stage(model), hidden.get(model)),
+    )
+    parts.calls[_name(item)] = traffic
 
 
 def _graph(evidence: Evidence, item: Anatomy) -> Ensemble | None:
@@ -237,7 +285,7 @@ def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[
         configs={name: config for name, config in configs.items() if config is not None},
         devices={name: one.devices for name, one in parts.members.items()},
         assumptions=(*_assumptions(parts, sharing), *(one.assumption for one in races)),
-        nested=_nested(item),
+        nested=_nested(item, parts),
     )
 
 
@@ -279,12 +327,19 @@ def measured(evidence: Evidence, item: Anatomy) -> Measured:
         p95=item.spread.p95 if item.spread else None,
         throughput=rate.value or 0.0,
         span_seconds=rate.span or 0.0,
-        stages=tuple(_stage(evidence, item, model) for model in _models(item)),
+        stages=tuple(_stage(evidence, item, stage.model) for stage in item.stages),
     )
 
 
-def _models(item: Anatomy) -> Iterable[str]:
-    return (stage.model for stage in item.stages)
+def _models(item: Anatomy, parts: _Parts) -> Iterable[str]:
+    """Return the models that an entry's requests reach, those that are called from inside executions included."""
+    found = dict.fromkeys(stage.model for stage in item.stages)
+    left = list(found)
+    while left:
+        called = [model for model in parts.inner[left.pop()].in_order if model not in found]
+        found |= dict.fromkeys(called)
+        left += called
+    return found
 
 
 def _stage(evidence: Evidence, item: Anatomy, model: str) -> MeasuredStage:

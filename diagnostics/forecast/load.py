@@ -29,7 +29,7 @@ def offered(scenario: Scenario, passing: Mapping[str, float] | None = None) -> M
 
 def reaching(scenario: Scenario) -> Mapping[str, float]:
     """Return the items per second that reach each model, where those before it pass on no more than they can do."""
-    most = {model.name: 1 / drain_seconds(model) for model in whole(scenario).models}
+    most = {model.name: 1 / drain_seconds(model) for model in lanes(scenario)}
     wanted, passing = offered(scenario), dict[str, float]()
     for _ in scenario.models:
         now = {name: most[name] / rate for name, rate in wanted.items() if rate > most[name]}
@@ -37,6 +37,11 @@ def reaching(scenario: Scenario) -> Mapping[str, float]:
             break
         wanted, passing = offered(scenario, now), now
     return wanted
+
+
+def lanes(scenario: Scenario) -> tuple[Model, ...]:
+    """Return the models whole, executing for as long as they hold an instance: callers while they call, too."""
+    return stability.holding(whole(scenario)).models
 
 
 def whole(scenario: Scenario) -> Scenario:
@@ -91,7 +96,7 @@ def overloaded(scenario: Scenario, outcome: Outcome) -> frozenset[str]:
     A queue with a limit, or a timeout that rejects, turns away what is too much, and stays finite.
     """
     wanted = reaching(scenario)
-    full = {model.name for model in whole(scenario).models if is_full(model, wanted.get(model.name, 0.0))}
+    full = {model.name for model in lanes(scenario) if is_full(model, wanted.get(model.name, 0.0))}
     growing = [model.name for model in scenario.models if not stability.sheds(model)]
     if not full and not outcome.stable and growing:
         full = {max(growing, key=lambda name: outcome.models[name].queue_length)}
@@ -111,7 +116,7 @@ def relaxation_seconds(scenario: Scenario) -> float:
     wanted, longest = offered(scenario), 0.0
     open_loops = [traffic for traffic in scenario.traffic if isinstance(traffic, OpenLoop)]
     scv = max((max(traffic.scv, traffic.burst) for traffic in open_loops), default=1.0)
-    for model in whole(scenario).models:
+    for model in lanes(scenario):
         most, rate = capacity(model), wanted.get(model.name, 0.0)
         if most is not None and 0 < rate < most:
             longest = max(longest, (scv + model.service_scv) / (most * (1 - rate / most) ** 2))

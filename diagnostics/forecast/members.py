@@ -10,6 +10,7 @@ from diagnostics import names
 from diagnostics.evidence.capacity import is_rate_limited, lost_instances, take_turns
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.load import SERVICE_SCV
+from diagnostics.forecast.calling import ExecutionCalls, own_drift, own_part
 from diagnostics.forecast.drift import drift
 from diagnostics.forecast.fitted import ModelDoubt, Unpredictable
 from diagnostics.forecast.traced import execution_scv, visits
@@ -20,6 +21,7 @@ from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.tuning.simulation.scenario import OVERTAKES, DynamicBatcher, Model, QueuePolicy, TimeoutAction
+from diagnostics.units import Unit
 from diagnostics.window.visits import Visit
 from diagnostics.wire.model_config import DynamicBatching, ModelConfig
 
@@ -43,8 +45,8 @@ class Member:
     assumptions: tuple[str, ...]
 
 
-def member(evidence: Evidence, on: Subject) -> Member:
-    """Return a model's scheduler and service time.
+def member(evidence: Evidence, on: Subject, calls: ExecutionCalls) -> Member:
+    """Return a model's scheduler and service time: of one that makes `calls` from inside, its own part.
 
     Raises:
         Unpredictable: its configuration, its instances or its executions were not read, or its scheduler is another.
@@ -55,11 +57,16 @@ def member(evidence: Evidence, on: Subject) -> Member:
     if config is None or instances is None:
         raise Unpredictable("its configuration was not read", where=f"model {name}", hint=_CONFIGURATION)
     _refuse(config)
-    _refuse_what_is_held(evidence, on)
+    _refuse_what_is_held(evidence, on, calls)
     if service is None or service.executions <= 0:
         raise Unpredictable("no execution's time was read", where=f"model {name}", hint=_STATISTICS)
     service = _guessed(service)
     scv, bounds, said = _variability(evidence, on, service.per_item)
+    error = drift(evidence, on, EXECUTION_SECONDS, service)
+    if calls.called:
+        # How its executions vary is how its calls do.
+        service, error = own_part(service, calls), own_drift(evidence, on, calls)
+        scv, bounds, said = SERVICE_SCV, _SCV_BOUNDS, (_holds(name, service, calls),)
     in_flight = 2 if {config.backend, config.platform} & set(_TENSORRT) else 1
     return Member(
         model=Model(
@@ -74,11 +81,20 @@ def member(evidence: Evidence, on: Subject) -> Member:
         ),
         doubt=ModelDoubt(
             service_scv=bounds,
-            service_error=drift(evidence, on, EXECUTION_SECONDS, service),
+            service_error=error,
             overtakes=OVERTAKES,
         ),
         devices=devices_of(config, round(instances)),
         assumptions=(*said, *([_OVERLAPPING.format(name)] if in_flight > 1 else [])),
+    )
+
+
+def _holds(name: str, own: ServiceTime, calls: ExecutionCalls) -> str:
+    models = [one.model if one.times == 1 else f"{one.model} {one.times} times" for one in calls.called]
+    show = Unit.SECONDS.show
+    return (
+        f"an execution of {name} takes {show(own.time(1))} itself and {show(calls.seconds)} in calls of "
+        f"{' and '.join(models)}, while it holds its instance"
     )
 
 
@@ -115,15 +131,18 @@ def _refuse(config: ModelConfig) -> None:
         raise Unpredictable(why, where=f"model {config.name}", hint="measure the change on a server of its own")
 
 
-def _refuse_what_is_held(evidence: Evidence, on: Subject) -> None:
-    """Refuse a model whose configured instances are not its capacity: what a change of it does is not simulated."""
+def _refuse_what_is_held(evidence: Evidence, on: Subject, calls: ExecutionCalls) -> None:
+    """Refuse a model whose configured instances are not its capacity: what a change of it does is not simulated.
+
+    A caller's executions last longer beside others where they wait for the same model, which is.
+    """
     held = {
         "the rate limiter holds its executions in one line with all models, which is not simulated": is_rate_limited,
         "some of its instances are hung or gone": lost_instances,
         "its executions last longer beside others, as under a lock, which is not simulated": _takes_turns,
     }
     for why, holds in held.items():
-        if holds(evidence, on):
+        if holds(evidence, on) and not (holds is _takes_turns and calls.called):
             raise Unpredictable(why, where=f"model {on.model}", hint="mend that first: diag explain says how")
 
 

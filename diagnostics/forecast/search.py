@@ -7,7 +7,7 @@ seconds, and no forecast rests on a closed form alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf, prod
 
@@ -162,6 +162,8 @@ class _Search:
         config = self.fitted.configs.get(model.name)
         if self.vary is None:
             capacities = {one.name: one.capacity for one in self.fitted.scenario.resources}
+            if model.name in self.fitted.scenario.calls:
+                model = replace(model, max_batch=1)  # how often a batch of its requests calls others is not known
             found = options(model, config, fewer=self.fewer, capacities=capacities)
             return found[:1] if model.name in self.fitted.nested else found
         return varied(model, config, self.vary.get(model.name, {}))

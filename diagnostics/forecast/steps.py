@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
@@ -47,14 +47,40 @@ def entry_of(item: Anatomy, ensemble: Ensemble | None, hidden: Mapping[str, Behi
     steps = []
     for position, model in enumerate(models):
         before = tuple(i for i, followers in enumerate(edges) if position in followers)
-        step = _step(model, item.stage(model), hidden.get(model))
+        step = step_of(model, item.stage(model), hidden.get(model))
         steps.append(replace(step, after=before))
     left = max(item.unattributed_seconds - sum(stage.gap_seconds for stage in item.stages), 0.0)
     begun = (step if step.after else replace(step, gap_seconds=step.gap_seconds + left) for step in steps)
     return Entry(name=item.ensemble or models[0], steps=tuple(begun))
 
 
-def _step(model: str, stage: Stage | None, behind: Behind | None) -> Step:
+def with_calls(entry: Entry, calls: Mapping[str, Sequence[str]], step_of: Callable[[str], Step]) -> Entry:
+    """Return an entry with a step for each call that its models make from inside their executions.
+
+    Args:
+        entry: its graph.
+        calls: the models that an execution calls, in order, by the caller.
+        step_of: gives a called model's step.
+
+    """
+    made: list[Step] = []
+
+    def add(step: Step, above: frozenset[str]) -> int:
+        position = end = len(made)
+        made.append(step)
+        for model in calls.get(step.model, ()):
+            if model not in above:
+                end = add(replace(step_of(model), caller=position, after=(end,)), above | {model})
+        return end
+
+    ends: list[int] = []
+    for step in entry.steps:
+        ends.append(add(replace(step, after=tuple(ends[before] for before in step.after)), frozenset({step.model})))
+    return replace(entry, steps=tuple(made))
+
+
+def step_of(model: str, stage: Stage | None, behind: Behind | None) -> Step:
+    """Return a visit to a model, with what passes before it and what the model hides."""
     gap = stage.gap_seconds / max(stage.visits, 1.0) if stage else 0.0
     if behind is None:
         return Step(model=model, gap_seconds=gap)

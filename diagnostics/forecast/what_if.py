@@ -135,6 +135,7 @@ def _with(fitted: Fitted, change: ConfigChange) -> Fitted:
         model, more = _apply(fitted, model, setting)
         said += more
     _check_preferred(model, change)
+    _check_batches(fitted, model)
     models[model.name] = _fitting(model)
     scenario: Scenario = replace(fitted.scenario, models=tuple(models.values()))
     return replace(fitted, scenario=scenario, assumptions=(*fitted.assumptions, *said))
@@ -150,6 +151,17 @@ def _check_preferred(model: Model, change: ConfigChange) -> None:
                 where=model.name,
                 hint=f"give sizes up to {model.max_batch}, or a larger max_batch_size, too",
             )
+
+
+def _check_batches(fitted: Fitted, model: Model) -> None:
+    """Refuse batches of a model that calls others: it may call once for each request, or once for all of them."""
+    if model.batcher is not None and model.max_batch > 1 and (called := fitted.scenario.calls.get(model.name)):
+        raise Unpredictable(
+            f"it calls {' and '.join(dict.fromkeys(called))} from inside its executions; how often an execution of "
+            "several requests does is not known",
+            where=model.name,
+            hint=MEASURE,
+        )
 
 
 def _fitting(model: Model) -> Model:

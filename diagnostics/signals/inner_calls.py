@@ -47,6 +47,7 @@ class InnerCall:
         seconds: mean seconds of a call, the wait for an instance included.
         waits: mean seconds of it in queues.
         beside: whether longer calls run beside it, so that it adds no time of its own.
+        in_step: whether each request makes as many of them; else now and then, or others call it, too.
 
     """
 
@@ -55,6 +56,7 @@ class InnerCall:
     seconds: float
     waits: float
     beside: bool = False
+    in_step: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +323,9 @@ def _calls(own: Row, chosen: Sequence[_Candidate], *, hidden: bool) -> InnerCall
 def _call(one: _Candidate, *, beside: bool = False) -> InnerCall:
     row = one.row
     waits = min(row.waits, row.request)
-    return InnerCall(model=row.model, times=one.times, seconds=row.request, waits=waits, beside=beside)
+    return InnerCall(
+        model=row.model, times=one.times, seconds=row.request, waits=waits, beside=beside, in_step=one.in_step
+    )
 
 
 def _with(found: InnerCalls, own: Row, beside: Sequence[_Candidate]) -> InnerCalls:

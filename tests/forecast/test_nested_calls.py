@@ -1,21 +1,30 @@
-"""Deployments in which a model calls others from inside: nothing is promised of what is not simulated."""
+"""Deployments in which a model calls others from inside: its instance is held while its callee queues and executes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from diagnostics.diagnosis.effect import EndToEnd
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.proof import proved
-from diagnostics.forecast.fitted import Fitted, Unpredictable
+from diagnostics.forecast.estimate import estimate
+from diagnostics.forecast.fitted import Fitted, ModelDoubt, Unpredictable
 from diagnostics.forecast.fitting import fit
-from diagnostics.forecast.predict import forecast
+from diagnostics.forecast.performance import Performance
+from diagnostics.forecast.predict import forecast, performance, unlike
 from diagnostics.forecast.search import tune
 from diagnostics.forecast.target import Target
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.render.explanation.text import text
 from diagnostics.signals.subject import Subject
-from diagnostics.tuning.changes import ConfigChange, Setting
+from diagnostics.tuning.changes import SettingValue
+from diagnostics.tuning.simulation.scenario import Entry, OpenLoop, Step
 from tests.builders import SERVER, Stage, SyntheticTriton, chain, model_config
+from tests.forecast.deployments import by_hand, change
+from tests.tuning.simulated import model
+
+COUNT = "instance_group.count"
 
 
 def several(name: str, count: int) -> dict[str, object]:
@@ -27,6 +36,12 @@ GUARD = Stage("guard", rate=24.5, execution=0.489, queue=0.3, config=several("gu
 SAFETY = Stage("safety", rate=24.5, execution=0.04, queue=0.447, config=several("safety", 1))
 PRE = Stage("pre", rate=24.5, execution=0.004, config=several("pre", 1))
 CHAT = Stage("chat", rate=24.5, execution=0.5, overhead=0.3, config=chain("chat", "pre", "guard"))
+# Either is an entry, with the seconds of a request that has nobody beside it.
+ENTRIES = [("guard", (GUARD, SAFETY), 0.042), ("chat", (CHAT, PRE, GUARD, SAFETY), 0.053)]
+# Two instances that call two models in turn, which have room.
+WRAPPER = Stage("wrapper", rate=43, execution=0.041, queue=0.1, config=several("wrapper", 2))
+FIRST = Stage("first", rate=43, execution=0.016, config=several("first", 3))
+SECOND = Stage("second", rate=43, execution=0.023, config=several("second", 3))
 
 
 def told(*stages: Stage) -> Explanation:
@@ -39,45 +54,174 @@ def fitted(entry: str, *stages: Stage) -> Fitted:
     return fit(told(*stages).evidence, on)
 
 
+def set_to(model: str, path: str, value: SettingValue) -> WhatIf:
+    return WhatIf(changes=(change(model, {path: value}),))
+
+
 def raised(model: str, count: int) -> WhatIf:
-    return WhatIf(changes=(ConfigChange(model=model, settings=(Setting(path="instance_group.count", value=count),)),))
+    return set_to(model, COUNT, count)
 
 
-CALLS = "guard calls safety from inside its executions, which is not simulated"
+def mean(found: Performance) -> float:
+    assert found.mean is not None
+    return found.mean.value
 
 
-@pytest.mark.parametrize("entry", ["guard", "safety"])
-def test_neither_a_caller_nor_what_it_calls_is_said_to_get_no_requests(entry: str) -> None:
-    with pytest.raises(Unpredictable, match=CALLS):
-        fitted(entry, GUARD, SAFETY)
+def after(ground: Fitted, what_if: WhatIf) -> float:
+    return mean(performance(ground, what_if, draws=0))
 
 
-@pytest.mark.parametrize("change", [raised("guard", 13), raised("safety", 2), WhatIf(rate_factor=1.5)])
-def test_no_gain_is_promised_of_what_changes_the_wait_inside_a_caller(change: WhatIf) -> None:
-    with pytest.raises(Unpredictable, match=CALLS):
-        changed(fitted("chat", CHAT, PRE, GUARD, SAFETY), change)
+def test_an_execution_is_its_own_part_and_its_calls() -> None:
+    ground = fitted("guard", GUARD, SAFETY)
+    own = next(one for one in ground.scenario.models if one.name == "guard")
+
+    assert ground.scenario.calls == {"guard": ("safety",)}
+    assert own.service.time(1) == pytest.approx(0.002, abs=1e-4)
+    assert any("487 ms in calls of safety, while it holds its instance" in said for said in ground.assumptions)
 
 
-def test_another_stage_and_less_load_are_forecast_as_ever() -> None:
-    ground = fitted("chat", CHAT, PRE, GUARD, SAFETY)
+@pytest.mark.parametrize(("entry", "stages", "_alone"), ENTRIES)
+def test_the_window_as_it_was_is_reproduced(entry: str, stages: tuple[Stage, ...], _alone: float) -> None:
+    ground = fitted(entry, *stages)
 
+    assert unlike(ground, performance(ground)) == ()
+
+
+@pytest.mark.parametrize(("entry", "stages", "alone"), ENTRIES)
+def test_only_the_full_callees_instances_shorten_requests(entry: str, stages: tuple[Stage, ...], alone: float) -> None:
+    ground = fitted(entry, *stages)
+    now = after(ground, WhatIf())
+
+    # M/D/2 at 49 %: a queue of 6 ms.
+    assert after(ground, raised("safety", 2)) == pytest.approx(alone + 0.007, abs=0.004)
+    assert after(ground, raised("guard", 24)) == pytest.approx(now, rel=0.02)
+    both = WhatIf(changes=(*raised("safety", 2).changes, *raised("guard", 24).changes))
+    assert after(ground, both) == pytest.approx(after(ground, raised("safety", 2)), rel=0.02)
+
+
+def test_callees_with_room_leave_the_gain_to_the_callers_instances() -> None:
+    ground = fitted("wrapper", WRAPPER, FIRST, SECOND)
+    now = after(ground, WhatIf())
+
+    assert now > 0.08
+    assert after(ground, raised("wrapper", 4)) == pytest.approx(0.043, abs=0.004)
+    assert after(ground, raised("first", 6)) == pytest.approx(now, rel=0.05)
+
+
+def test_more_load_than_the_callee_can_do_has_no_steady_state() -> None:
+    found = performance(fitted("guard", GUARD, SAFETY), WhatIf(rate_factor=1.5), draws=0)
+
+    assert [(one.model, one.stable) for one in found.stages] == [("guard", True), ("safety", False)]
+    assert found.mean is None
+
+
+def test_batches_of_a_callers_requests_are_not_forecast() -> None:
+    batching = replace(GUARD, config={**several("guard", 12), "max_batch_size": 8})
+
+    with pytest.raises(Unpredictable, match="how often an execution of several requests does is not known"):
+        changed(fitted("guard", batching, SAFETY), set_to("guard", "dynamic_batching", True))
+
+
+def test_a_callee_has_no_requests_of_its_own() -> None:
+    with pytest.raises(Unpredictable, match="guard calls it from inside its executions") as refused:
+        fitted("safety", GUARD, SAFETY)
+    assert refused.value.hint == "forecast guard"
+
+
+def test_calls_beside_each_other_are_not_forecast() -> None:
+    """What both take does not fit into an execution one after the other."""
+    caller = Stage("caller", rate=20, execution=0.042, queue=0.1, config=several("caller", 1))
+    longer, shorter = (
+        Stage(name, rate=20, execution=seconds, config=several(name, 2))
+        for name, seconds in (("longer", 0.04), ("shorter", 0.03))
+    )
+    with pytest.raises(Unpredictable, match="calls longer and shorter from inside its executions: calls beside each"):
+        fitted("caller", caller, longer, shorter)
+
+
+def test_what_is_not_forecast_leaves_the_stages_beside_it() -> None:
+    batching = {**several("guard", 12), "max_batch_size": 8, "dynamic_batching": {}}
+    ground = fitted("chat", CHAT, PRE, replace(GUARD, config=batching), SAFETY)
+    why = "guard calls safety from inside its executions: how many calls an execution of several requests makes"
+
+    for refused in (raised("guard", 13), raised("safety", 2), WhatIf(rate_factor=1.5)):
+        with pytest.raises(Unpredictable, match=why):
+            changed(ground, refused)
     assert forecast(ground, raised("pre", 2), draws=2).predicted.entry == "chat"
     assert changed(ground, WhatIf(rate_factor=0.8)).scenario.traffic != ground.scenario.traffic
-
-
-def test_a_search_leaves_callers_and_what_they_call_as_they_are() -> None:
-    found = tune(fitted("chat", CHAT, PRE, GUARD, SAFETY), Target.parse("p95<500ms"))
+    found = tune(ground, Target.parse("p95<500ms"))
     shown = [one for one in (found.best, found.nearest, *found.runners_up) if one is not None]
-
-    assert shown
     assert not {"guard", "safety"} & {change.model for one in shown for change in one.changes}
 
 
-@pytest.mark.parametrize("stages", [(GUARD, SAFETY), (CHAT, PRE, GUARD, SAFETY)])
-def test_a_full_callee_stays_the_cause_when_forecasts_judge(stages: tuple[Stage, ...]) -> None:
-    """A simulation in which nobody calls it says that its instances save nothing: it does not count."""
-    explanation = proved(told(*stages))
+@pytest.mark.parametrize(("entry", "stages", "_alone"), ENTRIES)
+def test_a_search_finds_the_full_callee(entry: str, stages: tuple[Stage, ...], _alone: float) -> None:
+    found = tune(fitted(entry, *stages), Target.parse("p95<200ms"))
 
-    assert [(one.check, one.subject.model) for one in explanation.loud] == [("single-instance-serialization", "safety")]
-    assert CALLS in " ".join(text(explanation).split())
-    assert "no request was completed" not in text(explanation)
+    assert found.best is not None
+    assert found.best.changes == raised("safety", 2).changes
+
+
+def test_a_search_finds_the_caller_that_waits_for_callees_with_room() -> None:
+    found = tune(fitted("wrapper", WRAPPER, FIRST, SECOND), Target.parse("p95<100ms"))
+
+    assert found.best is not None
+    assert found.best.changes == raised("wrapper", 3).changes
+
+
+@pytest.mark.parametrize(("_entry", "stages", "alone"), ENTRIES)
+def test_a_full_callee_stays_the_cause_when_forecasts_judge(
+    _entry: str, stages: tuple[Stage, ...], alone: float
+) -> None:
+    explanation = proved(told(*stages))
+    (first,) = explanation.loud
+
+    assert (first.check, first.subject.model) == ("single-instance-serialization", "safety")
+    assert isinstance(first.effect, EndToEnd)
+    assert first.effect.simulated
+    assert first.effect.mean.value == pytest.approx(alone + 0.007, abs=0.004)
+    assert first.confidence > 0.9
+
+
+def test_a_caller_whose_callees_have_room_stays_the_cause_when_forecasts_judge() -> None:
+    (first,) = proved(told(WRAPPER, FIRST, SECOND)).loud
+
+    assert (first.check, first.subject.model) == ("bls-serialization", "wrapper")
+    assert isinstance(first.effect, EndToEnd)
+    assert first.effect.mean.value < 0.06
+
+
+def test_a_window_that_calls_do_not_explain_judges_nothing_and_leaves_no_sure_cause() -> None:
+    """At 61 % of what it can do the callee makes nobody wait for 2 seconds."""
+    guard = replace(GUARD, execution=0.402, queue=2.0, rate=15.2)
+    safety = replace(SAFETY, queue=0.36, rate=15.2)
+    for finding in proved(told(guard, safety)).loud:
+        assert finding.confidence <= 0.6
+        assert "Our model predicts" in finding.doubt
+
+
+@pytest.mark.parametrize(
+    ("instances", "callees", "rate", "own", "seconds", "times"),
+    [
+        (12, 1, 20, 0.002, 0.04, 1),
+        (4, 1, 22, 0.002, 0.04, 1),
+        (1, 1, 12, 0.02, 0.04, 1),
+        (12, 2, 30, 0.01, 0.05, 1),
+        (6, 1, 10, 0.01, 0.03, 2),
+        (2, 4, 25, 0.004, 0.05, 1),
+    ],
+)
+def test_formulas_and_simulation_agree_within_a_third(
+    instances: int, callees: int, rate: float, own: float, seconds: float, times: int
+) -> None:
+    steps = (
+        Step(model="caller"),
+        *(Step(model="callee", after=(place,), caller=0) for place in range(times)),
+    )
+    models = (model(own, name="caller", instances=instances), model(seconds, name="callee", instances=callees))
+    ground = by_hand(*models, traffic=OpenLoop(entry="chat", rate=rate))
+    doubt = replace(ground.doubt, models={one.name: ModelDoubt(service_scv=(0.0, 0.0)) for one in models})
+    scenario = replace(ground.scenario, entries=(Entry(name="chat", steps=steps),))
+    ground = replace(ground, doubt=doubt, scenario=scenario)
+
+    assert mean(estimate(ground)) == pytest.approx(after(ground, WhatIf()), rel=1 / 3)
