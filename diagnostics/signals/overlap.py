@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from diagnostics.signals.bunching import Bin, crowding
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.occupied import executed
 from diagnostics.signals.reading import Missing, Reading
@@ -37,6 +38,11 @@ _BUSIER = 1.3
 # A lock that is held half of the time has as many executions in its line and under it as this (L = ρ ÷ (1 − ρ)). Below
 # that its line is short, and hardly longer in one read than in the next while the rate stays.
 _LINED_UP = 1.0
+
+# Executions of a third of the reads differ by a tenth for many reasons.
+_LONGER = 1.1
+# A rank correlation that chance gives one time in twenty.
+_LINKED = 1.64
 
 
 def _from_traces(view: View) -> Reading:
@@ -183,7 +189,21 @@ def _from_statistics(view: View) -> Reading:
     (usual, _), *_ = sizes.most_common(1)
     ordered = sorted(steps, key=_executions_per_second)
     third = len(ordered) // 3
-    return _compared(ordered[:third], ordered[-third:] if third else [], usual)
+    found = _compared(ordered[:third], ordered[-third:] if third else [], usual)
+    if (found.value or 0.0) > _LONGER and not _goes_with_the_rate(ordered, usual):
+        return Reading.unknown(Missing.CONFLICTING, Unit.RATIO, STATISTICS)
+    return found
+
+
+def _goes_with_the_rate(steps: Sequence[Step], size: int) -> bool:
+    """Return whether executions are longer in busier reads all along, not only in one third by chance.
+
+    What another thing lengthens or shortens for a while, as a model away that they call, goes with the clock instead.
+    """
+    found = [(step, step.batches[size]) for step in steps if size in step.batches]
+    bins = [Bin(step.seconds, _executions_per_second(step), one.seconds / one.executions) for step, one in found]
+    linked = crowding(bins)
+    return linked is None or linked.z >= _LINKED
 
 
 def _executions_per_second(step: Step) -> float:

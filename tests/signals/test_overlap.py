@@ -165,6 +165,14 @@ def test_what_lengthens_few_executions_at_the_same_rate_is_no_lock() -> None:
     assert not any("take turns" in finding.summary for finding in explained(bodies).loud)
 
 
+@pytest.mark.parametrize(("seed", "away"), [(2, (38.0, 72.0)), (1, (60.0, 90.0))])
+def test_executions_that_are_shorter_for_a_while_are_no_lock(seed: int, away: tuple[float, float]) -> None:
+    """A wrapper whose callee is away fails at once, in busy reads and in quiet ones."""
+    executions = lengthened(runs(lock=False, instances=2, rates=(12.0, 20.0), seed=seed), (away,), 0.08)
+
+    assert (OVERLAP_STRETCH.read(view_of(window(executions, 2), "safety")).value or 0.0) < 1.25
+
+
 def test_a_stall_in_one_busy_read_is_no_lock() -> None:
     stalled = lengthened(runs(lock=False, instances=2, rates=CHANGING), ((15.0, 19.0),), 8.0)
 
