@@ -1,8 +1,9 @@
 """Requests arrive in bursts that the deployment serves one after another.
 
 ## Looks for
-Arrivals far more bunched than independent clients would send them, requests that take longer the more arrive together,
-and stages that idle on average.
+Arrivals far more bunched than independent clients would send them, stages that idle on average, and latency that even
+arrivals at the same rate would not have: queues beyond those that the scheduler model gives for them, or requests that
+take longer the more arrive together.
 
 ## Means
 The mean load is small, and yet many requests come at once: a batch job, a retry storm, a gateway that flushes, clients
@@ -13,7 +14,10 @@ over a minute show nothing.
 - Independent requests at any rate (Poisson): chance alone bunches them, and what it does is allowed for.
 - A stage that is busy on average: it needs capacity first (`single-instance-serialization`, `capacity-exceeded`).
 - A stall behind: completions bunch then, arrivals do not (`model-reload-stall`, `execution-hung`).
-- One lasting rise of the rate (`workload-shift`), and bursts that nobody waits for.
+- One lasting rise of the rate (`workload-shift`), and bursts that nobody waits for, as those of dialogues: each user's
+  next request follows an answer.
+- Requests that were held while a model was loaded or away, and come at once when that is over.
+- Sequences that wait for a slot of their batcher (`sequence-batcher-starved`).
 
 ## Do
 1. Find who sends together: count the requests in the gateway's log by client and second.
@@ -53,7 +57,6 @@ from diagnostics.signals.arrivals import (
     BURST_CERTAINTY,
     BURST_SIZE,
     CROWDED_SECONDS,
-    CROWDED_TAIL_SECONDS,
     CROWDING_CERTAINTY,
     PEAK_TO_MEAN,
 )
@@ -111,15 +114,17 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="the host's processors are full on average already")
     if busiest_stage(see, on, BUSY):
         return Quiet(because="a stage is busy on average already")
+    if any(_waits_for_a_slot(see, stage) for stage in stages_of(see, on)):
+        return Quiet(because="requests of a sequence wait for a slot of the sequence batcher, however they arrive")
     queues = _queue_of_bursts(see, on)
     if see.worthwhile("queue_of_bursts", on, queues):
         return _finding(see, on, queues.value or 0.0, "they wait {} for each other")
     if not see.at_least(CROWDING_CERTAINTY, on, LINKED):
         return Quiet(because="requests take as long in company as alone")
-    tail = see.read(CROWDED_TAIL_SECONDS, on)
-    if not see.worthwhile("crowded_tail", on, tail):
-        return Quiet(because="requests in bursts hardly take longer")
-    return _finding(see, on, tail.value or 0.0, "the slowest take {} longer for it")
+    crowded = see.read(CROWDED_SECONDS, on)
+    if not see.worthwhile("crowded", on, crowded):
+        return Quiet(because="at even arrivals requests would take about as long")
+    return _finding(see, on, crowded.value or 0.0, "the mean would be {} lower at even arrivals")
 
 
 def _even(see: Ledger, on: Subject) -> Quiet | None:
@@ -133,6 +138,12 @@ def _even(see: Ledger, on: Subject) -> Quiet | None:
     if rate_rose(see, on):
         return Quiet(because="the rate rose once and stayed: nothing comes and goes")
     return None
+
+
+def _waits_for_a_slot(see: Ledger, stage: Subject) -> bool:
+    config = see.evidence.config(stage)
+    sequences = config is not None and config.sequence_batching
+    return sequences and (see.evidence.read(QUEUE_SECONDS, stage).value or 0.0) >= QUEUE.value
 
 
 def _queue_of_bursts(see: Ledger, on: Subject) -> Reading:
@@ -186,7 +197,6 @@ _BURSTS = {
     BURST_SIZE: 30,
     BURST_CERTAINTY: 15,
     CROWDING_CERTAINTY: 2.0,
-    CROWDED_TAIL_SECONDS: 0.11,
     CROWDED_SECONDS: 0.05,
     REQUEST_SECONDS: 0.26,
     INSTANCE_BUSY_SHARE: 0.05,
@@ -203,7 +213,7 @@ CASES = (
     Case(
         title="is quiet when nobody waits for it",
         expect=Expected.QUIET,
-        readings={**_BURSTS, CROWDED_TAIL_SECONDS: 0.002},
+        readings={**_BURSTS, QUEUE_SECONDS: 0.002, CROWDED_SECONDS: 0.002},
     ),
     Case(
         title="is quiet when a stage is busy on average",

@@ -19,6 +19,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
+from diagnostics.window.lifecycle import Happened, changes
 from diagnostics.window.view import METRICS, Counter, View
 
 CLIENT = "client"
@@ -89,10 +90,22 @@ def _counter_bins(view: View) -> list[Bin] | Missing:
     spans = sorted(set.intersection(*(set(each) for each in taken)))
     if any(end <= start for start, end in spans):  # the clock was set back, or stands still
         return Missing.CONFLICTING
+    held = _held(view, spans)
     # Every first stage of an ensemble gets each request once.
     return [
-        Bin(end - start, max(each[start, end] for each in taken), latency.get((start, end))) for start, end in spans
+        Bin(span[1] - span[0], max(each[span] for each in taken), latency.get(span), was_held)
+        for span, was_held in zip(spans, held, strict=True)
     ]
+
+
+def _held(view: View, spans: Sequence[tuple[float, float]]) -> list[bool]:
+    """Return in which spans requests may come at once that a load held: those that touch one, and each one after.
+
+    A load through the HTTP port holds one of the frontend's threads, and who is connected to it, whatever they ask.
+    """
+    loads = [change for change in changes(view.server) if change.kind in (Happened.LOADED, Happened.RELOADED)]
+    inside = [any(load.since < end and start <= load.at for load in loads) for start, end in spans]
+    return [now or before for before, now in zip([False, *inside], inside, strict=False)]
 
 
 def _taken_in(view: View) -> Mapping[tuple[float, float], float]:
@@ -137,11 +150,15 @@ def _from_bins(unit: Unit, compute: Callable[[Sequence[Bin]], float | None]) -> 
 
 
 def _at_least(compute: Callable[[Sequence[Bin]], float | None]) -> Callable[[Sequence[Bin]], float | None]:
-    """Return the smaller of two values: by the intervals' lengths, and as if all were equally long."""
+    """Return the smallest of some values: by the intervals' lengths, as if all were equally long, and without loads."""
 
     def least(bins: Sequence[Bin]) -> float | None:
         measured, even = (compute(bins), compute(evened(bins))) if bins else (None, None)
-        return None if measured is None or even is None else min(measured, even)
+        if measured is None or even is None:
+            return None
+        free = [one for one in bins if not one.held]
+        unheld = compute(free) if len(free) < len(bins) else None
+        return min(one for one in (measured, even, unheld) if one is not None)
 
     return least
 
@@ -198,12 +215,6 @@ CROWDING_CERTAINTY = _signal(
     Unit.COUNT,
     "Standard score of the rank correlation between requests in an interval and their latency.",
     _crowd(lambda found: found.z),
-)
-CROWDED_TAIL_SECONDS = _signal(
-    "crowded_tail_seconds",
-    Unit.SECONDS,
-    "Latency of the intervals of the slowest twentieth of requests above that of the fastest quarter.",
-    _crowd(lambda found: found.tail_seconds),
 )
 CROWDED_SECONDS = _signal(
     "crowded_seconds",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import ceil, sqrt
 from statistics import correlation, fmean, linear_regression
@@ -17,11 +17,20 @@ FEWEST_BINS = 8
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """One interval: its length in seconds, requests that arrived in it, their mean latency (None without any)."""
+    """One interval.
+
+    Attributes:
+        seconds: its length.
+        count: requests that arrived in it.
+        latency: their mean latency; None without any.
+        held: whether requests may have been held until it: a model was loaded in it or just before.
+
+    """
 
     seconds: float
     count: float
     latency: float | None
+    held: bool = False
 
 
 def _merged(bins: Sequence[Bin], by: int) -> list[Bin]:
@@ -78,13 +87,11 @@ class Crowding:
 
     Attributes:
         z: standard score of the rank correlation between an interval's requests and their latency.
-        tail_seconds: what the slowest twentieth of requests take above the fastest quarter, by interval means.
         saved_seconds: what the mean would lose if the same requests came evenly, by the line through the intervals.
 
     """
 
     z: float
-    tail_seconds: float
     saved_seconds: float
 
 
@@ -98,10 +105,8 @@ def crowding(bins: Sequence[Bin]) -> Crowding | None:
     weighted = sum(n * n for n in counts) / sum(counts)
     slope = linear_regression(counts, latencies).slope
     even = sum(one.count for one in bins) / len(bins)
-    low = _weighted_quantile(busy, 0.25)
     return Crowding(
         z=rank * sqrt(len(busy) - 1),
-        tail_seconds=_weighted_quantile(busy, 0.95) - low,
         saved_seconds=max(slope, 0.0) * max(weighted - even, 0.0),
     )
 
@@ -112,17 +117,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
     return [(bisect_left(ordered, value) + bisect_right(ordered, value) - 1) / 2 for value in values]
 
 
-def _weighted_quantile(weighted: Iterable[tuple[float, float]], share: float) -> float:
-    ordered = sorted((value, weight) for weight, value in weighted)
-    left = share * sum(weight for _, weight in ordered)
-    for value, weight in ordered:
-        left -= weight
-        if left <= 0:
-            return value
-    return ordered[-1][0]
-
-
 def evened(bins: Sequence[Bin]) -> list[Bin]:
     """Return the intervals as if all were equally long."""
     mean = fmean(one.seconds for one in bins)
-    return [Bin(mean, one.count, one.latency) for one in bins]
+    return [replace(one, seconds=mean) for one in bins]

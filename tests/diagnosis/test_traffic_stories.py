@@ -79,6 +79,15 @@ class TestBursts:
     def test_groups_that_nobody_waits_for_are_not(self, size: int, every: float) -> None:
         assert not loud(self.scrapes(size, every, cost=0.0))
 
+    def test_sequences_that_wait_for_a_slot_are_not(self) -> None:
+        config = {**QUICK["m"], "sequence_batching": {"max_sequence_idle_microseconds": 5000000}}
+        scrapes = [one for one in self.scrapes(25, 3.0, cost=0.004) if one.kind is not Kind.CONFIG]
+        read = Scrape(
+            server="triton-0", kind=Kind.CONFIG, at=START, mono=START, body=json.dumps(config).encode(), name="m"
+        )
+
+        assert "bursty-arrivals" not in loud([read, *scrapes])
+
     def test_without_the_clients_record_it_is_the_same_or_nothing(self) -> None:
         scrapes = [s for s in self.scrapes(25, 3.0, cost=0.004) if s.kind is not Kind.CLIENT]
 

@@ -9,7 +9,7 @@ from statistics import stdev
 import pytest
 
 from diagnostics.signals import memory
-from diagnostics.signals.arrivals import BURST_SIZE, CROWDED_TAIL_SECONDS
+from diagnostics.signals.arrivals import BURST_SIZE, CROWDED_SECONDS
 from diagnostics.signals.bunching import Bin, dispersion
 from diagnostics.signals.callers import OUTSIDE_SECONDS
 from diagnostics.signals.device import GPU_AT_LIMIT, Load
@@ -247,12 +247,13 @@ def test_a_stranger_works_from_five_per_cent_of_the_processors_on(percent: int, 
     assert (FOREIGN_STAY.read(card_view(window)).value == 1.0) is works
 
 
-def test_a_clients_record_is_cut_into_seconds_and_its_slowest_twentieth_stands_out() -> None:
+def test_a_clients_record_is_cut_into_seconds_and_what_company_costs_is_told() -> None:
     """In each second twenty requests arrive at once, and forty in one of twenty; they take longer in company."""
     story = scrapes_told({KEY: [Did(requests=40, seconds=0.1)] * 30})
     moments = [float(s) + 0.01 * n for s in range(60) for n in range(40 if s % 10 == 5 else 20)]
     took = [0.3 if int(at) % 10 == 5 else 0.1 for at in moments]
     view = view_of(window_of([*story, sent(moments, took)]), "m")
 
-    assert CROWDED_TAIL_SECONDS.read(view).value == pytest.approx(0.2)
+    # 10 ms for each request beside it, of which a request meets 23.6 on average instead of 22.
+    assert CROWDED_SECONDS.read(view).value == pytest.approx(0.0164, rel=0.1)
     assert BURST_SIZE.read(view).missing is None
