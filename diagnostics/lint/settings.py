@@ -6,7 +6,6 @@ They stand in `.diag-lint.toml`, or in `pyproject.toml` below `[tool.diag.lint]`
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -18,6 +17,7 @@ import msgspec
 from diagnostics.errors import CollectError, UsageError, reason_of
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.text_file import read_text
+from diagnostics.settings.toml import toml_of
 from diagnostics.units import parse_duration, parse_size
 
 FILE = ".diag-lint.toml"
@@ -91,7 +91,7 @@ def settings_of(file: Path) -> Settings:
         tree = _tree(file)
     except CollectError as error:
         raise UsageError(error.what, where=str(file)) from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except ValueError as error:
         raise UsageError(f"is not TOML: {reason_of(error)}", where=str(file)) from None
     return _settings(_section(tree) if file.name == _PROJECT_FILE else tree, file)
 
@@ -111,12 +111,12 @@ def settings_file(start: Path) -> Path | None:
 def _has_section(file: Path) -> bool:
     try:
         return bool(_section(_tree(file)))
-    except (CollectError, ValueError, RecursionError):  # somebody else's file, and not where our settings are
+    except (CollectError, ValueError):  # somebody else's file, and not where our settings are
         return False
 
 
 def _tree(file: Path) -> dict[str, Any]:
-    return tomllib.loads(read_text(file, str(file)).text)
+    return toml_of(read_text(file, str(file)).text)
 
 
 def _section(tree: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 
 from diagnostics.errors import UsageError
 from diagnostics.settings.addresses import shown, without_credentials
-from diagnostics.settings.places import line_of
+from diagnostics.settings.places import around, line_of, lines_of
 from diagnostics.settings.text_file import text_of
+from diagnostics.settings.toml import toml_of
 from diagnostics.settings.tree import Settings
 
 PREFIX = "DIAG_"
@@ -70,7 +70,8 @@ def load(
     if file is not None:
         text = text_of(file, "utf-8-sig")  # editors of Windows begin a file with a byte order mark
         tree = _parsed(file, text)
-        origins |= {name: _place(file, text, name) for name, _ in _flat(tree)}
+        lines = lines_of(text)
+        origins |= {name: _place(file, lines, name) for name, _ in _flat(tree)}
     _refuse_near_names(environment)
     for variable, value in sorted(environment.items()):
         if variable.startswith(PREFIX) and SEPARATOR in variable:
@@ -114,15 +115,13 @@ def _add_servers(tree: Tree, origins: dict[str, str], urls: Sequence[str]) -> No
 
 def _parsed(file: Path, text: str) -> Tree:
     try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise UsageError("is not read: its values are nested too deeply", where=str(file)) from None
-    except tomllib.TOMLDecodeError as error:
+        return toml_of(text)
+    except ValueError as error:
         raise UsageError(f"is not TOML: {str(error)[:1].lower()}{str(error)[1:]}", where=str(file)) from None
 
 
-def _place(file: Path, text: str, name: str) -> str:
-    line = line_of(text, name)
+def _place(file: Path, lines: Mapping[str, int], name: str) -> str:
+    line = line_of(lines, name)
     return f"{file}:{line}" if line else str(file)
 
 
@@ -163,11 +162,10 @@ def _where(name: str, origins: Mapping[str, str]) -> str:
 
 def _origin_of(name: str, origins: Mapping[str, str]) -> str:
     """Return where a setting, or else the first below or around it, comes from; empty when that is not known."""
-    while name:
+    for outer in around(name):
         for known, origin in origins.items():
-            if known == name or known.startswith(f"{name}."):
+            if known == outer or known.startswith(f"{outer}."):
                 return origin
-        name = name.rpartition(".")[0]
     return ""
 
 

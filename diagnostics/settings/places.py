@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
+_DEEPEST = 64
 _TABLE = re.compile(r"\s*\[\s*([\w-]+)\s*\]")
 _LISTED = re.compile(r"\s*\[\[\s*([\w-]+)\s*\]\]")
 _KEY = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([\w-]+))\s*=""")
 
 
-def line_of(text: str, name: str) -> int | None:
+def line_of(lines: Mapping[str, int], name: str) -> int | None:
     """Return the line (from 1) of a setting by its dotted name, as in `server.0.url`; None where it is not seen.
 
     A name of a section stands for its heading. Settings within inline tables are found at the line of their table.
     """
-    lines = _lines(text)
-    around = [known for known in lines if f"{name}.".startswith(f"{known}.")]
-    return lines[max(around, key=len)] if around else None
+    return next((lines[outer] for outer in around(name) if outer in lines), None)
 
 
-def _lines(text: str) -> dict[str, int]:
+def around(name: str) -> Iterator[str]:
+    """Yield a dotted name and those of the sections around it, the innermost first; a quoted key may hold any dots."""
+    parts = name.split(".", _DEEPEST)[:_DEEPEST]
+    yield name
+    yield from (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+
+
+def lines_of(text: str) -> Mapping[str, int]:
     """Return the line of each heading and key by dotted name."""
     found: dict[str, int] = {}
     counts: dict[str, int] = {}
