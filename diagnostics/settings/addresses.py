@@ -8,7 +8,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
 _AUTHORITY_ENDS = re.compile(r"[/?#]")
 _BEHIND = re.compile(r"[?#]")
 _URL = re.compile(r"(?<=://)[^\s\"'<>]+")
-HIDDEN = "***"
+REDACTED = "[REDACTED]"
+"""What stands for a secret, wherever one was."""
 
 
 def shown(address: str) -> str:
@@ -20,20 +21,20 @@ def shown(address: str) -> str:
     start = scheme.end() if scheme else 0
     _, at, place = address[start:].rpartition("@")
     place, *behind = _BEHIND.split(place, maxsplit=1)
-    return f"{address[:start]}{f'{HIDDEN}@' if at else ''}{place}{f'?{HIDDEN}' if behind else ''}"
+    return f"{address[:start]}{f'{REDACTED}@' if at else ''}{place}{f'?{REDACTED}' if behind else ''}"
 
 
-def without_credentials(text: str, hidden: str = HIDDEN) -> str:
+def without_credentials(text: str) -> str:
     """Return a text without the users and passwords of the URLs that it holds.
 
     To the last `@` before a blank: passwords hold / and # and @ where nobody encoded them.
     """
-    return _URL.sub(lambda found: _hidden(found[0], hidden), text)
+    return _URL.sub(lambda found: _hidden(found[0]), text)
 
 
-def _hidden(behind_scheme: str, hidden: str) -> str:
+def _hidden(behind_scheme: str) -> str:
     _, at, place = behind_scheme.rpartition("@")
-    return f"{hidden}@{place}" if at else behind_scheme
+    return f"{REDACTED}@{place}" if at else behind_scheme
 
 
 def names_a_user(address: str) -> bool:

@@ -10,9 +10,8 @@ import re
 from functools import lru_cache
 from itertools import pairwise
 
-from diagnostics.settings.addresses import without_credentials
+from diagnostics.settings.addresses import REDACTED, without_credentials
 
-REDACTED = "[REDACTED]"
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SECRET_WORDS = re.compile(
     r"secrets?|passwords?|passwd|passphrase|passcode|pwd|credentials?|creds|authorization|auth|cookie"
@@ -84,7 +83,7 @@ def scrub(text: str) -> str:
 def scrub_shapes(text: str) -> str:
     """Return `text` without what looks like a secret, whatever its name: for our own messages, which name many."""
     text = _PRIVATE_KEY.sub(REDACTED, text)
-    text = without_credentials(text, REDACTED)
+    text = without_credentials(text)
     text = _HEADER.sub(rf"\1\2{REDACTED}", text)
     text = _SCHEME.sub(rf"\1{REDACTED}", text)
     return _KNOWN_KEYS.sub(REDACTED, text)

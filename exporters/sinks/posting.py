@@ -14,6 +14,7 @@ from urllib3 import exceptions as http_errors
 from urllib3.response import BaseHTTPResponse
 
 from diagnostics.errors import UsageError
+from diagnostics.settings.addresses import REDACTED
 from exporters.sources.access import SourceOptions
 from exporters.sources.failure import ReadFailure, plain
 from exporters.sources.http import explain
@@ -40,6 +41,10 @@ class DeliveryFailure(Exception):
     def __init__(self, reason: str, *, refused: bool = False, retry_after: float = 0.0, status: int = 0) -> None:
         super().__init__(reason)
         self.refused, self.retry_after, self.status = refused, retry_after, status
+
+
+_FEWEST_OF_A_SECRET = 8
+"""Characters of the shortest part of an address that is taken for a secret: `alerts` is none."""
 
 
 class Poster:
@@ -120,8 +125,15 @@ class Poster:
         }
         return fixed | self._options.request_headers()
 
+    def _without_path(self, text: str) -> str:
+        """Return an answer without the path and query of the address, which it may repeat: a hook's are a secret."""
+        parts = urlsplit(self._url)
+        for secret in (parts.query, *sorted(parts.path.split("/"), key=len, reverse=True)):
+            text = text.replace(secret, REDACTED) if len(secret) >= _FEWEST_OF_A_SECRET else text
+        return text
+
     def _refusal(self, status: int, retry_after: str, said: bytes) -> DeliveryFailure:
-        text = plain(self._options.scrub(said.decode("utf-8", "replace")))
+        text = plain(self._without_path(self._options.scrub(said.decode("utf-8", "replace"))))
         wait = float(retry_after[:9]) if retry_after.isdecimal() else 0.0
         return DeliveryFailure(
             f"HTTP {status}{': ' if text else ''}{text}",

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from diagnostics.errors import UsageError, reason_of
+from diagnostics.settings.addresses import REDACTED
 from diagnostics.settings.text_file import up_to
 
 DEFAULT_TIMEOUT = 5.0
@@ -108,7 +109,7 @@ class SourceOptions:
     def scrub(self, text: str) -> str:
         """Return `text` without any credential that a server may have echoed."""
         for secret in self._secrets():
-            text = text.replace(secret, "***")
+            text = text.replace(secret, REDACTED)
         return text
 
     def scrub_bytes(self, body: bytes) -> bytes:
@@ -119,7 +120,7 @@ class SourceOptions:
         for secret in self._secrets():
             if len(secret) >= _FEWEST_OF_A_SECRET:
                 for form in {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}:
-                    body = body.replace(form.encode(), b"[REDACTED]")
+                    body = body.replace(form.encode(), REDACTED.encode())
         return body
 
     def _secrets(self) -> list[str]:

@@ -140,7 +140,7 @@ def test_basic_credentials_reach_the_server():
 def test_an_echoed_token_is_not_shown():
     answer = status(400, b'{"error": "bad token s3cret"}')
     with FakeServer({"GET /x": answer}).running() as server:
-        assert failure_of(server, bearer_token="s3cret").reason == "HTTP 400: bad token ***"
+        assert failure_of(server, bearer_token="s3cret").reason == "HTTP 400: bad token [REDACTED]"
 
 
 @pytest.fixture(scope="module")

@@ -136,10 +136,10 @@ def test_no_database_url_shows_its_password(url: str, capsys: pytest.CaptureFixt
 
 
 def test_an_address_is_shown_without_whatever_may_be_a_secret() -> None:
-    assert shown("user:a/b#c@d@host:8000/v2?token=x") == "***@host:8000/v2?***"
+    assert shown("user:a/b#c@d@host:8000/v2?token=x") == "[REDACTED]@host:8000/v2?[REDACTED]"
     assert shown("http://host:8000/v2") == "http://host:8000/v2"
-    assert shown("host#x") == "host?***"
-    assert without_credentials("at http://a:b@c:1 and http://d") == "at http://***@c:1 and http://d"
+    assert shown("host#x") == "host?[REDACTED]"
+    assert without_credentials("at http://a:b@c:1 and http://d") == "at http://[REDACTED]@c:1 and http://d"
 
 
 @pytest.mark.parametrize("name", ["server.0.url", "alertmanager.urls"])
@@ -228,7 +228,7 @@ def test_arguments_are_hidden_from_the_list_of_processes(tmp_path: Path) -> None
         started = subprocess.Popen(code, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             seen = Path(f"/proc/{started.pid}/cmdline")
-            until(lambda: b"***" in seen.read_bytes(), 10)
+            until(lambda: b"[REDACTED]" in seen.read_bytes(), 10)
             assert told(seen.read_bytes()) == []
         finally:
             started.kill()

@@ -158,7 +158,7 @@ def test_a_refused_request_is_told_in_the_servers_words_without_the_token(
         code, _, err = bench(capsys, server.url, "--concurrency", "1")
     assert code == 2
     assert server.headers[0]["Authorization"] == "Bearer s3cret-token"
-    assert "llm refuses the first request: [400] no such tenant ***; give --input, or another --protocol" in err
+    assert "llm refuses the first request: [400] no such tenant [REDACTED]; give --input, or another --protocol" in err
 
 
 def test_two_targets_that_take_other_lengths_are_refused_before_any_load(capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,7 +144,7 @@ def test_check_config_prints_every_value_with_its_origin(
     told = {setting.strip(): origin for setting, origin in lines}
     assert told["collect.interval = 30s"] == f"{file}:3"
     assert told["log.level = debug"] == "--log.level"
-    assert told["history.database = postgresql://***@db/diag"] == "DIAG_HISTORY__DATABASE"
+    assert told["history.database = postgresql://[REDACTED]@db/diag"] == "DIAG_HISTORY__DATABASE"
     assert told["incidents.open_after = 2"] == "default"
 
 
