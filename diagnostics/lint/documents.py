@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -10,6 +9,7 @@ from typing import Any
 
 from diagnostics.errors import CollectError
 from diagnostics.lint.text_file import TextFile
+from diagnostics.wire.json_body import json_value
 
 # A template of Helm, Kustomize or Jinja becomes YAML only later; what it becomes is not known here.
 _TEMPLATE_SIGNS = ("{{", "{%")
@@ -37,7 +37,7 @@ def documents_of(file: TextFile) -> tuple[Any, ...]:
     """
     try:
         if file.path.endswith(".json"):
-            return (json.loads(file.text.removeprefix("\ufeff")),)
+            return (json_value(file.text.removeprefix("\ufeff")),)
         return yaml_of(file)
     except (CollectError, ValueError, RecursionError) as error:
         if any(sign in file.text for sign in _TEMPLATE_SIGNS):

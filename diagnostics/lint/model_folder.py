@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from diagnostics.lint.block import Block
 from diagnostics.lint.problem import Place
 from diagnostics.lint.text_file import TextFile, joined, read_text
 from diagnostics.tuning.pbtxt import parse
+from diagnostics.wire.json_body import json_value
 
 CONFIG = "config.pbtxt"
 TENSORRT = "tensorrt"
@@ -111,8 +111,8 @@ class ModelFolder:
         """Return the object in a JSON file beside the configuration; None when there is none that can be read."""
         file = self.read(name)
         try:
-            found = json.loads(file.text) if file else None
-        except (ValueError, RecursionError):
+            found = json_value(file.text) if file else None
+        except ValueError:
             return None
         return found if isinstance(found, dict) else None
 

@@ -12,6 +12,7 @@ from diagnostics.loadgen.http_answers import bounded, whole_body
 from diagnostics.loadgen.kserve_http import HttpTransport
 from diagnostics.loadgen.tensors import input_json, of_model, read_json, whole
 from diagnostics.loadgen.transport import Endpoint, Reply, Values, refused
+from diagnostics.wire.json_body import json_value
 from exporters.sources.access import SourceOptions
 
 _DATA = b"data:"
@@ -42,14 +43,14 @@ class GenerateTransport(HttpTransport):
             if not line.startswith(_DATA):
                 continue
             first = first or time.perf_counter()
-            event = json.loads(line[len(_DATA) :])
+            event = json_value(line[len(_DATA) :])
             if isinstance(event, dict) and "error" in event:
                 return refused(self._scrub(str(event["error"])), 500)
             parts.append(self._of(event))
         return whole(parts, first) if parts else refused("the stream ended without a response", 200)
 
     def _part(self, body: bytes) -> _Part:
-        return self._of(json.loads(body))
+        return self._of(json_value(body))
 
     def _of(self, event: object) -> _Part:
         if not isinstance(event, dict):

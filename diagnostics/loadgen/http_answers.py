@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 
 import aiohttp
 
+from diagnostics.wire.json_body import json_value
 from exporters.sources.access import MAX_BODY_BYTES
 from exporters.sources.http import tls_reason
 
@@ -50,11 +50,14 @@ async def refusal(answer: aiohttp.ClientResponse) -> str:
 
 def _said(body: bytes) -> str:
     try:
-        return str(json.loads(body)["error"])
-    except (ValueError, LookupError, TypeError):
-        text = body.decode("utf-8", "replace").strip()
-        # A page of a proxy says less than its status.
-        return "" if text.startswith("<") else text
+        said = json_value(body)
+    except ValueError:
+        said = None
+    if isinstance(said, dict) and "error" in said:
+        return str(said["error"])
+    text = body.decode("utf-8", "replace").strip()
+    # A page of a proxy says less than its status.
+    return "" if text.startswith("<") else text
 
 
 def unanswered(error: Exception, timeout: float) -> str:

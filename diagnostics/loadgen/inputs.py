@@ -18,6 +18,7 @@ from diagnostics.errors import UsageError
 from diagnostics.loadgen.sampling import Sampling, as_given, bound_in, sampling
 from diagnostics.loadgen.tensor_values import Config, dtype_of, kinds_of, numbers, shape_of, tensor_of
 from diagnostics.loadgen.transport import Values
+from diagnostics.wire.json_body import json_value
 from exporters.sources.given_file import read_given
 
 # Enough that no cache of whole responses answers for the model, and few enough to be made in no time.
@@ -180,7 +181,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _of_line(config: Config, line: str, needed: set[str], where: str) -> Values:
     try:
-        given = json.loads(line)
+        given = json_value(line)
         if not isinstance(given, dict):
             raise UsageError("is no JSON object", where=where, hint="write the inputs' names and values")
         values = {name: tensor_of(config, name, value) for name, value in given.items()}

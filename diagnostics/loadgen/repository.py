@@ -9,6 +9,7 @@ import msgspec
 
 from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.loadgen.transport import Endpoint
+from diagnostics.wire.json_body import json_value
 from diagnostics.wire.records import Kind
 from diagnostics.wire.server import IndexEntry, parse_index
 from exporters.sources.access import ON_THE_COMMAND_LINE, SourceOptions
@@ -139,12 +140,12 @@ def _config(read: Read, endpoint: Endpoint, model: str) -> Config:
     try:
         body = read(Kind.CONFIG, model)
         # Over gRPC it comes in a message around it.
-        value = msgspec.json.decode(body)
+        value = json_value(body)
         value = value.get("config", value) if isinstance(value, dict) else value
         found = msgspec.convert(value, Config, strict=False)
     except ReadFailure as failure:
         raise CollectError(failure.reason, where=where) from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, ValueError) as error:
         raise CollectError(f"is no model configuration ({error})", where=where) from None
     return {"input": [], "output": [], **found}
 

@@ -9,6 +9,7 @@ from diagnostics.errors import MalformedBody
 from diagnostics.wire.anonymize_json import keep_allowed
 from diagnostics.wire.anonymize_rules import ITERATIONS, RULES
 from diagnostics.wire.anonymize_text import anonymize_config_file, anonymize_log, anonymize_metrics
+from diagnostics.wire.json_body import json_value
 from diagnostics.wire.pseudonyms import WITHHELD, Pseudonyms
 from diagnostics.wire.records import Kind, Scrape
 
@@ -53,7 +54,7 @@ class Anonymizer:
     def _body(self, kind: Kind, name: str, body: bytes) -> bytes:
         match kind:
             case Kind.METRICS if body.lstrip()[:1] == b"[":  # trtllm-serve's list of iterations
-                return json.dumps(keep_allowed(json.loads(body), ITERATIONS, self._names)).encode()
+                return json.dumps(keep_allowed(json_value(body), ITERATIONS, self._names)).encode()
             case Kind.METRICS | Kind.DCGM:
                 return anonymize_metrics(body, self._names)
             case Kind.LOG:
@@ -67,7 +68,7 @@ class Anonymizer:
                 return self._json(kind, body)
 
     def _json(self, kind: Kind, body: bytes) -> bytes:
-        value = json.loads(body)
+        value = json_value(body)
         if isinstance(value, dict) and "error" in value:  # an error's text may say anything
             raise ValueError(LEFT_OUT)
         return json.dumps(keep_allowed(value, RULES[kind], self._names)).encode()

@@ -41,15 +41,35 @@ def decode(body: bytes, what: str) -> object:
             more than `MOST_VALUES`.
 
     """
-    if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
-        raise MalformedBody(f"{what} holds more than {MOST_VALUES:,} values")
     try:
-        return _whole_characters(json.loads(body, parse_int=_integer), body)
-    except (ValueError, RecursionError) as error:
+        return json_value(body)
+    except TooManyValues as error:
+        raise MalformedBody(f"{what} {error}") from None
+    except ValueError as error:
         raise MalformedBody(
             f"{what} should be JSON but starts with {excerpt(body)}",
             hint="check that the address is Triton's HTTP port",
         ) from error
+
+
+class TooManyValues(ValueError):
+    """A document holds more values than are read into memory."""
+
+
+def json_value(text: bytes | str) -> object:
+    """Return the value of a JSON document that anyone may have written: every one is read here.
+
+    Raises:
+        ValueError: it is not JSON, nested too deeply, or holds more than `MOST_VALUES`.
+
+    """
+    body = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+    if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
+        raise TooManyValues(f"holds more than {MOST_VALUES:,} values")
+    try:
+        return _whole_characters(json.loads(text, parse_int=_integer), body)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
 
 
 def _integer(text: str) -> int | float:

@@ -6,10 +6,11 @@ year, which Triton's classic format lacks. Parts of a line that CRI split (`P` â
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+
+from diagnostics.wire.json_body import json_value
 
 # Events of models are short lines; what is longer is a request's body or no log.
 LONGEST_LINE = 65_536
@@ -64,8 +65,10 @@ def _layer(text: str) -> tuple[str, float | None] | None:
 
 def _json(text: str) -> tuple[str, float | None] | None:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = json_value(text)
+    except ValueError:
+        return None
+    if not isinstance(found, dict):
         return None
     inner = next((found[key] for key in _TEXTS if key in found), None)
     inner = inner.get("message") if isinstance(inner, dict) else inner

@@ -10,9 +10,11 @@ import re
 from dataclasses import replace
 from functools import lru_cache
 
+from diagnostics.settings.addresses import REDACTED
 from diagnostics.wire.anonymize import Anonymizer
+from diagnostics.wire.json_body import json_value
 from diagnostics.wire.records import Kind, Scrape
-from diagnostics.wire.secret_shapes import REDACTED, names_a_secret, scrub
+from diagnostics.wire.secret_shapes import names_a_secret, scrub
 
 __all__ = ["REDACTED", "Anonymizer", "redact"]
 
@@ -53,7 +55,7 @@ def _clean(body: bytes, kind: Kind) -> bytes:
     if kind in _TEXT:
         return scrub(text).encode()
     try:
-        value = json.loads(text)
+        value = json_value(text)
         cleaned = _clean_value(value)
     except (ValueError, RecursionError):
         return scrub(text).encode()

@@ -16,7 +16,7 @@ from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.engine import is_serve_page
 from diagnostics.wire.exposition import ExpositionReader, Layout
-from diagnostics.wire.json_body import excerpt
+from diagnostics.wire.json_body import excerpt, json_value
 from diagnostics.wire.records import Kind
 
 
@@ -123,8 +123,8 @@ def recognised(body: bytes) -> SavedKind:
 
 def _json(body: bytes) -> SavedKind | None:
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+        value = json_value(body)
+    except ValueError:
         return Kind.CLIENT if _is_client(body.lstrip().split(b"\n", 1)[0]) else None
     if isinstance(value, list):
         return _of_list(value)
@@ -133,7 +133,7 @@ def _json(body: bytes) -> SavedKind | None:
 
 def whole_answer(body: bytes) -> bytes:
     """Return statistics as the server answers them, where a part was cut out (`jq .model_stats`)."""
-    value = json.loads(body)
+    value = json_value(body)
     if isinstance(value, dict) and not {"model_stats", "modelStats"} & value.keys():
         value = [value]
     return json.dumps({"model_stats": value}).encode() if isinstance(value, list) else body
@@ -176,8 +176,8 @@ def _of_object(value: dict[str, object]) -> SavedKind | None:
 
 def _is_client(line: bytes) -> bool:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        value = json_value(line)
+    except ValueError:
         return False
     return isinstance(value, dict) and {"t", "ms", "model"} <= value.keys()
 
@@ -254,4 +254,4 @@ def _statistics_at_start(body: bytes) -> bytes:
             }
         return [zero(item) for item in value] if isinstance(value, list) else value
 
-    return json.dumps(zero(json.loads(body))).encode()
+    return json.dumps(zero(json_value(body))).encode()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import ssl
@@ -15,6 +14,7 @@ import urllib3
 from urllib3 import exceptions as http_errors
 from urllib3.response import BaseHTTPResponse
 
+from diagnostics.wire.json_body import json_value
 from exporters.sources.access import SourceOptions
 from exporters.sources.failure import Obstacle, ReadFailure, plain
 from exporters.sources.punctual import TIMELY_POOLS
@@ -165,7 +165,7 @@ def _error_text(body: bytes) -> str:
     # Triton answers an error as {"error": "…"}, a running `diag serve` as {"detail": "…"} (RFC 9457); anything else is
     # a page of a proxy, which says nothing.
     try:
-        said = json.loads(body)
+        said = json_value(body)
     except ValueError:
         return ""
     text = said.get("error") or said.get("detail") if isinstance(said, dict) else ""

@@ -16,7 +16,7 @@ from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.tuning.service import DISPATCH_GAP
 from diagnostics.wire.records import Kind
-from tests.builders import Counts, Stage, SyntheticTriton, model_config, view_of
+from tests.builders import Counts, Stage, SyntheticTriton, chain, model_config, view_of
 
 ONE = model_config("m", max_batch=8, groups=[{"kind": "KIND_CPU", "count": 1}])
 TWO = model_config("m", max_batch=8, groups=[{"kind": "KIND_CPU", "count": 2}])
@@ -256,7 +256,7 @@ class TestInstances:
         assert INSTANCES.read(view_of(SyntheticTriton(models=(stage,)).window(), "m")).missing is Missing.CONFLICTING
 
     def test_an_ensemble_has_none(self) -> None:
-        config = {"name": "m", "platform": "ensemble", "ensemble_scheduling": {"step": []}}
+        config = chain("m", "a")
         window = SyntheticTriton(models=(Stage("m", rate=1, config=config),)).window()
 
         assert INSTANCES.read(view_of(window, "m")).missing is Missing.NOT_EXPORTED

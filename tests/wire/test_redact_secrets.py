@@ -122,7 +122,9 @@ def test_a_configuration_loses_its_secret_parameters_and_still_parses():
             "endpoint": {"string_value": f"https://u:{SECRET}@host/x"},
             "tokenizer_dir": {"string_value": "/t"},
         },
-        "ensemble_scheduling": {"step": [{"model_name": "a", "input_map": {"TOKEN": "token"}}]},
+        "ensemble_scheduling": {
+            "step": [{"model_name": "a", "input_map": {"TOKEN": "token"}, "output_map": {"TOKEN": "out"}}]
+        },
     }
     parsed = parse_model_config(redacted(Kind.CONFIG, config, name="m").encode())
 
