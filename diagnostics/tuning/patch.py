@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,9 @@ from diagnostics.tuning.fragment import context, fragment
 from diagnostics.tuning.pbtxt import parse
 from diagnostics.tuning.settings import ORDER_OR_DELAY, apply, refuse_late_out_of_order, refuse_unfitting_sizes
 from diagnostics.wire.model_config import ModelConfig
+
+MOST_COMPARED_LINES = 1000
+"""Of a text that is compared line by line, which takes up to the square of them; configurations seen have 300."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +133,33 @@ def unified(before: str, after: str, path: str) -> str:
     """Return a unified diff that `patch` and `git apply` take, empty for equal texts."""
     # A name with a space ends at a tab; otherwise `patch` would take its first word.
     end = "\t" if " " in path else ""
-    lines = difflib.unified_diff(_lines(before), _lines(after), fromfile=f"a/{path}{end}", tofile=f"b/{path}{end}")
+    old, new, names = _lines(before), _lines(after), (f"a/{path}{end}", f"b/{path}{end}")
+    whole = max(len(old), len(new)) <= MOST_COMPARED_LINES
+    lines = difflib.unified_diff(old, new, *names) if whole else _one_hunk(old, new, *names)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def changed_lines(old: Sequence[str], new: Sequence[str]) -> tuple[int, int, int]:
+    """Return where two texts begin to differ, and where in each they end to; in time linear in their length."""
+    shorter = min(len(old), len(new))
+    start = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    alike = next((at for at in range(shorter - start) if old[-1 - at] != new[-1 - at]), shorter - start)
+    return start, len(old) - alike, len(new) - alike
+
+
+def _one_hunk(old: Sequence[str], new: Sequence[str], old_name: str, new_name: str) -> Iterator[str]:
+    """Yield a diff of one hunk, with the usual three lines around it."""
+    start, old_end, new_end = changed_lines(old, new)
+    if (start, start) == (old_end, new_end):
+        return
+    first, more = max(start - 3, 0), old[old_end : old_end + 3]
+    yield f"--- {old_name}\n"
+    yield f"+++ {new_name}\n"
+    yield f"@@ -{first + 1},{old_end + len(more) - first} +{first + 1},{new_end + len(more) - first} @@\n"
+    yield from (f" {line}" for line in old[first:start])
+    yield from (f"-{line}" for line in old[start:old_end])
+    yield from (f"+{line}" for line in new[start:new_end])
+    yield from (f" {line}" for line in more)
 
 
 def _lines(text: str) -> list[str]:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from diagnostics.errors import MalformedBody
+from diagnostics.errors import MalformedBody, UsageError
 from diagnostics.lint.text_file import TextFile
 from diagnostics.lint.waivers import waivers_of
 from diagnostics.render.explanation.graph import WIDE, picture
 from diagnostics.render.lines import wrapped
-from diagnostics.settings.places import line_of
+from diagnostics.settings.load import load
+from diagnostics.settings.places import line_of, lines_of
+from diagnostics.settings.toml import toml_of
+from diagnostics.tuning.patch import unified
 from diagnostics.tuning.pbtxt import parse
+from diagnostics.tuning.settings_diff import changed_settings
+from diagnostics.window.client import parse_client
 from diagnostics.window.graph import Ensemble
-from diagnostics.wire.model_config import EnsembleStep
+from diagnostics.wire.json_body import json_value
+from diagnostics.wire.model_config import EnsembleStep, InstanceGroup, ModelConfig, Warmup
+from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.redact import redact
+from diagnostics.wire.saved import recognised
 from diagnostics.wire.secret_shapes import scrub
 from tests.attack.measuring import diag
 
@@ -71,11 +82,11 @@ def waivers(text: str) -> object:
 
 
 def place(name: str) -> object:
-    return line_of("a = 1\n", name)
+    return line_of(lines_of("a = 1\n"), name)
 
 
 def places(text: str) -> object:
-    return line_of(text, "a.b")
+    return line_of(lines_of(text), "a.b")
 
 
 def one_line_document(text: str) -> object:
@@ -83,9 +94,55 @@ def one_line_document(text: str) -> object:
     return [file.place(at) for at in range(0, len(text), 10)]
 
 
+def toml(text: str) -> object:
+    with contextlib.suppress(ValueError):
+        return toml_of(text)
+
+
+def settings_file(text: str) -> object:
+    """Load a file with as many keys as the text is long."""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(text)
+        file.flush()
+        with contextlib.suppress(UsageError):
+            return load(Path(file.name), {}, {})
+
+
+def numbered_settings(text: str) -> object:
+    return settings_file("[web]\n" + "".join(f"{text[:1]}{number} = 1\n" for number in range(len(text) // 8)))
+
+
+def changed_model(text: str) -> object:
+    """Compare the settings of a model that changed, with as many parts as the text is long."""
+    many = range(len(text) // 40)
+    sides = [
+        ModelConfig(
+            name="m",
+            parameters={f"{text[:1]}{number}": str(number + side) for number in many},
+            instance_groups=tuple(InstanceGroup(name=str(number), gpus=(number + side,)) for number in many),
+            ensemble_steps=tuple(EnsembleStep(model=f"{number + side}") for number in many),
+            warmups=tuple(Warmup(batch_size=number + side) for number in many),
+        )
+        for side in (0, 1)
+    ]
+    return changed_settings("m", *sides)
+
+
+def changed_file(text: str) -> object:
+    return unified(f"first\n{text}\nlast\n", f"FIRST\n{text}\nLAST\n", "m/config.pbtxt")
+
+
 def configuration(text: str) -> object:
     with contextlib.suppress(MalformedBody):
         return parse(text)
+
+
+def redacted(body: bytes) -> object:
+    return redact(Scrape(server="s", kind=Kind.STATISTICS, at=1.0, mono=1.0, body=body))
+
+
+def saved_request(body: bytes) -> object:
+    return parse_client(body)
 
 
 WORK: tuple[tuple[Callable[[str], object], tuple[str, ...]], ...] = (
@@ -94,6 +151,11 @@ WORK: tuple[tuple[Callable[[str], object], tuple[str, ...]], ...] = (
     (place, ("a.", "a")),
     (places, ("[", "[a.b]\n", "[[a]]\n", "a = 1\n", "a.b.", "'", " ", "\n")),
     (one_line_document, ("{}", "[1]")),
+    (toml, ("a.", '"a".', "a.b=1\n", "[a.b]\n", "[[a]]\n", "a={", "[", '"\\"', "'", "a . ", "[a.a.a.a.a.a.a.a]\n")),
+    (settings_file, ("[web]\n", "a=1\n", "'a.a.a'.", "[[server]]\n")),
+    (numbered_settings, ("a",)),
+    (changed_model, ("a",)),
+    (changed_file, ("a\n", "\n", "a\nb\n", "".join(f"{number}\n" for number in range(500)))),
     (configuration, ("a{", "a:[", "a{}", '"', "a:'", 'a:"b" ', "a:- ", "${", "# \n", 'a:${\\"}', " ")),
 )
 
@@ -135,3 +197,25 @@ def test_a_saved_body_nested_without_end_is_one_error(text: str, tmp_path: Path)
     ended = diag("explain", file).is_bounded()
     assert ended.code != 0
     assert len(ended.errors.splitlines()) <= 4
+
+
+def test_a_diff_of_a_long_file_is_applied_as_one_hunk(tmp_path: Path):
+    before = "".join(f"line {number % 7}\n" for number in range(5000))
+    after = f"new\n{before}".replace("line 3\n", "other\n", 1)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m/config.pbtxt").write_text(before)
+    text = unified(before, after, "m/config.pbtxt")
+    subprocess.run(["git", "apply", "-p1"], input=text, text=True, cwd=tmp_path, check=True)
+    assert (tmp_path / "m/config.pbtxt").read_text() == after
+    assert len(text.splitlines()) < 20
+    assert unified(before, before, "m/config.pbtxt") == ""
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{}," * 2_000_001])
+@pytest.mark.parametrize("read", [json_value, recognised, redacted, saved_request], ids=lambda one: one.__name__)
+def test_json_without_end_is_one_error_wherever_it_is_read(read: Callable[[bytes], object], text: str):
+    """Each of them reads through one bounded decoder, which makes no objects of it."""
+    begun = time.process_time()
+    with contextlib.suppress(ValueError, MalformedBody):
+        read(text.encode())
+    assert time.process_time() - begun < 5

@@ -6,7 +6,7 @@ Source of the fields: OASIS, "Static Analysis Results Interchange Format (SARIF)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from diagnostics.lint.fixes import configurations, fixed_text
 from diagnostics.lint.problem import Place, Problem, Severity
 from diagnostics.lint.run import Report
 from diagnostics.lint.text_file import TextFile
+from diagnostics.tuning.patch import MOST_COMPARED_LINES, changed_lines
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -94,10 +95,19 @@ def _fix(problem: Problem, before: str, after: str) -> Json:
 def _replacements(before: str, after: str) -> Iterator[Json]:
     """Yield replacements of whole lines; a region ends before its end line's first column."""
     old, new = _lines(before), _lines(after)
-    for tag, start, end, new_start, new_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag != "equal":
-            region = {"startLine": start + 1, "startColumn": 1, "endLine": end + 1, "endColumn": 1}
-            yield {"deletedRegion": region, "insertedContent": {"text": "".join(new[new_start:new_end])}}
+    for start, end, new_start, new_end in _changes(old, new):
+        region = {"startLine": start + 1, "startColumn": 1, "endLine": end + 1, "endColumn": 1}
+        yield {"deletedRegion": region, "insertedContent": {"text": "".join(new[new_start:new_end])}}
+
+
+def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+    if max(len(old), len(new)) <= MOST_COMPARED_LINES:
+        for tag, *where in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            if tag != "equal":
+                yield where[0], where[1], where[2], where[3]
+        return
+    start, end, new_end = changed_lines(old, new)
+    yield start, end, start, new_end
 
 
 def _lines(text: str) -> list[str]:
