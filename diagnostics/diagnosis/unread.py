@@ -73,37 +73,49 @@ def unread(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
 
 
 def _unseen_inside(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
-    """A row that ends when its request is handed to an engine or a thread tells of a request's time nothing."""
-    for item in anatomy:
-        stage = item.stages[0]
-        on = Subject(server=item.server, model=stage.model)
-        if item.ensemble is not None or Phase.ENGINE in stage.cells or item.requests < ENOUGH_EVENTS:
-            continue
-        if evidence.is_engine(on) and not evidence.shows_engine_time(on):
-            return Unread(
-                f"the row of {stage.model} ends where a request is handed to its engine: its time there is unseen"
-            )
-        if evidence.answers_apart(on) and not _clients_see_all(evidence, on):
-            return Unread(
-                f"the row of {stage.model} ends where a request is handed to a thread of its own: its time there is "
-                "unseen",
-                TRACE_FIX,
-            )
-        if _may_answer_later(evidence, on) and not _clients_see_all(evidence, on):
-            return Unread(
-                f"{stage.model} is decoupled and may answer after its row ended: how long its requests take was not "
-                "read",
-                TRACE_FIX,
-            )
-    return None
+    return next(filter(None, (unseen_time(evidence, item) for item in anatomy if item.requests >= ENOUGH_EVENTS)), None)
+
+
+def unseen_time(evidence: Evidence, item: Anatomy) -> Unread | None:
+    """Return why the time of an entry's requests is not that of its row; None where it is.
+
+    A row that ends when its request is handed to an engine or a thread tells nothing of the request's time.
+    """
+    stage = item.stages[0]
+    on = Subject(server=item.server, model=stage.model)
+    if item.ensemble is not None or Phase.ENGINE in stage.cells:
+        return None
+    if evidence.is_engine(on) and not evidence.shows_engine_time(on):
+        return Unread(
+            f"the row of {stage.model} ends where a request is handed to its engine: its time there is unseen"
+        )
+    if evidence.answers_apart(on) and not _clients_see_all(evidence, on):
+        return Unread(
+            f"the row of {stage.model} ends where a request is handed to a thread of its own: its time there is unseen",
+            TRACE_FIX,
+        )
+    if not _may_answer_later(evidence, on) or _clients_see_all(evidence, on):
+        return None
+    if evidence.config(on) is None:
+        return Unread(
+            f"{stage.model} may be decoupled and answer after its row ended: its configuration was not read",
+            CONFIG_FIX,
+        )
+    return Unread(
+        f"{stage.model} is decoupled and may answer after its row ended: how long its requests take was not read",
+        TRACE_FIX,
+    )
 
 
 def _may_answer_later(evidence: Evidence, on: Subject) -> bool:
-    """Return whether a model is decoupled and nothing shows it at work in its own row."""
-    config = evidence.config(on)
+    """Return whether a model is decoupled, as far as its configuration tells, and is not seen at work in its own row.
+
+    Without a configuration that takes a row of executions that were counted: an ensemble has none.
+    """
+    config, execution = evidence.config(on), evidence.read(EXECUTION_SECONDS, on).value
     works = (evidence.read(INSTANCE_BUSY_SHARE, on).value or 0.0) >= MOST_BUSY
-    executes = (evidence.read(EXECUTION_SECONDS, on).value or 0.0) >= LONGEST_HANDOVER
-    return config is not None and config.decoupled and not works and not executes
+    decoupled = execution is not None if config is None else config.decoupled
+    return decoupled and not works and (execution or 0.0) < LONGEST_HANDOVER
 
 
 def _clients_see_all(evidence: Evidence, on: Subject) -> bool:

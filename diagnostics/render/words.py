@@ -12,6 +12,7 @@ from diagnostics.checks.check import Prediction
 from diagnostics.diagnosis.effect import EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.unread import unseen_time
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Line
 from diagnostics.signals.reading import Missing
 from diagnostics.units import Unit
@@ -277,6 +278,14 @@ def beside_path(item: Anatomy) -> list[str]:
 def numbers(explanation: Explanation) -> dict[str, int]:
     """Return the number that each finding is shown under, by its id."""
     return {finding.id: number for number, finding in enumerate(explanation.findings, 1)}
+
+
+def where_spent(explanation: Explanation, item: Anatomy) -> str:
+    """Return what the table of an entry shows: its requests' time, or only its row's where that may end before them."""
+    name, mean = item.ensemble or item.stages[0].model, Unit.SECONDS.show(item.mean_seconds)
+    if unseen_time(explanation.evidence, item):
+        return f"the row of {name} takes {mean}, and may end before its requests do"
+    return f"where {name} spends its {mean}"
 
 
 def basis(item: Anatomy) -> str:

@@ -8,9 +8,13 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.diagnosis.explanation import Verdict
+from diagnostics.diagnosis.explanation import Explanation, Verdict
+from diagnostics.render.explanation.json import report
+from diagnostics.render.explanation.markdown import markdown
+from diagnostics.render.explanation.text import text
 from diagnostics.signals.engine_rows import is_engine
 from diagnostics.window.client import ClientRequest
+from diagnostics.wire.records import Kind
 from tests.builders import Stage, SyntheticTriton, chain, explained, model_config, view_of
 
 HANDOVER = 0.0012
@@ -91,6 +95,31 @@ def test_an_ordinary_decoupled_model_is_judged_by_its_row_where_that_shows_it_at
     assert told.verdict is Verdict.INSUFFICIENT_DATA
     assert "is decoupled and may answer after its row ended" in told.reason
     assert works.verdict is Verdict.HEALTHY
+
+
+def test_a_short_row_without_a_configuration_may_be_that_of_a_decoupled_model() -> None:
+    short, works = (server(config(("IN",)), execution=one).without(Kind.CONFIG).explain() for one in (HANDOVER, 0.06))
+
+    assert short.verdict is Verdict.INSUFFICIENT_DATA
+    assert "may be decoupled and answer after its row ended: its configuration was not read" in short.reason
+    assert "config" in short.next_measurement
+    assert "may be decoupled" not in works.reason
+
+
+def _first_entry(told: Explanation) -> Mapping[str, object]:
+    anatomy = report(told)["anatomy"]
+    assert isinstance(anatomy, list)
+    return dict(anatomy[0])
+
+
+def test_a_row_that_may_end_before_its_requests_is_not_shown_as_their_time() -> None:
+    told, works = (server(config(("IN",), decoupled=True), execution=one).explain() for one in (HANDOVER, 0.06))
+
+    assert "the row of llm takes 1.2 ms, and may end before its requests do" in text(told)
+    assert "### The row of llm takes 1.2 ms" in markdown(told)
+    assert _first_entry(told)["mean_is_lower_bound"]
+    assert "where llm spends its 60 ms" in text(works)
+    assert not _first_entry(works)["mean_is_lower_bound"]
 
 
 def test_inside_an_ensemble_the_engines_time_is_what_the_others_leave() -> None:

@@ -11,6 +11,7 @@ from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Fires, Quiet
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.unread import unseen_time
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.render import words
 from diagnostics.render.explanation.charts import Course, course
@@ -96,7 +97,9 @@ def _waterfalls(explanation: Explanation, item: Anatomy, ensemble: Ensemble | No
     """Return the mean request, and the slowest where traces show them."""
     slow = tail(explanation.evidence, item)
     longest = max(item.mean_seconds, slow.mean_seconds) if slow else 0.0
-    mean = waterfall("A request on average", item, ensemble, longest)
+    whole = unseen_time(explanation.evidence, item) is None
+    title = "A request on average" if whole else "The row of a request on average, which may end before the request"
+    mean = waterfall(title, item, ensemble, longest)
     if slow is None:
         return (mean,)
     return mean, waterfall("The slowest tenth of the traced requests", slow, ensemble, longest)

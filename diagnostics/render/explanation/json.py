@@ -12,6 +12,7 @@ from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.unread import unseen_time
 from diagnostics.evidence.ledger import Line
 from diagnostics.forecast.performance import Estimate
 from diagnostics.render import words
@@ -29,7 +30,7 @@ def report(explanation: Explanation) -> Json:
         "changes": changes_json(explanation),
         "findings": [_finding(finding) for finding in explanation.findings],
         "symptoms": [{"text": s.text, "next_measurement": s.next_measurement} for s in explanation.symptoms],
-        "anatomy": [_anatomy(item) for item in explanation.anatomy],
+        "anatomy": [_anatomy(explanation, item) for item in explanation.anatomy],
         "blind_spots": [{"what": spot.what, "why": spot.why, "fix": spot.fix} for spot in explanation.blind_spots],
         "checks": {
             "ran": len(catalogue()),
@@ -166,12 +167,13 @@ def _change(now: float, predicted: Estimate) -> Json:
     return {"now": now, "predicted": predicted.value, "interval90": [predicted.low, predicted.high]}
 
 
-def _anatomy(item: Anatomy) -> Json:
+def _anatomy(explanation: Explanation, item: Anatomy) -> Json:
     return {
         "server": item.server,
         "ensemble": item.ensemble,
         "requests": item.requests,
         "mean_seconds": item.mean_seconds,
+        "mean_is_lower_bound": unseen_time(explanation.evidence, item) is not None,
         "stages": [{"model": stage.model, **_cells(stage), **_seen_in_traces(stage)} for stage in item.stages],
         "unattributed_seconds": item.unattributed_seconds,
         "source": item.source,

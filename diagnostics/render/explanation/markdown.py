@@ -40,7 +40,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     for finding in explanation.findings:
         yield from _finding(finding, numbers, beside.get(finding.id, ""), told=finding in explanation.loud[:1])
     for item in explanation.anatomy[:1]:
-        yield from _anatomy(item)
+        yield from _anatomy(explanation, item)
     yield from _lists(explanation)
 
 
@@ -85,10 +85,9 @@ def fenced(text: str, language: str) -> list[str]:
     return [f"{fence}{language}", *body, fence]
 
 
-def _anatomy(item: Anatomy) -> Iterator[str]:
-    name = item.ensemble or item.stages[0].model
-    mean = Unit.SECONDS.show(item.mean_seconds)
-    yield from ("", f"### Where {escaped(name)} spends its {mean}")
+def _anatomy(explanation: Explanation, item: Anatomy) -> Iterator[str]:
+    title = words.where_spent(explanation, item)
+    yield from ("", f"### {escaped(title[0].upper() + title[1:])}")
     rows = [
         (stage.model, *(_cell(stage.cells.get(phase, 0.0)) for phase in _PHASES), words.share(stage.seconds, item))
         for stage in item.stages

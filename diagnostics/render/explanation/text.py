@@ -31,7 +31,7 @@ def text(explanation: Explanation, style: Style = plain) -> str:
         *_answer(explanation, style),
         *_findings(explanation, style),
         *_symptoms(explanation),
-        *_anatomies(explanation.anatomy),
+        *_anatomies(explanation),
         *_unseen(explanation),
         "",
         *_window(explanation),
@@ -119,13 +119,13 @@ def _symptoms(explanation: Explanation) -> Iterator[str]:
         yield from wrapped(f"{symptom.text}; next: {symptom.next_measurement}", "  ", "- ")
 
 
-def _anatomies(anatomy: Sequence[Anatomy]) -> Iterator[str]:
+def _anatomies(explanation: Explanation) -> Iterator[str]:
+    anatomy = explanation.anatomy
     for item in anatomy[:_ENTRIES_SHOWN]:
-        name = item.ensemble or item.stages[0].model
         where = f" on {item.server}" if len({each.server for each in anatomy}) > 1 else ""
         yield ""
         yield from wrapped(
-            f"where {name}{where} spends its {Unit.SECONDS.show(item.mean_seconds)} ({words.basis(item)}):",
+            f"{words.where_spent(explanation, item)}{where} ({words.basis(item)}):",
             "",
         )
         yield f"  {'stage':<24}{'queue':>9}{'compute':>9}{'in+out':>9}{'engine':>9}{'all':>9}{'share':>8}"

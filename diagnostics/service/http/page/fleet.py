@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from diagnostics.anatomy.cells import Anatomy
 from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.unread import unseen_time
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.series import instants, series
 from diagnostics.service.http.page.standing import Standing
@@ -73,7 +74,7 @@ def _made(explanation: Explanation) -> Row:
     seconds = window.end - window.start
     return Row(
         entry=busiest.ensemble or busiest.stages[0].model,
-        mean_seconds=busiest.mean_seconds,
+        mean_seconds=None if unseen_time(explanation.evidence, busiest) else busiest.mean_seconds,
         per_second=busiest.requests / seconds if seconds > 0 else None,
         spark=_spark(explanation.evidence, busiest),
     )
