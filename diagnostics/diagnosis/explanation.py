@@ -17,7 +17,7 @@ from diagnostics.diagnosis.repository_notes import repository_notes
 from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
 from diagnostics.diagnosis.trace_notes import Note, trace_notes
-from diagnostics.diagnosis.undecided import Open, undecided
+from diagnostics.diagnosis.undecided import Open, could_matter, undecided
 from diagnostics.diagnosis.unread import core_missing, unread
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
@@ -65,7 +65,7 @@ def explain(
         anatomy=anatomy,
         blind_spots=(
             *blind_spots,
-            *_of_signals(evidence, results),
+            *_of_signals(evidence, results, anatomy, judged.verdict),
             *_of_reads(evidence),
             *_as_blind_spots(gpu_notes(evidence)),
             *_as_blind_spots(trace_notes(evidence, anatomy)),
@@ -134,6 +134,7 @@ def rejudged(
     signs = (*symptoms(evidence, anatomy, unclaimed(results, anatomy), found), *missed)
     judged = _verdict(evidence, anatomy, found, signs, undecided(evidence, results, anatomy))
     loud = [finding for finding in found if finding.severity.loud]
+    before = set(_of_signals(evidence, explanation.results, anatomy, explanation.verdict))
     return replace(
         explanation,
         verdict=judged.verdict,
@@ -142,6 +143,10 @@ def rejudged(
         layer=loud[0].layer if loud else None,
         findings=found,
         symptoms=signs,
+        blind_spots=(
+            *(spot for spot in explanation.blind_spots if spot not in before),
+            *_of_signals(evidence, results, anatomy, judged.verdict),
+        ),
         results=tuple(results),
     )
 
@@ -190,11 +195,24 @@ def _tells_apart(sign: Symptom, left: Sequence[Open]) -> str:
     return next(explaining, sign.next_measurement)
 
 
-def _of_signals(evidence: Evidence, results: Sequence[Result]) -> Iterator[BlindSpot]:
+def _of_signals(
+    evidence: Evidence, results: Sequence[Result], anatomy: Sequence[Anatomy], verdict: Verdict
+) -> Iterator[BlindSpot]:
     """Yield why nothing is counted where a clock is to blame, and what can be switched on at the other servers."""
     notes = clock_notes(evidence)
     yield from _as_blind_spots(notes.values())
-    yield from _blind_spots([result for result in results if result.subject.server not in notes])
+    others = [result for result in results if result.subject.server not in notes]
+    yield from _blind_spots(relevant(evidence, others, anatomy, verdict))
+
+
+def relevant(
+    evidence: Evidence, results: Sequence[Result], anatomy: Sequence[Anatomy], verdict: Verdict
+) -> Sequence[Result]:
+    """Return the results whose missing readings could change the verdict: all of them where it is open."""
+    if verdict not in (Verdict.DEGRADED, Verdict.HEALTHY):
+        return results
+    explained = verdict is Verdict.DEGRADED
+    return [result for result in results if could_matter(evidence, result, anatomy, explained=explained)]
 
 
 def _blind_spots(results: Sequence[Result]) -> tuple[BlindSpot, ...]:

@@ -128,6 +128,50 @@ def _reached(evidence: Evidence, result: Result, item: Anatomy) -> dict[Cell, fl
     }
 
 
+def could_matter(evidence: Evidence, result: Result, anatomy: Sequence[Anatomy], *, explained: bool) -> bool:
+    """Return whether what a check did not read could change what is said of a window that has a verdict.
+
+    A finding that lacks a reading is less certain. A check that could not decide matters as far as it reaches time
+    that is worth a change. One that was quiet all the same matters where nothing else is found wrong.
+
+    Args:
+        evidence: what was read.
+        result: what the check said.
+        anatomy: where time goes.
+        explained: whether a cause was found.
+
+    """
+    if result.fires is not None:
+        return True
+    if result.check.check.layer is Layer.GPU and not _time_on_cards(evidence, result, anatomy):
+        return False
+    if not isinstance(result.outcome, Unknown):
+        return not explained
+    if result.check.id == "ensemble-overhead":
+        return any(_worth_a_change(item.unattributed_seconds, item) for item in anatomy)
+    if result.check.id not in REACH:
+        return True
+    return any(_worth_a_change(sum(_reached(evidence, result, item).values()), item) for item in anatomy)
+
+
+def _worth_a_change(seconds: float, item: Anatomy) -> bool:
+    return seconds >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * item.mean_seconds)
+
+
+def _time_on_cards(evidence: Evidence, result: Result, anatomy: Sequence[Anatomy]) -> bool:
+    """Return whether requests spend time that is worth a change in stages that may run on a GPU."""
+    for item in anatomy:
+        on_card = (stage for stage in item.stages if _may_be_on_card(evidence, item.server, stage.model))
+        seconds = sum(stage.seconds for stage in on_card)
+        if item.server == result.subject.server and _worth_a_change(seconds, item):
+            return True
+    return False
+
+
+def _may_be_on_card(evidence: Evidence, server: str, model: str) -> bool:
+    return evidence.read(ON_GPU, Subject(server=server, model=model)).value != 0
+
+
 def _batched_outside(evidence: Evidence, result: Result) -> bool:
     """Return whether an engine is handed whole batches: then requests wait in Triton's queue, and not inside."""
     of_engine = result.check.check.layer is Layer.ENGINE
@@ -137,7 +181,7 @@ def _batched_outside(evidence: Evidence, result: Result) -> bool:
 def _speaks_of(evidence: Evidence, on: Subject, model: str, item: Anatomy) -> bool:
     """Return whether a subject's check may claim time in a model's stage: a card's in what may run on it."""
     if on.gpu is not None:
-        return evidence.read(ON_GPU, Subject(server=on.server, model=model)).value != 0
+        return _may_be_on_card(evidence, on.server, model)
     return on.model in (None, model) and on.ensemble in (None, item.ensemble)
 
 

@@ -69,6 +69,7 @@ def unread(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
         or _failures_uncounted(evidence)
         or _read_too_rarely(evidence, anatomy)
         or _perhaps_by_hand(evidence, anatomy)
+        or _perhaps_decoupled(evidence, anatomy)
     )
 
 
@@ -94,28 +95,35 @@ def unseen_time(evidence: Evidence, item: Anatomy) -> Unread | None:
             f"the row of {stage.model} ends where a request is handed to a thread of its own: its time there is unseen",
             TRACE_FIX,
         )
-    if not _may_answer_later(evidence, on) or _clients_see_all(evidence, on):
+    config = evidence.config(on)
+    if config is None or not config.decoupled or _works_in_its_row(evidence, on) or _clients_see_all(evidence, on):
         return None
-    if evidence.config(on) is None:
-        return Unread(
-            f"{stage.model} may be decoupled and answer after its row ended: its configuration was not read",
-            CONFIG_FIX,
-        )
     return Unread(
         f"{stage.model} is decoupled and may answer after its row ended: how long its requests take was not read",
         TRACE_FIX,
     )
 
 
-def _may_answer_later(evidence: Evidence, on: Subject) -> bool:
-    """Return whether a model is decoupled, as far as its configuration tells, and is not seen at work in its own row.
+def _perhaps_decoupled(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
+    """Without its configuration, a model of short executions may be decoupled. An ensemble executes nothing."""
+    for item in anatomy:
+        stage = item.stages[0]
+        on = Subject(server=item.server, model=stage.model)
+        counted = evidence.read(EXECUTION_SECONDS, on).value is not None and item.requests >= ENOUGH_EVENTS
+        if item.ensemble is not None or evidence.config(on) is not None or not counted:
+            continue
+        if not _works_in_its_row(evidence, on) and not _clients_see_all(evidence, on):
+            return Unread(
+                f"{stage.model} may be decoupled and answer after its row ended: its configuration was not read",
+                CONFIG_FIX,
+            )
+    return None
 
-    Without a configuration that takes a row of executions that were counted: an ensemble has none.
-    """
-    config, execution = evidence.config(on), evidence.read(EXECUTION_SECONDS, on).value
-    works = (evidence.read(INSTANCE_BUSY_SHARE, on).value or 0.0) >= MOST_BUSY
-    decoupled = execution is not None if config is None else config.decoupled
-    return decoupled and not works and (execution or 0.0) < LONGEST_HANDOVER
+
+def _works_in_its_row(evidence: Evidence, on: Subject) -> bool:
+    """Return whether a model is seen at work in its own row: it does more than to hand requests over."""
+    busy = (evidence.read(INSTANCE_BUSY_SHARE, on).value or 0.0) >= MOST_BUSY
+    return busy or (evidence.read(EXECUTION_SECONDS, on).value or 0.0) >= LONGEST_HANDOVER
 
 
 def _clients_see_all(evidence: Evidence, on: Subject) -> bool:

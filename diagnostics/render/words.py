@@ -10,7 +10,7 @@ from typing import NamedTuple
 from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.checks.check import Prediction
 from diagnostics.diagnosis.effect import EndToEnd, Unpredicted
-from diagnostics.diagnosis.explanation import Explanation, Verdict
+from diagnostics.diagnosis.explanation import Explanation, Verdict, relevant
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.unread import unseen_time
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Line
@@ -240,11 +240,13 @@ def unseen(explanation: Explanation) -> list[Unseen]:
 def undecided(explanation: Explanation) -> dict[str, list[str]]:
     """Return by absent reading and reason, as `instances not exported`, the checks that it kept from deciding.
 
-    What idles is left out: there is nothing to decide.
+    What idles is left out, as there is nothing to decide, and what could not change the verdict.
     """
     found: dict[str, set[str]] = {}
+    kept = relevant(explanation.evidence, explanation.results, explanation.anatomy, explanation.verdict)
+    matter = {id(result) for result in kept}
     for result, unknown in explanation.unknown:
-        if unknown.reason is Missing.IDLE:
+        if unknown.reason is Missing.IDLE or id(result) not in matter:
             continue
         reason = f"{unknown.signal} {unknown.reason.value.replace('_', ' ')}"
         found.setdefault(reason, set()).add(result.check.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -120,6 +120,17 @@ def test_a_row_that_may_end_before_its_requests_is_not_shown_as_their_time() -> 
     assert _first_entry(told)["mean_is_lower_bound"]
     assert "where llm spends its 60 ms" in text(works)
     assert not _first_entry(works)["mean_is_lower_bound"]
+
+
+def test_a_card_that_no_request_meets_is_no_blind_spot_of_an_explained_window() -> None:
+    def fixes(groups: Sequence[Mapping[str, object]]) -> list[str]:
+        busy = Stage("m", rate=9, execution=0.1, queue=0.5, config=model_config("m", groups=groups))
+        told = SyntheticTriton(models=(busy,), gpu={"utilization_gpu_percent": 20}).explain()
+        assert told.verdict is Verdict.DEGRADED
+        return [spot.what for spot in told.blind_spots if "NVML" in spot.fix]
+
+    assert not fixes([{"kind": "KIND_CPU", "count": 1}])
+    assert fixes([{"kind": "KIND_GPU", "count": 1, "gpus": [0]}])
 
 
 def test_inside_an_ensemble_the_engines_time_is_what_the_others_leave() -> None:
