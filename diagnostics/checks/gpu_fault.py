@@ -56,7 +56,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide for one GPU."""
     said = []
     lost = see.read(GPU_LOST, on)
-    if lost.value is not None and see.compare(GPU_LOST.name, lost, LOST):
+    if lost.value is not None and see.compare(GPU_LOST.name, lost, LOST, alternative=True):
         said.append("the driver calls it lost or in need of a reset")
     told = 0
     for signal, words in _SIGNS:
@@ -64,7 +64,7 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         if reading.value is None:
             continue
         told += 1
-        if see.compare(signal.name, reading, ANY):
+        if see.compare(signal.name, reading, ANY, alternative=True):
             said.append(words.format(f"{reading.value:.0f}"))
     if not said and not told and lost.value is None:
         see.need(FAULT_CODE, on)

@@ -109,7 +109,7 @@ def _throughout(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="requests hardly wait for an instance")
     if see.evidence.is_engine(on):
         return Quiet(because="an engine's row says nothing of processors")
-    full, held = see.at_least(HOST_CPU_BUSY, on, HOST_FULL), _is_held_back(see, on)
+    full, held = see.at_least(HOST_CPU_BUSY, on, HOST_FULL, alternative=True), _is_held_back(see, on)
     if not (full or held or waits_for_processors(see, on)):
         return Quiet(because="the processors have time left")
     if see.is_set(ON_GPU, on):
@@ -172,7 +172,7 @@ def _is_starved(see: Ledger, on: Subject) -> bool:
 
 def _is_held_back(see: Ledger, on: Subject) -> bool:
     share = see.read(CPU_THROTTLED, on)
-    return share.value is not None and see.compare(CPU_THROTTLED.name, share, THROTTLED)
+    return share.value is not None and see.compare(CPU_THROTTLED.name, share, THROTTLED, alternative=True)
 
 
 def _judge(see: Ledger, on: Subject, held: bool) -> Fires | Quiet:

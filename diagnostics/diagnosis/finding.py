@@ -185,8 +185,9 @@ def id_of(result: Result) -> str:
 
 
 def _evidence(lines: Sequence[Line]) -> tuple[Line, ...]:
-    """Return what was compared, each comparison once."""
-    compared = (line.supporting() for line in lines if line.limit is not None)
+    """Return what was compared, each comparison once; of alternatives only those that hold."""
+    kept = (line for line in lines if line.limit is not None and not (line.alternative and line.met is False))
+    compared = (line.supporting() for line in kept)
     return tuple({(line.signal, line.sign, line.limit): line for line in compared}.values())
 
 

@@ -32,7 +32,10 @@ MISSING_FACTOR = 0.75
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One look at one reading. `met` is None when there was nothing to compare; `optional` lines only rule out."""
+    """One look at one reading. `met` is None when there was nothing to compare; `optional` lines only rule out.
+
+    An `alternative` is one of several conditions of which one is enough: it supports nothing where it is not met.
+    """
 
     signal: str
     reading: Reading
@@ -40,6 +43,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     sign: str = ""
     met: bool | None = None
     optional: bool = False
+    alternative: bool = False
 
     @property
     def straddles(self) -> bool:
@@ -121,10 +125,10 @@ class Ledger:
         self.lines.append(Line(signal=signal.name, reading=reading))
         return value
 
-    def at_least(self, signal: Signal, on: Subject, limit: Limit) -> bool:
-        """Return whether a needed reading reaches the limit."""
-        reading, value = self._needed(signal, on)
-        return self._note(signal, reading, limit, ">=", value >= limit.value)
+    def at_least(self, signal: Signal, on: Subject, limit: Limit, *, alternative: bool = False) -> bool:
+        """Return whether a needed reading reaches the limit; `alternative` as for a `Line`."""
+        reading, _ = self._needed(signal, on)
+        return self.compare(signal.name, reading, limit, alternative=alternative)
 
     def at_most(self, signal: Signal, on: Subject, limit: Limit) -> bool:
         """Return whether a needed reading stays at or under the limit."""
@@ -157,13 +161,22 @@ class Ledger:
         )
         return bool(holds)
 
-    def compare(self, name: str, reading: Reading, limit: Limit, *, at_least: bool = True) -> bool:
+    def compare(
+        self, name: str, reading: Reading, limit: Limit, *, at_least: bool = True, alternative: bool = False
+    ) -> bool:
         """Note a derived value (a prediction, a ratio of readings) against a limit; an absent one ends as unknown."""
         if reading.value is None:
             raise Undecided(name, reading.missing or Missing.NOT_EXPORTED)
         met = reading.value >= limit.value if at_least else reading.value <= limit.value
         self.lines.append(
-            Line(signal=name, reading=reading, limit=limit.value, sign=">=" if at_least else "<=", met=met)
+            Line(
+                signal=name,
+                reading=reading,
+                limit=limit.value,
+                sign=">=" if at_least else "<=",
+                met=met,
+                alternative=alternative,
+            )
         )
         return met
 

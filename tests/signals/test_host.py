@@ -69,6 +69,13 @@ def test_stages_that_share_too_few_cores_are_starved() -> None:
     assert loud(starved(0.3)) == ["host-cpu-starved"]
 
 
+def test_of_two_reasons_that_are_enough_only_the_one_that_holds_is_evidence() -> None:
+    (found,) = explained(starved(0.3, **quota(0.0, 2.0)(0.0))).loud
+
+    assert "host_cpu_busy" in {line.signal for line in found.evidence}
+    assert "cpu_throttled_share" not in {line.signal for line in found.evidence}
+
+
 def test_instances_that_sleep_on_a_host_that_others_fill_are_not() -> None:
     assert "host-cpu-starved" not in loud(starved(0.01))
 
