@@ -13,7 +13,8 @@ from diagnostics.diagnosis.answer import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding, ordered
 from diagnostics.diagnosis.onset import Onset
 from diagnostics.evidence.evidence import WindowEvidence
-from diagnostics.units import time_text
+from diagnostics.signals.counting import ENOUGH_EVENTS
+from diagnostics.units import Unit, time_text
 from diagnostics.window.lifecycle import Change
 from diagnostics.window.stretches import Stretches, in_order
 
@@ -75,7 +76,7 @@ def _shown(base: Explanation, carried: tuple[Finding, ...], whole: Explanation, 
         base,
         window=whole.window,
         verdict=Verdict.DEGRADED if degraded else base.verdict,
-        reason="" if degraded else _reason(base, cuts),
+        reason="" if degraded else _reason(base, cuts, whole.window.end),
         next_measurement="" if degraded else base.next_measurement,
         layer=loud[0].layer if loud else base.layer,
         findings=found,
@@ -86,11 +87,15 @@ def _shown(base: Explanation, carried: tuple[Finding, ...], whole: Explanation, 
     )
 
 
-def _reason(base: Explanation, cuts: Sequence[tuple[str, Change]]) -> str:
-    if base.verdict is not Verdict.INSUFFICIENT_DATA:
+def _reason(base: Explanation, cuts: Sequence[tuple[str, Change]], end: float) -> str:
+    """Return the reason of a verdict; where too little was read since settings were changed, how much is missing."""
+    if base.verdict not in (Verdict.INSUFFICIENT_DATA, Verdict.IDLE):
         return base.reason
     _, newest = cuts[-1]
-    return f"too little was read since {time_text(newest.at)}, when {newest}"
+    requests = sum(item.requests for item in base.anatomy)
+    counted = f"{requests:.0f} of {ENOUGH_EVENTS:.0f} requests needed to judge completed since"
+    lacking = counted if requests < ENOUGH_EVENTS else base.reason or "too little was read since"
+    return f"{newest} {Unit.SECONDS.show(max(end - newest.at, 0.0))} ago, at {time_text(newest.at)}: {lacking}"
 
 
 def _spanning(whole: Explanation, before: Explanation, after: Explanation) -> Iterator[Finding]:

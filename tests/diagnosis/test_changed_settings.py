@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -164,3 +165,12 @@ def test_a_change_of_another_models_settings_proves_nothing() -> None:
     scrapes = SyntheticTriton(models=(FULL, other[0])).scrapes(30)
     watched = Watched().live(sorted([*scrapes, config_read(other[1], 105.05)], key=lambda one: one.mono))
     assert [kind for _, kind, _ in watched.said if kind != "updated"] == ["opened"]
+
+
+def test_too_little_since_a_change_says_how_much_is_missing() -> None:
+    slow = [replace(stage, rate=0.3, queue=0.0) for stage in (FULL, FREE)]
+    told = explained(changed_in_place(*slow), present=True)
+
+    assert told.verdict is Verdict.IDLE
+    assert told.reason.startswith("settings of safety changed: count 1 → 2 ")
+    assert re.search(r" s ago, at \S+13:47:45Z: 14 of 30 requests needed to judge completed since$", told.reason)
