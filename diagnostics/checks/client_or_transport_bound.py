@@ -16,6 +16,7 @@ Triton shortens it.
 - A host without processors to spare, when clients share it (`host-cpu-starved`).
 - A frontend that is near its limit unseen: above 1,000 requests per second traces must show that it holds none.
 - A client that calls an ensemble's members one by one (`external-orchestration`).
+- Clients whose requests pile up in the queue of another model: they are busy with those.
 - Other callers: where clients and server count different requests, nothing is said.
 
 ## Do
@@ -45,6 +46,7 @@ from diagnostics.signals.callers import (
     OUTSIDE_SECONDS,
     PORT_LAG,
     TRANSFER_SECONDS,
+    WAITING_ELSEWHERE,
 )
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.reading import Missing, Reading
@@ -69,6 +71,12 @@ BUSY_FRONTEND = Limit(
     unit=Unit.PER_SECOND,
     because="frontends at their limit in public reports serve 3,000/s and more; a third of that is no load for one",
 )
+ELSEWHERE = Limit(
+    value=0.5,
+    unit=Unit.RATIO,
+    because="a client that holds most of its requests for a queue elsewhere spends its threads on that, and answers of "
+    "other models wait for them until the queue is gone",
+)
 CHECK = Check(
     layer=Layer.CLIENT,
     scope=Scope.ENTRY,
@@ -76,6 +84,7 @@ CHECK = Check(
         "requests": ENOUGH_REQUESTS,
         "outside_seconds": WORTHWHILE_TIME,
         "outside_share": WORTHWHILE_PART,
+        "waiting_elsewhere": ELSEWHERE,
         "missed_reads": MISSED,
         "port_lag_share": PORT_WAITS,
         "port_lag_upper_quartile": WORTHWHILE_TIME,
@@ -96,8 +105,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
     outside = _outside(see, on)
     if outside.missing is Missing.NOT_EXPORTED:
         return Quiet(because="no client is seen: the server's own time is judged")
-    if not is_long(see, on, outside):
-        return Quiet(because="clients wait hardly longer than the server takes")
+    if quiet := _not_long_by_itself(see, on, outside):
+        return quiet
     if _threads_are_busy(see, on):
         return Quiet(because="a thread of the server is busy, and requests may wait for it")
     if _frontend_holds(see, on, outside):
@@ -124,6 +133,18 @@ def _where(see: Ledger, on: Subject, seconds: float) -> str:
     """Return which part of it is seen at the server: bytes on their way, if they are most of it."""
     transfer = see.evidence.read(TRANSFER_SECONDS, on).value or 0.0
     return f"; {Unit.SECONDS.show(transfer)} of it moves bytes in and out" if transfer >= seconds / 2 else ""
+
+
+def _not_long_by_itself(see: Ledger, on: Subject, outside: Reading) -> Quiet | None:
+    """Return why clients do not wait outside all along, or for a queue's sake; None when they do by themselves."""
+    if not is_long(see, on, outside):
+        return Quiet(because="clients wait hardly longer than the server takes")
+    if outside.low is not None and outside.low < WORTHWHILE_TIME.value:
+        return Quiet(because="at times clients wait hardly longer than the server takes")
+    elsewhere = see.evidence.read(WAITING_ELSEWHERE, on)
+    if elsewhere.value is not None and see.compare(WAITING_ELSEWHERE.name, elsewhere, ELSEWHERE):
+        return Quiet(because="most requests of these clients wait for other models, and keep the clients busy")
+    return None
 
 
 def _threads_are_busy(see: Ledger, on: Subject) -> bool:

@@ -93,6 +93,24 @@ def _handling(view: View) -> Reading:
     return found
 
 
+def _waiting_elsewhere(view: View) -> Reading:
+    """By Little's law, of all the requests in the clients' record: queue seconds of other models ÷ all seconds."""
+    under_way = sum(
+        request.seconds for request in view.window.clients if view.start <= request.at + request.seconds <= view.end
+    )
+    if len(view.window.servers) > 1 or under_way <= 0:
+        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _CLIENT)
+    ensemble = ensemble_of(view)
+    own = set(ensemble.models()) if ensemble else {view.model}
+    deltas = [_counted(other) for other in view.executing() if other.model not in own]
+    queued = sum(delta.values.get(Counter.QUEUE_SECONDS, 0.0) for delta in deltas if delta is not None)
+    return Reading.of(min(queued / under_way, 1.0), Unit.RATIO, f"{_CLIENT} and {METRICS}")
+
+
+def _counted(view: View) -> Delta | None:
+    return view.delta(STATISTICS) or view.delta(METRICS)
+
+
 def _transfer(view: View) -> Reading:
     """From the first byte of a request read to its last, and of its answer; where the client is slow it is long."""
     values = [
@@ -178,6 +196,12 @@ TRANSFER_SECONDS = _signal(
     Unit.SECONDS,
     "Mean time from a request's first byte to its last, and from its answer's first byte to its last.",
     _transfer,
+)
+WAITING_ELSEWHERE = _signal(
+    "waiting_elsewhere",
+    Unit.RATIO,
+    "Share of the requests which the recorded clients have under way that wait in queues of other models.",
+    _waiting_elsewhere,
 )
 CALLER_SECONDS = _signal(
     "caller_seconds", Unit.SECONDS, "Mean time of the service in front, outside its call to the server.", _own_time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diagnostics.signals.callers import PORT_LAG
+from diagnostics.signals.callers import PORT_LAG, WAITING_ELSEWHERE
 from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE
 from diagnostics.signals.executions import BATCH_MARGINAL_COST
 from diagnostics.signals.host import CPU_WAIT_PER_LANE
@@ -17,7 +17,7 @@ from diagnostics.signals.triton import REQUEST_RATE
 # Signals of pairs that no check's case states.
 ELSEWHERE: tuple[Signal, ...] = (
     *(BATCH_MARGINAL_COST, CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_SHARE, CPU_WAIT_PER_LANE),
-    *(FRONTEND_CPU_WAIT, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE),
+    *(FRONTEND_CPU_WAIT, OVERLAP_STRETCH, PORT_LAG, REQUEST_RATE, WAITING_ELSEWHERE),
 )
 
 
@@ -102,6 +102,7 @@ client-or-transport-bound requests requests 27.9 quiet 32.1 fires
 client-or-transport-bound outside_seconds outside_seconds 0.00465 quiet 0.00535 fires outside_seconds=0.008 \
     request_seconds=0.005 handling_seconds=2e-05
 client-or-transport-bound outside_share outside_seconds 0.008106 quiet 0.009559 fires
+client-or-transport-bound waiting_elsewhere waiting_elsewhere 0.465 fires 0.535 quiet
 client-or-transport-bound missed_reads missed_reads 0.0465 fires 0.0535 quiet
 client-or-transport-bound host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
 client-or-transport-bound port_lag_share port_lag 0.0186 fires 0.0214 quiet frontend_busy=0.1

@@ -94,6 +94,34 @@ class TestBursts:
         assert set(loud(scrapes)) <= {"bursty-arrivals"}
 
 
+class TestClients:
+    def scrapes(self, *, queue: float, outside: Sequence[float]) -> list[Scrape]:
+        """Return a quick model, whose clients wait longer than its server by this in turn, and one with a queue."""
+        quick = Did(requests=20, seconds=0.02, infer=0.019)
+        full = Did(requests=40, seconds=0.05 + queue, queue=queue, infer=0.049)
+        configs = {**QUICK, "full": model_config("full", groups=({"kind": "KIND_CPU", "count": 1},))}
+        moments = [0.05 + 0.1 * number for number in range(590)]
+        took = [0.02 + outside[int(at) % len(outside)] for at in moments]
+        return [
+            *scrapes_told({KEY: [quick] * 30, ("full", "1"): [full] * 30}, configs=configs),
+            *machine(30),
+            sent(moments, took),
+            sent([0.02 + 0.05 * number for number in range(1180)], 0.052 + queue, "full"),
+        ]
+
+    def test_clients_that_wait_longer_than_the_server_takes_are_named(self) -> None:
+        assert set(loud(self.scrapes(queue=0.0, outside=[0.012]))) == {"client-or-transport-bound"}
+
+    def test_clients_whose_requests_wait_for_another_model_are_not(self) -> None:
+        found = loud(self.scrapes(queue=0.8, outside=[0.012]))
+
+        assert set(found) == {"single-instance-serialization"}
+        assert found["single-instance-serialization"].subject.model == "full"
+
+    def test_clients_that_wait_longer_at_times_are_not(self) -> None:
+        assert not loud(self.scrapes(queue=0.0, outside=[0.001] * 8 + [0.025] * 8))
+
+
 class TestLoads:
     def test_requests_that_wait_for_a_reload_are_named_with_the_time_of_it(self) -> None:
         waited = Did(requests=40, seconds=1.53, queue=1.5, infer=0.02, anew=True)
