@@ -57,6 +57,7 @@ from diagnostics.signals.arrivals import (
     BURST_CERTAINTY,
     BURST_SIZE,
     CROWDED_SECONDS,
+    CROWDED_TAIL_SECONDS,
     CROWDING_CERTAINTY,
     PEAK_TO_MEAN,
 )
@@ -121,10 +122,10 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return _finding(see, on, queues.value or 0.0, "they wait {} for each other")
     if not see.at_least(CROWDING_CERTAINTY, on, LINKED):
         return Quiet(because="requests take as long in company as alone")
-    crowded = see.read(CROWDED_SECONDS, on)
-    if not see.worthwhile("crowded", on, crowded):
+    tail = see.read(CROWDED_TAIL_SECONDS, on)
+    if not see.worthwhile("crowded_tail", on, tail):
         return Quiet(because="at even arrivals requests would take about as long")
-    return _finding(see, on, crowded.value or 0.0, "the mean would be {} lower at even arrivals")
+    return _finding(see, on, tail.value or 0.0, "one in twenty would take {} less at even arrivals")
 
 
 def _even(see: Ledger, on: Subject) -> Quiet | None:
@@ -197,6 +198,7 @@ _BURSTS = {
     BURST_SIZE: 30,
     BURST_CERTAINTY: 15,
     CROWDING_CERTAINTY: 2.0,
+    CROWDED_TAIL_SECONDS: 0.11,
     CROWDED_SECONDS: 0.05,
     REQUEST_SECONDS: 0.26,
     INSTANCE_BUSY_SHARE: 0.05,
@@ -213,7 +215,7 @@ CASES = (
     Case(
         title="is quiet when nobody waits for it",
         expect=Expected.QUIET,
-        readings={**_BURSTS, QUEUE_SECONDS: 0.002, CROWDED_SECONDS: 0.002},
+        readings={**_BURSTS, QUEUE_SECONDS: 0.002, CROWDED_TAIL_SECONDS: 0.002},
     ),
     Case(
         title="is quiet when a stage is busy on average",

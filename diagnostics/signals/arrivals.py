@@ -216,6 +216,12 @@ CROWDING_CERTAINTY = _signal(
     "Standard score of the rank correlation between requests in an interval and their latency.",
     _crowd(lambda found: found.z),
 )
+CROWDED_TAIL_SECONDS = _signal(
+    "crowded_tail_seconds",
+    Unit.SECONDS,
+    "What the most crowded twentieth of requests would lose if all came evenly, by the line through the intervals.",
+    _crowd(lambda found: found.tail_seconds),
+)
 CROWDED_SECONDS = _signal(
     "crowded_seconds",
     Unit.SECONDS,

@@ -87,11 +87,14 @@ class Crowding:
 
     Attributes:
         z: standard score of the rank correlation between an interval's requests and their latency.
+        tail_seconds: what requests of the most crowded twentieth would lose if the same requests came evenly, by that
+            line.
         saved_seconds: what the mean would lose if the same requests came evenly, by the line through the intervals.
 
     """
 
     z: float
+    tail_seconds: float
     saved_seconds: float
 
 
@@ -107,6 +110,7 @@ def crowding(bins: Sequence[Bin]) -> Crowding | None:
     even = sum(one.count for one in bins) / len(bins)
     return Crowding(
         z=rank * sqrt(len(busy) - 1),
+        tail_seconds=max(slope, 0.0) * max(_met_by_few(counts) - even, 0.0),
         saved_seconds=max(slope, 0.0) * max(weighted - even, 0.0),
     )
 
@@ -115,6 +119,16 @@ def _ranks(values: Sequence[float]) -> list[float]:
     """Return each value's rank, equal ones sharing the mean of theirs (Spearman's correlation is that of ranks)."""
     ordered = sorted(values)
     return [(bisect_left(ordered, value) + bisect_right(ordered, value) - 1) / 2 for value in values]
+
+
+def _met_by_few(counts: Sequence[float]) -> float:
+    """Return how many requests are in the interval of a request that one in twenty is more crowded than."""
+    left = 0.05 * sum(counts)
+    for count in sorted(counts, reverse=True):
+        left -= count
+        if left <= 0:
+            return count
+    return 0.0
 
 
 def evened(bins: Sequence[Bin]) -> list[Bin]:

@@ -87,7 +87,7 @@ bursty-arrivals burst_certainty burst_certainty 4.418 quiet 5.083 fires
 bursty-arrivals crowding_certainty crowding_certainty 1.525 quiet 1.755 fires
 bursty-arrivals instance_busy_share instance_busy_share 0.651 fires 0.749 quiet
 bursty-arrivals host_cpu_busy host_cpu_busy 0.837 fires 0.963 quiet
-bursty-arrivals queue queue_seconds 0.00465 quiet 0.00535 fires crowded_seconds=0 request_seconds=0.02 \
+bursty-arrivals queue queue_seconds 0.00465 quiet 0.00535 fires crowded_tail_seconds=0 request_seconds=0.02 \
     arrival_rate=1 execution_seconds=0.001 instances=1 max_batch_size=1 dynamic_batching=0 max_queue_delay=0 \
     client_batch_size=1
 capacity-exceeded overlap_stretch overlap_stretch 1.1625 mitigates 1.3375 quiet
