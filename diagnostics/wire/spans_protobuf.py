@@ -1,12 +1,18 @@
-"""OTLP export requests in protobuf, which other services and Collectors send."""
+"""OTLP export requests in protobuf, which other services and Collectors send.
+
+Spans are cut out of the body first and parsed one by one, as in JSON: one that is corrupt spoils no other, and what
+all of them would take as objects is never held at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from itertools import count
 
 from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.spans import (
@@ -26,15 +32,21 @@ from diagnostics.wire.spans import (
     valid_times,
 )
 
-if TYPE_CHECKING:
-    from opentelemetry.proto.common.v1.common_pb2 import KeyValue
-    from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
-
-# Numbers of the fields resource_spans, scope_spans and spans, each inside the one before.
-_PATH = (1, 2, 2)
+# Numbers of fields: of a request, of resource spans, of scope spans.
+_RESOURCE_SPANS = 1
+_RESOURCE, _SCOPE_SPANS = 1, 2
+_SPANS = 2
 _WITH_LENGTH = 2
 _FIXED = {1: 8, 5: 4}
-"""Bytes of a field by how it is written; anything else ends the counting."""
+"""Bytes of a field by how it is written."""
+_LARGE = 64 * 2**10
+"""Bytes of a span or a resource beyond which only its small fields are parsed: prompts and answers are large."""
+_SMALL = 2**10
+"""Bytes of a field that is small: a name of a model has 255, an event of Triton some 40."""
+_MOST_FIELDS = 10_000
+"""Of a large span or resource: SDKs limit attributes, events and links to 128 each (OTEL_SPAN_EVENT_COUNT_LIMIT)."""
+_TRACE_ID = b"\x0a\x10"
+"""How a span begins whose trace's id comes first, 16 bytes long: as all exporters write it."""
 _ABOUT_SENDERS = frozenset({SERVICE_NAME, *INSTANCE_NAMES})
 _ABOUT_MODELS = frozenset({MODEL_NAME, MODEL_VERSION, PARENT_NUMBER})
 
@@ -48,70 +60,120 @@ def read_protobuf(body: bytes, take: Take, sieve: Sieve | None = None) -> int:
         MalformedBody: it is no export request, is cut off, or holds more parts than `MOST_PARTS`.
 
     """
-    _refuse_crowded(body)
     try:
-        request = ExportTraceServiceRequest.FromString(body)
+        groups = list(_groups(body))
+        senders = [_sender(resource) for resource, _ in groups]
     except DecodeError as error:
         raise MalformedBody("the trace export is neither JSON nor protobuf, or is cut off") from error
     corrupt = 0
-    for group in request.resource_spans:
-        about = _attributes(group.resource.attributes, _ABOUT_SENDERS)
-        service = about.get(SERVICE_NAME, "")
-        instance = next((about[name] for name in INSTANCE_NAMES if about.get(name)), "")
+    for (service, instance), (_, spans) in zip(senders, groups, strict=True):
         limit = sieve.limit(instance) if sieve else RANKS
-        for scope in group.scope_spans:
-            for wire in scope.spans:
-                if sieve and limit < RANKS and rank(wire.trace_id.hex()) >= limit:
-                    sieve.leave_out()
-                    continue
-                span = _span(wire, service, instance)
-                if span is None:
-                    corrupt += 1
-                else:
-                    take(span)
+        for start, end in spans:
+            data = body[start:end]
+            if sieve and limit < RANKS and data.startswith(_TRACE_ID) and rank(data[2:18].hex()) >= limit:
+                sieve.leave_out()
+                continue
+            span = _parsed(data, service, instance)
+            if span is None:
+                corrupt += 1
+            elif sieve and limit < RANKS and rank(span.trace) >= limit:
+                sieve.leave_out()
+            else:
+                take(span)
     return corrupt
 
 
-def _refuse_crowded(body: bytes) -> None:
-    """Count parts before objects are made of them: an empty one takes two bytes here and two hundred there."""
-    parts = 0
-    places = [(0, len(body), 0)]
-    while places:
-        start, end, level = places.pop()
-        for number, inner, after in _embedded(body, start, end):
-            if number == _PATH[level]:
-                parts += 1
-                if parts > MOST_PARTS:
-                    raise MalformedBody(f"the trace export holds more than {MOST_PARTS:,} resources, scopes and spans")
-                if level + 1 < len(_PATH):
-                    places.append((inner, after, level + 1))
+def _groups(body: bytes) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
+    """Yield each resource, and where its spans are.
+
+    Fields are counted before objects are made of them: an empty one takes two bytes here and two hundred there.
+    """
+    parts = count(1)
+
+    def fields(start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        for number, _, inner, after in _fields(body, start, end):
+            if next(parts) > MOST_PARTS:
+                raise MalformedBody(f"the trace export holds more than {MOST_PARTS:,} resources, scopes and spans")
+            yield number, inner, after
+
+    for group, start, end in fields(0, len(body)):
+        resource, spans = b"", []
+        for number, inner, after in fields(start, end) if group == _RESOURCE_SPANS else ():
+            if number == _RESOURCE:
+                resource += body[inner:after]
+            elif number == _SCOPE_SPANS:
+                spans += [(at, to) for part, at, to in fields(inner, after) if part == _SPANS]
+        yield resource, spans
 
 
-def _embedded(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Yield number, start and end of the fields with a length, until one cannot be read: the parser refuses it."""
+def _fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the number of each field that has a length, where the field begins, and where its content does and ends.
+
+    The number of any other field is 0, which none has.
+
+    Raises:
+        DecodeError: one ends after `end`, or is written as nothing is.
+
+    """
     while at < end:
-        tag, at = _varint(body, at, end)
-        kind = tag & 7
+        begin = at
+        tag, at = _varint(data, at, end)
+        kind, length = tag & 7, 0
         if kind == _WITH_LENGTH:
-            length, at = _varint(body, at, end)
-            yield tag >> 3, at, min(at + length, end)
-            at += length
+            length, at = _varint(data, at, end)
+        elif kind in _FIXED:
+            length = _FIXED[kind]
         elif kind == 0:
-            _, at = _varint(body, at, end)
+            _, at = _varint(data, at, end)
         else:
-            at += _FIXED.get(kind, end)
+            raise DecodeError("a group, which no exporter writes")
+        if at + length > end:
+            raise DecodeError("cut off")
+        yield tag >> 3 if kind == _WITH_LENGTH else 0, begin, at, at + length
+        at += length
 
 
-def _varint(body: bytes, at: int, end: int) -> tuple[int, int]:
+def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while at < end and shift < 64:
-        byte = body[at]
+        byte = data[at]
         at += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            break
+            return value, at
         shift += 7
-    return value, at
+    raise DecodeError("cut off")
+
+
+def _small_fields(data: bytes) -> bytes:
+    """Return a span or resource as it is; of a large one what is small in it.
+
+    Raises:
+        DecodeError: it has too many fields, or is cut off.
+
+    """
+    if len(data) <= _LARGE:
+        return data
+    kept = bytearray()
+    for fields, (_, begin, start, end) in enumerate(_fields(data, 0, len(data))):
+        if fields >= _MOST_FIELDS:
+            raise DecodeError("too many fields")
+        if end - start <= _SMALL:
+            kept += data[begin:end]
+    return bytes(kept)
+
+
+def _sender(resource: bytes) -> tuple[str, str]:
+    """Return what a resource calls its service, and its process or machine."""
+    about = _attributes(Resource.FromString(_small_fields(resource)).attributes, _ABOUT_SENDERS)
+    return about.get(SERVICE_NAME, ""), next((about[name] for name in INSTANCE_NAMES if about.get(name)), "")
+
+
+def _parsed(data: bytes, service: str, instance: str) -> Span | None:
+    try:
+        return _span(WireSpan.FromString(_small_fields(data)), service, instance)
+    except DecodeError:
+        return None
 
 
 def _attributes(attributes: Iterable[KeyValue], keys: frozenset[str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -28,6 +29,43 @@ def field(number: int, content: bytes) -> bytes:
 def test_a_crowd_of_empty_messages_is_refused(body: bytes):
     with pytest.raises(MalformedBody, match="holds more than"):
         read_protobuf(body, lambda _: None)
+
+
+def span(*more: bytes) -> bytes:
+    """Return a span of protobuf with these fields beside the necessary ones."""
+    times = b"\x39" + bytes([1, *[0] * 7]) + b"\x41" + bytes([2, *[0] * 7])
+    return field(2, field(1, b"t" * 16) + field(2, b"s" * 8) + times + b"".join(more))
+
+
+def read(*spans: bytes) -> tuple[int, list[Span]]:
+    taken: list[Span] = []
+    return read_protobuf(field(1, field(2, b"".join(spans))), taken.append), taken
+
+
+@pytest.mark.parametrize("number", [9, 11, 13], ids=["attributes", "events", "links"])
+def test_a_crowd_inside_of_one_span_spoils_it_alone_and_is_not_counted_to_its_end(number: int):
+    begun = time.process_time()
+    corrupt, taken = read(span(), span(field(number, b"") * 1_000_000))
+    assert (corrupt, len(taken)) == (1, 1)
+    assert time.process_time() - begun < 0.5
+
+
+def test_a_corrupt_span_spoils_no_other():
+    corrupt, taken = read(span(), field(2, b"\x0a\x7f"), span())
+    assert (corrupt, len(taken)) == (1, 2)
+
+
+def test_of_a_span_with_a_long_prompt_the_model_and_the_events_are_read():
+    prompt = field(9, field(1, b"gen_ai.prompt") + field(2, field(1, b"x" * 200_000)))
+    model = field(9, field(1, b"triton.model_name") + field(2, field(1, b"chat")))
+    event = field(11, field(2, b"COMPUTE_START") + b"\x09" + bytes([1, *[0] * 7]))
+    corrupt, (one,) = read(span(model, prompt, event))
+    assert (corrupt, one.model, dict(one.marks)) == (0, "chat", {"COMPUTE_START": 1})
+
+
+def test_a_sender_with_a_crowd_of_attributes_is_refused():
+    with pytest.raises(MalformedBody):
+        read_protobuf(field(1, field(1, field(1, b"") * 1_000_000)), lambda _: None)
 
 
 @pytest.mark.parametrize("inside", ["%s", '{"scopeSpans":[%s]}', '{"scopeSpans":[{"spans":[%s]}]}'])
