@@ -25,17 +25,16 @@ from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MAN
 from diagnostics.service.http.authentication import Answer as Credential
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.listening import LISTEN_SETTING, Listen, parse_listen, refuse_strangers
-from diagnostics.service.otlp_intake import Form, OtlpIntake, Status, exported
+from diagnostics.service.otlp_intake import Answer, Form, OtlpIntake, Status, exported
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.peers import peer_of
+from diagnostics.service.whole_messages import NoRoom
 from diagnostics.settings.tree import Settings
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 SETTING = "otlp.grpc_listen_address"
 SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
-# Whole messages that are held at once; beyond, exporters are told to come back.
-MOST_AT_ONCE = 16
 PATIENCE = 5.0
 _DETAILS = "grpc-status-details-bin"
 _OPTIONS = (
@@ -92,7 +91,7 @@ class GrpcDoor:
         self._certificates_required = credentials.config.certificates_required
         self._options = (*_OPTIONS, ("grpc.max_receive_message_length", settings.web.max_body))
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="otlp-grpc")
-        self._arrivals, self._held = Arrivals(), 0
+        self._arrivals = Arrivals()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="otlp-grpc", daemon=True)
         self._thread.start()
@@ -152,20 +151,24 @@ class GrpcDoor:
     async def _export(self, _: object, context: Any) -> ExportTraceServiceResponse:
         host = host_of(context.peer())
         known = await self._admitted(context, host)
-        body = await self._message(context, host)
-        if self._held >= MOST_AT_ONCE:
-            await _send_away(context, grpc.StatusCode.UNAVAILABLE, f"{MOST_AT_ONCE} messages are held already", 1)
-        self._held += 1
-        try:
-            take = partial(self._intake.take, body, Form.PROTOBUF, host, authenticated=known)
-            answer = await self._loop.run_in_executor(self._threads, take)
-        finally:
-            self._held -= 1
+        answer = await self._taken(context, host, authenticated=known)
         if answer.status is Status.MALFORMED:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _line(answer.message))
         if answer.status is Status.THROTTLED:
             await _send_away(context, grpc.StatusCode.UNAVAILABLE, _line(answer.message), answer.retry_after)
         return exported(answer)
+
+    async def _taken(self, context: Any, host: str, *, authenticated: bool) -> Answer:
+        """Return the answer to the message of a call, which is let go of before a call is ended with an error."""
+        body = await self._message(context, host)
+        try:
+            with self._intake.whole.holding(len(body)):
+                take = partial(self._intake.take, body, Form.PROTOBUF, host, authenticated=authenticated)
+                return await self._loop.run_in_executor(self._threads, take)
+        except NoRoom as error:
+            line = str(error)
+        del body
+        return await _send_away(context, grpc.StatusCode.UNAVAILABLE, line, 1)
 
     async def _message(self, context: Any, host: str) -> bytes:
         """Return the one message of a call; a sender that does not send it in time is sent away."""

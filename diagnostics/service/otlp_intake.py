@@ -20,6 +20,7 @@ from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.span_routing import Routed, Router
 from diagnostics.service.span_sampling import Sampling
+from diagnostics.service.whole_messages import WholeMessages
 from diagnostics.settings.tree import OtlpSettings
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.secret_shapes import scrub
@@ -28,7 +29,7 @@ from diagnostics.wire.spans_json import Recorded, read_json, write_json
 from diagnostics.wire.spans_protobuf import read_protobuf
 
 LONGEST_TEXT = 256
-"""Characters of a name that is kept: names of models are those of folders. Sixty thousand spans are kept at once."""
+"""Bytes of a name that is kept: names of models are those of folders. Sixty thousand spans are kept at once."""
 
 
 class Form(Enum):
@@ -97,7 +98,12 @@ class SpanMemory(Protocol):
 
 
 class OtlpIntake:
-    """Used from any thread; requests are read one at a time, as reading holds the interpreter anyway."""
+    """Used from any thread; requests are read one at a time, as reading holds the interpreter anyway.
+
+    Attributes:
+        whole: bounds the requests that wait to be read, whichever door they came by.
+
+    """
 
     def __init__(
         self,
@@ -123,6 +129,7 @@ class OtlpIntake:
         self._router = Router(service, metrics.spans.labels("unassigned").inc)
         self._sampling = Sampling(settings.max_kept_spans_per_second, metrics, clock)
         self._lock = threading.Lock()
+        self.whole = WholeMessages()
 
     def wait(self) -> int:
         """Return in how many whole seconds a request may come; 0 for now."""
@@ -239,12 +246,18 @@ def _answer(rejected: Mapping[str, int]) -> Answer:
 def without_secrets(span: Span) -> Span:
     """Return the span without the secrets that its texts hold, each cut to `LONGEST_TEXT`; itself if all stays."""
     texts = (span.name, span.service, span.model, span.version, span.instance)
-    short = sum(map(len, texts)) <= LONGEST_TEXT
-    cleaned = _scrubbed(texts) if short else tuple(scrub(text)[:LONGEST_TEXT] for text in texts)
+    length = sum(map(len, texts))
+    short = length <= LONGEST_TEXT // 4 or (length <= LONGEST_TEXT and all(map(str.isascii, texts)))
+    cleaned = _scrubbed(texts) if short else tuple(_cut(scrub(text)) for text in texts)
     if cleaned is None:
         return span
     name, service, model, version, instance = cleaned
     return span._replace(name=name, service=service, model=model, version=version, instance=instance)
+
+
+def _cut(text: str) -> str:
+    """Return as much of a text as file systems have of a name; a character may take four bytes."""
+    return text.encode("utf-8", "replace")[:LONGEST_TEXT].decode("utf-8", "ignore")
 
 
 @lru_cache(maxsize=10_000)

@@ -18,14 +18,18 @@ PERIOD = 30.0
 _MOST_HALVINGS = 24
 # A share is doubled only when twice as much would fill half of the budget: not back and forth.
 _ROOM_FOR_TWICE = 4
+# Budgets that a burst may take: half of one more is kept at each halving, and eight halvings make 200 of 50,000.
+# Whoever makes up ids of low ranks is left out by none.
+_MOST_OF_A_BURST = 8
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A deployment's share, what was kept at it in this period, and what was in the last one."""
+    """A deployment's share, what was kept at it in this period, in fact and at that share, and in the last one."""
 
     halvings: int = 0
     spans: float = 0.0
+    taken: int = 0
     before: float = 0.0
 
     @property
@@ -72,7 +76,9 @@ class Sampling:
             one.halvings += 1
             one.spans /= 2  # at this share it would have been so many
             spans = _below(one.limit, spans)
+        spans = spans[: max(0, int(_MOST_OF_A_BURST * most) - one.taken)]
         one.spans += len(spans)
+        one.taken += len(spans)
         self._metrics.spans.labels("left_out").inc(before - len(spans))
         self._metrics.spans_kept_share.labels(deployment).set(one.limit / RANKS)
         return spans
@@ -90,7 +96,7 @@ class Sampling:
         for one in self._kept.values():
             room = one.spans * _ROOM_FOR_TWICE < most
             one.halvings = max(0, one.halvings - room - (passed - 1))
-            one.before, one.spans = one.spans if passed == 1 else 0.0, 0.0
+            one.before, one.spans, one.taken = one.spans if passed == 1 else 0.0, 0.0, 0
 
 
 def _below(limit: int, spans: Sequence[Span]) -> Sequence[Span]:

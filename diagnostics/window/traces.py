@@ -18,6 +18,8 @@ from diagnostics.wire.trace_export import read_spans
 
 MAX_SPANS = 400_000
 """Kept at once, about 400 MB; beyond, half of all traces are dropped by their ids, then half of the rest, and so on."""
+# What a span takes; of it a mark: its time, and its place in a dictionary.
+_BYTES_OF_A_SPAN, _BYTES_OF_A_MARK = 1024, 48
 # Traces are kept twice as often again only once that would fill half of the room: not back and forth.
 _ROOM_FOR_TWICE = 4
 MAX_SPANS_PER_TRACE = 20_000
@@ -67,6 +69,16 @@ class Traces:
     def roots(self, model: str) -> Iterator[TracedRequest]:
         """Yield the requests that called a model or ensemble themselves."""
         return (request for request, visit in self.visits(model) if visit is request.root)
+
+
+def weight(span: Span) -> int:
+    """Return how many usual spans take as much memory: one that is full of long names and events takes several."""
+    texts = len(span.name) + len(span.service) + len(span.model) + len(span.version) + len(span.instance)
+    return 1 + (texts + _BYTES_OF_A_MARK * len(span.marks)) // _BYTES_OF_A_SPAN
+
+
+def _weight_of(spans: Mapping[str, Span]) -> int:
+    return sum(map(weight, spans.values()))
 
 
 class SpanStore:
@@ -125,7 +137,7 @@ class SpanStore:
             self.counts.dropped += 1
         else:
             trace[span.id] = span
-            self._held += 1
+            self._held += weight(span)
             if self._held > self._max:
                 self._halve()
 
@@ -133,12 +145,27 @@ class SpanStore:
         return rank(trace) < RANKS >> self._halvings
 
     def _halve(self) -> None:
+        """Leave half of the traces out, and the oldest of the others where that makes no room.
+
+        Whoever makes up ids can give all of them a low rank: they take each other's room, and no more.
+        """
         self._halvings = min(self._halvings + 1, 32)
         self._tell_share()
-        kept = {trace: spans for trace, spans in self._traces.items() if self._chosen(trace)}
-        held = sum(map(len, kept.values()))
-        self.counts.dropped += self._held - held
-        self._traces, self._held = kept, held
+        self._drop([trace for trace in self._traces if not self._chosen(trace)])
+        if self._held > self._max:
+            oldest, room = [], self._held - self._max / 2
+            for trace, spans in self._traces.items():
+                if room <= 0:
+                    break
+                oldest.append(trace)
+                room -= _weight_of(spans)
+            self._drop(oldest)
+
+    def _drop(self, traces: Iterable[str]) -> None:
+        for trace in traces:
+            spans = self._traces.pop(trace)
+            self._held -= _weight_of(spans)
+            self.counts.dropped += len(spans)
 
     def held(self) -> HeldSpans:
         """Return the spans taken so far, whatever comes or goes later."""
@@ -159,7 +186,7 @@ class SpanStore:
             for trace, spans in self._traces.items()
             if all(span.end < first or span.end > last for span in spans.values())
         ]
-        self._held -= sum(len(self._traces.pop(trace)) for trace in old)
+        self._held -= sum(_weight_of(self._traces.pop(trace)) for trace in old)
         if self._halvings and self._held < self._max / _ROOM_FOR_TWICE:
             self._halvings -= 1
             self._tell_share()

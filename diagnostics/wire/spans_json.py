@@ -202,7 +202,8 @@ def _span(wire: _Span, service: str, instance: str) -> Span:
     start, end = int(wire.start_time_unix_nano), int(wire.end_time_unix_nano)
     if not (wire.trace_id and wire.span_id and valid_times(start, end)):
         raise ValueError("a span without identity or with impossible times")
-    if max(len(wire.trace_id), len(wire.span_id), len(wire.parent_span_id or "")) > LONGEST_ID:
+    ids = f"{wire.trace_id}{wire.span_id}{wire.parent_span_id}"
+    if max(len(wire.trace_id), len(wire.span_id), len(wire.parent_span_id or "")) > LONGEST_ID or not ids.isascii():
         raise ValueError("an id that is none")
     model, version, nested = "", "", None
     for item in wire.attributes or ():

@@ -20,7 +20,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from diagnostics.service.http import otlp
+from diagnostics.service import whole_messages
 from tests.service.http.door import Door
 from tests.service.receiving import SPANS_A_TRACE, Watched, body, receiving
 
@@ -137,7 +137,7 @@ def test_beyond_the_allowance_the_answer_says_when_to_come_back():
 
 
 def test_more_bodies_at_once_than_there_is_room_for_are_sent_away(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(otlp, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(whole_messages, "MOST_WHOLE", 1)
     entered, leave = threading.Event(), threading.Event()
 
     class Slow(Watched):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 
 from fastapi import APIRouter, Request
@@ -18,9 +16,8 @@ from diagnostics.service.http.arrivals import Arrivals
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.otlp_status import PATH, form_of, refusal, written
 from diagnostics.service.otlp_intake import Answer, Form, OtlpIntake, Status, exported, throttled
+from diagnostics.service.whole_messages import NoRoom
 
-# Whole bodies that are held at once, while they wait to be read.
-MOST_AT_ONCE = 16
 _PLAIN = frozenset({"", "identity"})
 # RFC 1952, 2.3.1: how gzip begins.
 _GZIP = b"\x1f\x8b"
@@ -42,7 +39,7 @@ class Receiver:
         """Take bodies up to `max_body` bytes, unpacked."""
         self._intake, self._max_body = intake, max_body
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="otlp")
-        self._arrivals, self._held = Arrivals(), 0
+        self._arrivals = Arrivals()
 
     async def answer(self, request: Request) -> Response:
         """Return the answer to an export request, in the encoding of the request."""
@@ -53,16 +50,6 @@ class Receiver:
             return await self._taken(request, form)
         except HTTPException as error:
             return refusal(form, error.status_code, str(error.detail), error.headers)
-
-    @contextmanager
-    def _place(self) -> Iterator[None]:
-        if self._held >= MOST_AT_ONCE:
-            raise HTTPException(503, f"{MOST_AT_ONCE} bodies are being taken already", {"Retry-After": "1"})
-        self._held += 1
-        try:
-            yield
-        finally:
-            self._held -= 1
 
     async def _taken(self, request: Request, form: Form) -> Response:
         wait = self._intake.wait()
@@ -75,8 +62,11 @@ class Receiver:
         body = await self._arrived(request, peer)
         known = bool(getattr(request.state, "authenticated", False))
         work = partial(self._read, body, encoding, form, peer, authenticated=known)
-        with self._place():
-            return _response(form, await asyncio.get_running_loop().run_in_executor(self._thread, work))
+        try:
+            with self._intake.whole.holding(len(body)):
+                return _response(form, await asyncio.get_running_loop().run_in_executor(self._thread, work))
+        except NoRoom as error:
+            raise HTTPException(503, str(error), {"Retry-After": "1"}) from None
 
     async def _arrived(self, request: Request, peer: str) -> bytes:
         try:
