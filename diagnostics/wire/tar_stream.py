@@ -73,8 +73,8 @@ class TarStream:
                 self._pass_over_map(block)
             if size is not None:
                 length, self._unread, self._padding = size, size, -size % BLOCK
-            regular = kind in _REGULAR and not sparse
-            yield Member(name or _name(block), length, regular and not _name(block).endswith("/"))
+            regular, own = kind in _REGULAR and not sparse, _name(block)
+            yield Member(name or own, length, regular and not own.endswith("/"))
             name, size, sparse = "", None, False
 
     def content(self) -> bytes:
@@ -100,7 +100,10 @@ class TarStream:
         return block
 
     def _exactly(self, size: int, missing: str = "unexpected end of data") -> bytes:
-        parts, left = [], size
+        part = self._source.read(size) if size else b""
+        if len(part) == size:
+            return part
+        parts, left = [part], size - len(part)
         while left:
             part = self._source.read(left)
             if not part:

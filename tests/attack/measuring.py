@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
-
-import urllib3
 
 from tests.collect.fake_triton import FakeTriton, fake_triton, free_ports
 from tests.soak.running import DIAG, ROOT, Serving, environment, serving
@@ -115,8 +115,6 @@ class Attacked:
     Attributes:
         service: the process, its address and its log.
         triton: the server that it watches.
-        slowest: seconds of the longest answer to `/healthz`.
-        unanswered: how often there was none, and why.
         grpc: the port of OTLP over gRPC.
 
     """
@@ -124,8 +122,6 @@ class Attacked:
     service: Serving
     triton: FakeTriton
     grpc: int
-    slowest: float = 0.0
-    unanswered: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -142,44 +138,45 @@ class Attacked:
     @contextlib.contextmanager
     def holding(self, seconds: float = HEALTH_SECONDS, most: int = SERVICE_BYTES) -> Iterator[None]:
         """Attack inside: it answers `/healthz` in time all along, and stays within its memory."""
-        self.slowest, self.unanswered = 0.0, []
-        over = threading.Event()
-        asking = threading.Thread(target=self._keep_asking, args=(over,), daemon=True)
-        asking.start()
+        asking = subprocess.Popen(
+            [sys.executable, "-m", "tests.attack.asking", self.url, str(self.service.process.pid)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         try:
             yield
         finally:
-            over.set()
-            asking.join(30)
+            told = json.loads(asking.communicate(timeout=60)[0])
         assert self.service.process.poll() is None, self.service.log.read_text()[-2000:]
-        assert not self.unanswered, self.unanswered[:3]
-        assert self.slowest <= seconds, f"/healthz took {self.slowest:.2f} s"
+        assert told["answers"]
+        assert not told["failed"], told["failed"][:3]
+        assert told["slowest"] <= seconds, f"/healthz took {told['slowest']:.2f} s"
         assert self.peak() <= most, f"{self.peak() / MIB:.0f} MiB"
-
-    def _keep_asking(self, over: threading.Event) -> None:
-        with urllib3.PoolManager(retries=False, timeout=30) as pool:
-            while not over.is_set():
-                begun = time.monotonic()
-                try:
-                    answer = pool.request("GET", f"{self.url}/healthz", headers={"Connection": "close"})
-                    if answer.status != 200:
-                        self.unanswered.append(f"status {answer.status}")
-                except (urllib3.exceptions.HTTPError, OSError) as error:
-                    self.unanswered.append(repr(error))
-                self.slowest = max(self.slowest, time.monotonic() - begun)
-                over.wait(0.1)
 
 
 @contextlib.contextmanager
-def attacked(folder: Path, more: str = "") -> Iterator[Attacked]:
+def attacked(folder: Path, more: str = "", *, tls: bool = False) -> Iterator[Attacked]:
     """Run a service that watches a server of recorded bodies; `more` is appended to its settings file."""
     port = free_ports(2)
+    web = f'config_file = "{_with_certificate(folder)}"\n' if tls else ""
     with fake_triton() as triton:
         file = folder / "diag.toml"
         file.write_text(
-            f'[web]\nlisten_address = "127.0.0.1:{port}"\n[otlp]\ngrpc_listen_address = "127.0.0.1:{port + 1}"\n'
+            f'[web]\nlisten_address = "127.0.0.1:{port}"\n{web}'
+            f'[otlp]\ngrpc_listen_address = "127.0.0.1:{port + 1}"\n'
             f'[collect]\ninterval = "1s"\ntimeout = "0.5s"\n[history]\ndirectory = "{folder}/data"\n'
             f'[[server]]\nurl = "http://127.0.0.1:{triton.port}"\n{more}'
         )
-        with serving(file, port) as service:
+        with serving(file, port, tls=tls) as service:
             yield Attacked(service, triton, port + 1)
+
+
+def _with_certificate(folder: Path) -> Path:
+    """Return a web configuration with a new certificate, which nothing vouches for."""
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", folder / "key.pem")
+    subject = ("-subj", "/CN=127.0.0.1", "-days", "2", "-out", folder / "cert.pem")
+    subprocess.run(["openssl", "req", "-x509", *key, *subject], check=True, capture_output=True)
+    file = folder / "web.yml"
+    file.write_text("tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n")
+    return file

@@ -1,0 +1,275 @@
+"""Floods at the service's ports: `/healthz` answers within a second all along, and memory stays below 600 MB."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+import urllib3
+
+from diagnostics.wire.spans import MARKS, MODEL_NAME, MODEL_VERSION, SERVICE_NAME
+from tests.attack.measuring import Attacked, attacked
+
+pytestmark = [pytest.mark.live, pytest.mark.attack]
+SECONDS = 2.0
+"""Of each flood."""
+SENDERS = 16
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+HEADERS, RESET, SETTINGS, PING, CONTINUATION = 1, 3, 4, 6, 9
+METHOD = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
+JSON_KIND = "application/json"
+LARGEST = 4 * 2**20
+POST = b"POST /v1/traces HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+
+
+def frame(kind: int, data: bytes = b"", *, stream: int = 0, flags: int = 0) -> bytes:
+    """Return a frame of HTTP/2 (RFC 9113, 4.1)."""
+    return len(data).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + data
+
+
+def rapid_reset(stream: int) -> bytes:
+    """Return a request that is taken back at once (CVE-2023-44487)."""
+    path = b"\x44" + bytes([len(METHOD)]) + METHOD.encode()
+    return frame(HEADERS, b"\x83\x86" + path, stream=stream, flags=4) + frame(RESET, b"\0\0\0\x08", stream=stream)
+
+
+def side_by_side(work: Callable[[float], object], senders: int = SENDERS) -> None:
+    """Run so many senders, each until the flood's end."""
+    end = time.monotonic() + SECONDS
+    threads = [threading.Thread(target=work, args=(end,), daemon=True) for _ in range(senders)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS + 30)
+
+
+def held_open(port: int, begin: bytes, drip: bytes = b"") -> None:
+    """Open connections as fast as they are taken, say how each begins, and let those that stay drip on."""
+
+    def work(end: float) -> None:
+        kept: list[socket.socket] = []
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError):
+                one = socket.create_connection(("127.0.0.1", port), 2)
+                one.sendall(begin)
+                kept.append(one)
+            for one in kept[-20:] if drip else ():
+                with contextlib.suppress(OSError):
+                    one.send(drip)
+            if len(kept) > 100:
+                kept.pop(0).close()
+        for one in kept:
+            one.close()
+
+    side_by_side(work)
+
+
+def posted(url: str, body: bytes, kind: str, **headers: str) -> None:
+    """Post a body again and again from all senders."""
+
+    def work(end: float) -> None:
+        with urllib3.PoolManager(retries=False, timeout=30) as pool:
+            while time.monotonic() < end:
+                with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
+                    pool.request("POST", f"{url}/v1/traces", body=body, headers={"Content-Type": kind, **headers})
+
+    side_by_side(work)
+
+
+def called(port: int, body: bytes) -> None:
+    """Send a message over gRPC again and again from all senders."""
+
+    def work(end: float) -> None:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            export = channel.unary_unary(METHOD)
+            while time.monotonic() < end:
+                with contextlib.suppress(grpc.RpcError):
+                    export(body, timeout=10)
+
+    side_by_side(work)
+
+
+def field(number: int, inner: bytes) -> bytes:
+    """Return a field of protobuf with a length."""
+    length, parts = len(inner), bytearray([number << 3 | 2])
+    while length > 127:
+        parts.append(length & 127 | 128)
+        length >>= 7
+    return bytes(parts) + bytes([length]) + inner
+
+
+def repeated(number: int, inner: bytes, room: int = LARGEST - 100) -> bytes:
+    one = field(number, inner)
+    return one * (room // len(one))
+
+
+def in_spans(inner: bytes) -> bytes:
+    """Return an export request of these spans."""
+    return field(1, field(2, inner))
+
+
+def whole_span(more: bytes) -> bytes:
+    now = time.time_ns()
+    times = b"\x39" + now.to_bytes(8, "little") + b"\x41" + (now + 10).to_bytes(8, "little")
+    return in_spans(field(2, field(1, b"t" * 16) + field(2, b"s" * 8) + times + more))
+
+
+PROTOBUF = {
+    "resources": lambda: repeated(1, b""),
+    "scopes": lambda: field(1, repeated(2, b"")),
+    "spans": lambda: in_spans(repeated(2, b"")),
+    "attributes of a resource": lambda: field(1, field(1, repeated(1, b""))),
+    "attributes of a span": lambda: whole_span(repeated(9, b"")),
+    "named attributes of a span": lambda: whole_span(repeated(9, field(1, b"triton.model_name"))),
+    "events of a span": lambda: whole_span(repeated(11, b"")),
+    "known events of a span": lambda: whole_span(repeated(11, field(2, b"COMPUTE_START"))),
+    "links of a span": lambda: whole_span(repeated(13, b"")),
+    "values of an attribute": lambda: whole_span(field(9, field(2, field(5, repeated(1, b""))))),
+    "unknown fields": lambda: repeated(8, b""),
+}
+
+
+def one_span(**more: str) -> str:
+    now = time.time_ns()
+    keys = {"traceId": "ab" * 16, "spanId": "cd" * 8, "startTimeUnixNano": str(now), "endTimeUnixNano": str(now + 10)}
+    return json.dumps({**keys, "attributes": "@A@", "events": "@E@"})[:-1] + "}"
+
+
+def fat_spans(count: int) -> bytes:
+    """Return spans of 5 names of 64 characters and 16 events, as many as are kept of each, of traces of their own."""
+    now = time.time_ns()
+    marks = [{"name": name, "timeUnixNano": str(now + at)} for at, name in enumerate(MARKS)]
+
+    def text() -> str:
+        return "\N{GRINNING FACE}" * 56 + secrets.token_hex(4)
+
+    def named(keys: Iterable[str]) -> list[object]:
+        return [{"key": key, "value": {"stringValue": text()}} for key in keys]
+
+    def one() -> dict[str, object]:
+        ids = {"traceId": secrets.token_hex(32), "spanId": secrets.token_hex(32), "parentSpanId": secrets.token_hex(32)}
+        times = {"startTimeUnixNano": str(now), "endTimeUnixNano": str(now + 10)}
+        return {**ids, **times, "name": text(), "attributes": named((MODEL_NAME, MODEL_VERSION)), "events": marks}
+
+    def group() -> dict[str, object]:
+        return {"resource": {"attributes": named((SERVICE_NAME, "host.name"))}, "scopeSpans": [{"spans": [one()]}]}
+
+    return json.dumps({"resourceSpans": [group() for _ in range(count)]}).encode()
+
+
+def in_json(inner: str) -> bytes:
+    return ('{"resourceSpans":[{"scopeSpans":[{"spans":[' + inner + "]}]}]}").encode()
+
+
+def listed(part: str, room: int = LARGEST - 1000) -> str:
+    return ",".join([part] * (room // (len(part) + 1)))
+
+
+def spanned(attributes: str = "", events: str = "") -> bytes:
+    return in_json(one_span().replace('"@A@"', f"[{attributes}]").replace('"@E@"', f"[{events}]"))
+
+
+JSON = {
+    "empty objects": lambda: listed("{}").join(('{"resourceSpans":[', "]}")).encode(),
+    "padded empty objects": lambda: listed("{}" + " " * 9).join(('{"resourceSpans":[', "]}")).encode(),
+    "padded empty spans": lambda: in_json(listed("{}" + " " * 9)),
+    "padded attributes": lambda: spanned(listed("{}" + " " * 9)),
+    "padded events": lambda: spanned(events=listed("{}" + " " * 9)),
+    "known events": lambda: spanned(events=listed('{"name":"COMPUTE_START","timeUnixNano":"9"}')),
+    "lines": lambda: b"{}        \n" * (LARGEST // 11),
+    "brackets": lambda: b"[" * LARGEST,
+    "escapes": lambda: in_json('"' + "\\u0000" * (LARGEST // 6 - 100) + '"'),
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    """One service for all floods, whose memory is bounded under all of them."""
+    with attacked(tmp_path_factory.mktemp("flooded")) as one:
+        yield one
+
+
+def test_protobuf(service: Attacked):
+    with service.holding():
+        for make in PROTOBUF.values():
+            posted(service.url, make(), "application/x-protobuf")
+
+
+def test_grpc_messages(service: Attacked):
+    with service.holding():
+        for make in PROTOBUF.values():
+            called(service.grpc, make())
+
+
+def test_json(service: Attacked):
+    with service.holding():
+        for make in JSON.values():
+            posted(service.url, make(), JSON_KIND)
+            posted(service.url, gzip.compress(make(), 1), JSON_KIND, **{"Content-Encoding": "gzip"})
+
+
+def test_spans_full_of_text(service: Attacked):
+    """Each of its own trace, whose names and events are as many and as long as they can be."""
+
+    def work(end: float) -> None:
+        with urllib3.PoolManager(retries=False, timeout=30) as pool:
+            while time.monotonic() < end:
+                body = fat_spans(400)
+                with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
+                    pool.request("POST", f"{service.url}/v1/traces", body=body, headers={"Content-Type": JSON_KIND})
+
+    with service.holding():
+        for _ in range(5):
+            side_by_side(work, 4)
+
+
+@pytest.mark.parametrize(
+    ("begin", "drip"),
+    [
+        (b"", b""),
+        (b"GET / HT", b""),
+        (b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ", b"a"),
+        (POST + b"Content-Length: 4000000\r\n\r\n{", b" "),
+        (POST + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    ],
+    ids=["silent", "half a line", "headers without end", "slow body", "chunks without end"],
+)
+def test_http_connections(service: Attacked, begin: bytes, drip: bytes):
+    with service.holding():
+        held_open(service.port, begin, drip)
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+@pytest.mark.parametrize(
+    "begin", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"], ids=["silent", "half a hello"]
+)
+def test_tls_handshakes_that_nobody_ends(tmp_path: Path, begin: bytes):
+    with attacked(tmp_path, tls=True) as service, service.holding():
+        held_open(service.port, begin, b"\0" if begin else b"")
+        held_open(service.grpc, begin, b"\0" if begin else b"")
+
+
+@pytest.mark.parametrize(
+    ("begin", "drip"),
+    [
+        (b"", b""),
+        (PREFACE[:10], b""),
+        (PREFACE + frame(SETTINGS), frame(SETTINGS)),
+        (PREFACE + frame(SETTINGS), frame(PING, b"p" * 8)),
+        (PREFACE + frame(SETTINGS) + frame(HEADERS, b"\x82", stream=1), frame(CONTINUATION, b"\x82" * 1000, stream=1)),
+        (PREFACE + frame(SETTINGS), b"".join(rapid_reset(stream) for stream in range(1, 401, 2))),
+    ],
+    ids=["silent", "half a preface", "settings", "pings", "headers without end", "rapid reset"],
+)
+def test_http2_connections(service: Attacked, begin: bytes, drip: bytes):
+    with service.holding():
+        held_open(service.grpc, begin, drip)
