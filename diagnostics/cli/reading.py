@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 import click
 
 from diagnostics.cli.sources import Question, aloud, until_sure
-from diagnostics.diagnosis.explanation import Explanation
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.errors import EXIT_COLLECT, CollectError
 from exporters.sources.access import SourceOptions
 from exporters.sources.dcgm import dcgm_page
 from exporters.sources.machine import Machine
-from exporters.sources.schedule import Source, collect
+from exporters.sources.schedule import PATIENCE, Source, collect
 from exporters.sources.triton import TritonServer, discover_all
 
 LONGEST_SECONDS = 60.0
@@ -61,6 +61,19 @@ def explain_servers(
     known = [spot for server in servers for spot in server.blind_spots]
     seconds = window or LONGEST_SECONDS
     with opened(servers, dcgm_page(options)) as read_from:
-        scrapes = collect(read_from, min(INTERVAL_SECONDS, seconds / 4), seconds=seconds)
+        scrapes = collect(
+            read_from,
+            min(INTERVAL_SECONDS, seconds / 4),
+            seconds=seconds,
+            left=lambda name: known.append(_left(name)),
+        )
         explanation = until_sure(scrapes, question, names, known, aloud, fixed=window is not None)
     return explanation, bool(unfound)
+
+
+def _left(name: str) -> BlindSpot:
+    return BlindSpot(
+        what=f"the last round of {name}",
+        why=f"it was not complete {PATIENCE:g} s after it began",
+        fix="read again; where it stays so, shorten --timeout, and look at what slows this source down",
+    )

@@ -17,6 +17,8 @@ from diagnostics.wire.records import Scrape
 
 # How long `stop` may go unasked.
 _ATTENTION = 0.2
+# Seconds from the beginning of the last round for which sources that are not done are waited for.
+PATIENCE = 30.0
 _Inbox = SimpleQueue["Scrape | _Done"]
 
 
@@ -64,6 +66,7 @@ def collect(
     seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
     clock: Clock | None = None,
+    left: Callable[[str], object] = lambda _: None,
 ) -> Iterator[Scrape]:
     """Yield the scrapes of all sources as they come.
 
@@ -73,10 +76,11 @@ def collect(
         seconds: the last round begins at most this long after the first; None for no end.
         stop: asked several times a second; once true, no more is read and rounds under way are left.
         clock: the time.
+        left: told the name of each source whose last round is left under way, `PATIENCE` after it was due.
 
     """
     clock = clock or SystemClock()
-    return _Rounds(sources, interval, seconds, stop, clock).scrapes()
+    return _Rounds(sources, interval, seconds, stop, clock, left).scrapes()
 
 
 class _Rounds:
@@ -87,8 +91,9 @@ class _Rounds:
         seconds: float | None,
         stop: Callable[[], bool],
         clock: Clock,
+        left: Callable[[str], object],
     ) -> None:
-        self.sources, self.interval, self.stop, self.clock = sources, interval, stop, clock
+        self.sources, self.interval, self.stop, self.clock, self.left = sources, interval, stop, clock, left
         self.start = clock.now()
         # A little slack, so that 3 s in steps of 0.1 s end with round 30 in spite of rounding.
         self.rounds = None if seconds is None else int(seconds / interval + 1e-6) + 1
@@ -99,7 +104,7 @@ class _Rounds:
     def scrapes(self) -> Iterator[Scrape]:
         while not self.stop():
             self._begin_due()
-            if self._ended() and not self.busy:
+            if self._ended() and (not self.busy or self.clock.now() > self._deadline()):
                 break
             item = self.clock.wait(self.inbox, self._patience())
             if isinstance(item, Scrape):
@@ -107,6 +112,11 @@ class _Rounds:
             elif item is not None:
                 self._finish(item)
         yield from self._rest()
+        for name in sorted(self.busy) if self._ended() else ():
+            self.left(name)
+
+    def _deadline(self) -> float:
+        return self.start + (self.begun - 1) * self.interval + PATIENCE
 
     def _ended(self) -> bool:
         return self.rounds is not None and self.begun >= self.rounds
@@ -149,3 +159,5 @@ class _Rounds:
                 item = self.inbox.get_nowait()
                 if isinstance(item, Scrape):
                     yield item
+                else:
+                    self.busy.discard(item.source.name)

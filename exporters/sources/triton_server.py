@@ -24,6 +24,9 @@ _CONFIGS_AT_ONCE = 4
 CONFIGS_PER_SECOND = 4.0
 FEWEST_CONFIGS = 8
 MOST_CONFIGS = 64
+# A server that answers some configurations at once and others never would be described for hours: after so many
+# timeouts the round ends, and the configurations that are left are read by and by.
+_TIMEOUTS_TO_DESCRIBE = 3
 _ITERATIONS = "iterations"
 
 
@@ -84,6 +87,7 @@ class TritonServer:
         self.name, self.host, self.ports = name, host, ports
         self.api, self.metrics, self.blind_spots, self.notes = api, metrics, blind_spots, notes
         self._lanes: Lanes[Key, bytes] = Lanes(timeout)
+        self._patience = _TIMEOUTS_TO_DESCRIBE * timeout
         self._versions: Mapping[str, frozenset[str]] = {}
         self._described: Mapping[str, frozenset[str]] | None = None
         self._away = False
@@ -141,13 +145,16 @@ class TritonServer:
     def _due(self, scrapes: Sequence[Scrape]) -> list[str]:
         """Return the models to ask: those that executed since the last round first, then whose read is oldest."""
         now = time.monotonic()
-        served = [name for name in self._checked if name in self._versions]
+        served = list(self._versions)
         elapsed = now - max(self._checked.values(), default=now)
         most = round(min(max(CONFIGS_PER_SECOND * elapsed, FEWEST_CONFIGS), MOST_CONFIGS))
         if len(served) <= most:
             return served
         moved = self._moved(scrapes)
-        return sorted(served, key=lambda name: (name not in moved, self._checked[name]))[:most]
+        never = float("-inf")
+        return sorted(
+            served, key=lambda name: (name in self._checked, name not in moved, self._checked.get(name, never))
+        )[:most]
 
     def _moved(self, scrapes: Sequence[Scrape]) -> Set[str]:
         body = next((scrape.body for scrape in scrapes if scrape.kind is Kind.STATISTICS), None)
@@ -156,9 +163,11 @@ class TritonServer:
 
     def _is_news(self, scrape: Scrape) -> bool:
         """Note a configuration that was read; return whether it is another than before."""
-        if scrape.kind is not Kind.CONFIG or scrape.body is None:
+        if scrape.kind is not Kind.CONFIG:
             return False
         self._checked[scrape.name] = scrape.mono
+        if scrape.body is None:
+            return False
         digest = sha256(scrape.body).digest()
         before, self._digests[scrape.name] = self._digests.get(scrape.name), digest
         return before != digest
@@ -170,6 +179,7 @@ class TritonServer:
         if not self._versions:
             self._learn(self._read(((Kind.INDEX, ""),)))
         self._described = self._versions
+        begun = time.monotonic()
         scrapes = self._scrapes(self._read(((Kind.SERVER, ""),)))
         for group in _groups(sorted(self._versions), _CONFIGS_AT_ONCE):
             outcomes = self._read(tuple((Kind.CONFIG, name) for name in group))
@@ -177,11 +187,21 @@ class TritonServer:
             for one in configs:
                 self._is_news(one)
             scrapes += configs
+            if time.monotonic() - begun > self._patience:
+                read = {one.name for one in scrapes}
+                return scrapes + [self._late(name) for name in sorted(self._versions) if name not in read]
             if all(_unanswered(outcome) for outcome in outcomes.values()):
                 # Do not put hundreds of reads to a server that answers none; the next round tries again.
                 self._described = None
                 break
         return scrapes
+
+    def _late(self, name: str) -> Scrape:
+        """Return the configuration of a model as a read that failed, since there was no time left for it."""
+        error = f"not read within {self._patience:g} s: the server is slow with its configurations"
+        return Scrape(
+            server=self.name, kind=Kind.CONFIG, name=name, at=time.time(), mono=time.monotonic(), took=0.0, error=error
+        )
 
     def close(self) -> None:
         """Close the connection, if one is kept."""

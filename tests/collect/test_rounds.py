@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 
 from fake_triton import body_of, cut_off, dripping, fake_triton, page, recorded, silent, status
 
@@ -218,3 +219,27 @@ def test_a_file_of_the_repository_is_read_again_when_it_was_written(tmp_path):
     (tmp_path / "safety" / "2").mkdir()
     told = {one.name: one.body for one in files.changed("t")}
     assert told == {"safety/config.pbtxt": b'name: "safety" max_batch_size: 8', "safety/2/.keep": b""}
+
+
+def test_a_server_that_is_slow_with_most_configurations_is_described_for_a_while_and_then_by_and_by():
+    """One of each four read at once answers: that server is not away, and would be described for minutes."""
+    names = [f"m{number:02}" for number in range(40)]
+    release = threading.Event()
+    with fake_triton() as fake:
+        assert fake.api is not None
+        fake.api.routes["POST /v2/repository/index"] = page(
+            json.dumps([{"name": name, "version": "1", "state": "READY"} for name in names]).encode()
+        )
+        for at, name in enumerate(names):
+            answer = silent(release) if at % 4 else page(json.dumps({"name": name}).encode())
+            fake.api.routes[f"GET /v2/models/{name}/config"] = answer
+        server = discover(f"127.0.0.1:{fake.port}", SourceOptions(timeout=0.2))
+        begun = time.monotonic()
+        scrapes = [one for one in server.describe() if one.kind is Kind.CONFIG]
+        assert time.monotonic() - begun < 6
+        release.set()
+    assert [one.name for one in scrapes] == names
+    assert scrapes[0].body is not None
+    late = [one.error for one in scrapes[-4:]]
+    assert all(error is not None and "slow with its configurations" in error for error in late)
+    assert not server.needs_describing

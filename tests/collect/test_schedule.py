@@ -8,6 +8,7 @@ from queue import Empty
 import pytest
 
 from diagnostics.wire.records import Kind, Scrape
+from exporters.sources import schedule
 from exporters.sources.schedule import collect
 
 
@@ -114,3 +115,16 @@ def test_the_machines_own_clock_keeps_the_interval():
     begun = time.monotonic()
     assert len(list(collect([source], 0.05, seconds=0.2))) == 5
     assert 0.2 <= time.monotonic() - begun < 5
+
+
+def test_a_source_that_does_not_end_its_last_round_is_left_and_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(schedule, "PATIENCE", 4.0)
+    clock, gate, left = FakeClock(), threading.Event(), []
+    stuck, quick = FakeSource("stuck", clock, gate=gate), FakeSource("quick", clock)
+    try:
+        seen = [one.server for one in collect([stuck, quick], 1.0, seconds=3.0, clock=clock, left=left.append)]
+    finally:
+        gate.set()
+    assert seen == ["quick"] * 4
+    assert left == ["stuck"]
+    assert 7.0 <= clock.time - 100.0 < 8.0
