@@ -8,9 +8,10 @@ from typing import Any
 
 import grpc
 
-from diagnostics.errors import UsageError, reason_of
+from diagnostics.errors import UsageError
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.web_config import TlsFiles
+from diagnostics.settings.text_file import LARGEST_FILE, bytes_of
 
 log = logging.getLogger(__name__)
 _VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
@@ -65,9 +66,6 @@ class _Changes:
 
 
 def _read(tls: TlsFiles) -> Any:
-    try:
-        pair = (tls.key_file.read_bytes(), tls.cert_file.read_bytes())
-        authorities = tls.client_ca_file.read_bytes() if tls.client_ca_file else None
-    except OSError as error:
-        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(error.filename)) from None
+    pair = (bytes_of(tls.key_file, LARGEST_FILE), bytes_of(tls.cert_file, LARGEST_FILE))
+    authorities = bytes_of(tls.client_ca_file, LARGEST_FILE) if tls.client_ca_file else None
     return grpc.ssl_server_certificate_configuration([pair], root_certificates=authorities)

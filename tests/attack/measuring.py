@@ -159,7 +159,7 @@ class Attacked:
 def attacked(folder: Path, more: str = "", *, tls: bool = False) -> Iterator[Attacked]:
     """Run a service that watches a server of recorded bodies; `more` is appended to its settings file."""
     port = free_ports(2)
-    web = f'config_file = "{_with_certificate(folder)}"\n' if tls else ""
+    web = f'config_file = "{with_certificate(folder)}"\n' if tls else ""
     with fake_triton() as triton:
         file = folder / "diag.toml"
         file.write_text(
@@ -172,7 +172,7 @@ def attacked(folder: Path, more: str = "", *, tls: bool = False) -> Iterator[Att
             yield Attacked(service, triton, port + 1)
 
 
-def _with_certificate(folder: Path) -> Path:
+def with_certificate(folder: Path) -> Path:
     """Return a web configuration with a new certificate, which nothing vouches for."""
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", folder / "key.pem")
     subject = ("-subj", "/CN=127.0.0.1", "-days", "2", "-out", folder / "cert.pem")

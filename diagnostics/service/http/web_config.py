@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from diagnostics.errors import UsageError, reason_of
+from diagnostics.errors import UsageError
+from diagnostics.settings.text_file import LARGEST_FILE, bytes_of
 from diagnostics.settings.yaml_file import Document, Leaf
 
 T = TypeVar("T")
@@ -186,7 +187,12 @@ def _users(document: Document, leaf: Leaf) -> Mapping[str, bytes]:
 
 
 def _usable(file: Path) -> None:
-    try:
-        file.open("rb").close()
-    except OSError as error:
-        raise UsageError(f"cannot be read: {reason_of(error)}", where=str(file)) from None
+    """Refuse what OpenSSL, which reads files by their names, would wait for or read without end.
+
+    Raises:
+        UsageError: it is no file, cannot be read, or is larger than a certificate can be.
+
+    """
+    if file.exists() and not file.is_file():
+        raise UsageError("is no file", where=str(file), hint="TLS is made of files; a pipe or a device can be none")
+    bytes_of(file, LARGEST_FILE)
