@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
 import sys
+from pathlib import Path
 
 # malloc.h: which parameter is set.
 _M_ARENA_MAX = -8
@@ -37,3 +39,11 @@ def share_arenas() -> bool:
     except (OSError, AttributeError):
         return False
     return bool(mallopt(_M_ARENA_MAX, ARENAS))
+
+
+def resident_bytes() -> float:
+    """Return the memory of this process (proc(5), statm); NaN where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return float("nan")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, Full, Queue
 from typing import NamedTuple
@@ -76,6 +76,10 @@ class Deployment:
         self._last: Evaluation | None = None
         self._forecasts = Memory()
         self._latest_at = 0.0
+
+    def bytes_held(self) -> Mapping[str, int]:
+        """Return about how many bytes are kept of each server, and of spans under the empty name."""
+        return {**self._window.bytes_by_server, "": self._window.bytes_of_spans}
 
     def give(self, arrival: Arrival) -> bool:
         """Put something into the inbox; False, and counted, when that is full."""

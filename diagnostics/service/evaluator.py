@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from diagnostics.service.clock_watch import ClockWatch
@@ -31,6 +31,7 @@ class Evaluator:
         self._clock = ClockWatch(metrics)
         self._waiting: dict[Deployment, None] = {}
         self._judged: dict[str, float] = {}
+        self._shown: dict[str, set[str]] = {}
         self._may_simulate = 0.0
         self._changed = threading.Condition()
         self._stopped, self._end = False, float("inf")
@@ -103,14 +104,23 @@ class Evaluator:
         self._metrics.evaluation_lag.labels(deployment.name).set(evaluation.lag)
         self._metrics.incidents.labels(deployment.name).set(len(deployment.book.open))
         self._metrics.entries_refused.labels(deployment.name).set(_refused(evaluation))
+        self._show_bytes(deployment.name, deployment.bytes_held())
         self._board.publish_evaluation(evaluation, deployment.book.open)
         self._tell(evaluation)
 
     def _forget(self, deployment: Deployment) -> None:
         self._board.forget((), (deployment.name,))
+        self._show_bytes(deployment.name, {})
         for shown in (self._metrics.incidents, self._metrics.evaluation_lag, self._metrics.entries_refused):
             with suppress(KeyError):  # it was never judged
                 shown.remove(deployment.name)
+
+    def _show_bytes(self, deployment: str, held: Mapping[str, int]) -> None:
+        for server in self._shown.get(deployment, set()) - set(held):
+            self._metrics.window_bytes.remove(deployment, server)
+        for server, size in held.items():
+            self._metrics.window_bytes.labels(deployment, server).set(size)
+        self._shown[deployment] = set(held)
 
     def _tell(self, evaluation: Evaluation | None) -> None:
         if evaluation is not None:

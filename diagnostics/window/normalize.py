@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from diagnostics import names
 from diagnostics.window.counters import Batches, Counter
-from diagnostics.wire.entries import why_no_name
+from diagnostics.wire.entries import LONGEST_NAME, why_no_name
 from diagnostics.wire.exposition import Layout, Series, Snapshot
 from diagnostics.wire.gpu import METRICS, Gpu
 from diagnostics.wire.statistics import ModelStatistics
@@ -148,17 +148,26 @@ def batches_from_statistics(model: ModelStatistics) -> dict[int, Batches]:
     }
 
 
-@lru_cache(maxsize=10_000)
 def _is_named(key: ModelKey) -> bool:
-    """Return whether a row is a model's. Names of engines that are served without Triton hold slashes."""
-    return not why_no_name(key[0].replace("/", "-"))
+    """Return whether a row is a model's. Names of engines that are served without Triton, and version, hold slashes."""
+    model, version = key
+    if len(model) > LONGEST_NAME or len(version) > LONGEST_NAME:
+        return False
+    parts = (model,) if version else model.split("/")
+    return not any(map(why_no_name, parts))
 
 
 def _key(series: Series) -> ModelKey:
     return key_of(series.labels.get(names.MODEL, ""), series.labels.get(names.VERSION, ""))
 
 
-@lru_cache(maxsize=10_000)
 def key_of(model: str, version: str) -> ModelKey:
     """Return a model version's key, one and the same for all reads that list it."""
+    if len(model) > LONGEST_NAME or len(version) > LONGEST_NAME:
+        return model, version  # of no model: ten thousand of them are not to be remembered
+    return _shared_key(model, version)
+
+
+@lru_cache(maxsize=10_000)
+def _shared_key(model: str, version: str) -> ModelKey:
     return model, version

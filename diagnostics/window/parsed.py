@@ -24,7 +24,7 @@ from diagnostics.window.numbers import Numbers
 from diagnostics.window.points import NO_BATCHES
 from diagnostics.wire.dcgm import parse_dcgm
 from diagnostics.wire.engine import EngineSample, samples_of_iterations
-from diagnostics.wire.exposition import ExpositionReader, Snapshot
+from diagnostics.wire.exposition import ExpositionReader, Layout, Snapshot
 from diagnostics.wire.gpu import Gpu, GpuSample, parse_nvml
 from diagnostics.wire.host import HostSample, parse_host
 from diagnostics.wire.model_config import ModelConfig, parse_model_config
@@ -33,6 +33,9 @@ from diagnostics.wire.server import IndexEntry, ServerMetadata, parse_server, re
 from diagnostics.wire.statistics import read_statistics
 
 Rows = Mapping[ModelKey, Point]
+_BYTES_OF_A_NUMBER, _BYTES_OF_A_SERIES = 8, 512
+_BYTES_OF_A_ROW = 1024
+"""A model's counters, and those of its batch sizes."""
 
 
 class MetricsPage:
@@ -125,6 +128,7 @@ class Parsed:
         content: what the body held; None where there was none, or it could not be read.
         error: why there is no content; empty when there is one.
         answered: whether there was a body, readable or not.
+        size: bytes that the content takes in memory, about.
 
     """
 
@@ -132,6 +136,7 @@ class Parsed:
     content: Content | None
     error: str = ""
     answered: bool = True
+    size: int = 0
 
 
 class ScrapeParser:
@@ -139,6 +144,7 @@ class ScrapeParser:
 
     def __init__(self) -> None:
         self._pages: dict[str, ExpositionReader] = {}
+        self._layouts: dict[str, Layout] = {}
 
     def parse(self, scrape: Scrape) -> Parsed:
         """Return what a scrape holds; a body that cannot be parsed is a failed read with its reason."""
@@ -146,9 +152,20 @@ class ScrapeParser:
         if scrape.body is None:
             return Parsed(scrape=bare, content=None, error=scrape.error or "no answer", answered=False)
         try:
-            return Parsed(scrape=bare, content=self._content(scrape, scrape.body))
+            content = self._content(scrape, scrape.body)
+            return Parsed(scrape=bare, content=content, size=self._size_of(content, scrape))
         except MalformedBody as error:
             return Parsed(scrape=bare, content=None, error=error.what)
+
+    def _size_of(self, content: Content | None, scrape: Scrape) -> int:
+        """Return about how many bytes a content takes: of a page like the last one little more than its numbers."""
+        if isinstance(content, MetricsPage):
+            layout, numbers = content.snapshot.layout, len(content.snapshot.values)
+            before, self._layouts[scrape.server] = self._layouts.get(scrape.server), layout
+            return numbers * (_BYTES_OF_A_NUMBER if layout is before else _BYTES_OF_A_SERIES)
+        if isinstance(content, StatisticsRows):
+            return _BYTES_OF_A_ROW * len(content.rows)
+        return len(scrape.body or b"")
 
     def _content(self, scrape: Scrape, body: bytes) -> Content | None:
         if scrape.kind is Kind.METRICS:

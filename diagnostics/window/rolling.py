@@ -8,7 +8,7 @@ gives it again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.window.parsed import Parsed, ScrapeParser
@@ -26,6 +26,11 @@ MOST_SPANS = 60_000
 LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY})
 # Beyond, what was said longest ago is let go of: a server that invents new models for ever must not fill the memory.
 MOST_LASTING = 20_000
+MOST_BYTES = 192 * 2**20
+"""Of what one server said. Beyond, its oldest rounds are let go of, and its windows are shorter: others keep theirs.
+
+A thousand models that are read every two seconds take 180 MB in five minutes.
+"""
 # Rounds come at whole multiples of an interval: the window's edge lies between two, so that a millisecond, the
 # precision of a recording, does not decide whether a round is part of it.
 SLACK = 0.5
@@ -72,14 +77,29 @@ class RollingWindow:
         self._spans = RecentSpans(seconds, max_spans)
         self._newest = float("-inf")
         self._newest_at = 0.0
+        self._bytes: dict[str, int] = {}
+
+    @property
+    def bytes_by_server(self) -> Mapping[str, int]:
+        """About how many bytes is kept of what each server said."""
+        return self._bytes
+
+    @property
+    def bytes_of_spans(self) -> int:
+        """About how many bytes the spans take that are kept."""
+        return self._spans.bytes_held
 
     def add(self, scrape: Scrape) -> None:
         """Take one scrape and let go of what has left the window."""
         if scrape.kind is not Kind.TRACES:
-            self._recent.append(self._parser.parse(scrape))
+            parsed = self._parser.parse(scrape)
+            self._recent.append(parsed)
+            self._count(parsed, 1)
             if scrape.mono >= self._newest:
                 self._newest, self._newest_at = scrape.mono, scrape.at
             self._let_go(self._newest - self.seconds - SLACK)
+            if self._bytes[scrape.server] > MOST_BYTES:
+                self._shorten(scrape.server)
         elif scrape.body is not None:
             self._spans.add(scrape.body, scrape.at)
 
@@ -99,8 +119,29 @@ class RollingWindow:
         recent = (one for one in self._recent if one.scrape.mono >= since or one.scrape.kind in LASTING)
         return Records(self.name, (*self._lasting.values(), *recent), self._spans.held())
 
+    def _count(self, parsed: Parsed, sign: int) -> None:
+        server = parsed.scrape.server
+        self._bytes[server] = self._bytes.get(server, 0) + sign * parsed.size
+
+    def _shorten(self, server: str) -> None:
+        """Let go of the oldest that one server said, until three quarters of its room are left."""
+        left = self._bytes[server] - MOST_BYTES * 3 // 4
+        kept: deque[Parsed] = deque()
+        for key in [key for key in self._lasting if key[0] == server]:
+            if left > 0:
+                left -= self._lasting[key].size
+                self._count(self._lasting.pop(key), -1)
+        for parsed in self._recent:
+            if left > 0 and parsed.scrape.server == server:
+                left -= parsed.size
+                self._count(parsed, -1)
+            else:
+                kept.append(parsed)
+        self._recent = kept
+
     def forget(self, server: str) -> None:
         """Let go of everything that a server said."""
+        self._bytes.pop(server, None)
         self._recent = deque(parsed for parsed in self._recent if parsed.scrape.server != server)
         self._lasting = {key: parsed for key, parsed in self._lasting.items() if key[0] != server}
 
@@ -109,7 +150,10 @@ class RollingWindow:
             gone = self._recent.popleft()
             if gone.scrape.kind in LASTING and gone.content is not None:
                 key = (gone.scrape.server, gone.scrape.kind, gone.scrape.name)
-                self._lasting.pop(key, None)
+                if (replaced := self._lasting.pop(key, None)) is not None:
+                    self._count(replaced, -1)
                 self._lasting[key] = gone
+            else:
+                self._count(gone, -1)
         while len(self._lasting) > MOST_LASTING:
-            del self._lasting[next(iter(self._lasting))]
+            self._count(self._lasting.pop(next(iter(self._lasting))), -1)

@@ -92,6 +92,11 @@ class SpanStore:
         self._halvings = 0
         self._kept = self._came = 0.0
 
+    @property
+    def bytes_held(self) -> int:
+        """About how many bytes the spans take that are kept."""
+        return self._held * _BYTES_OF_A_SPAN
+
     def add(self, body: bytes, at: float | None = None) -> None:
         """Take one export body, read at Unix second `at`; one that cannot be read is counted, with the reason."""
         about = recorded(body) or Recorded()

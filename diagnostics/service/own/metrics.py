@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from diagnostics import __version__
+from diagnostics.service.allocation import resident_bytes
 from diagnostics.service.faults import Faults
 from diagnostics.service.own.tracer import OFF, Tracer
 
@@ -31,6 +32,7 @@ class OwnMetrics:
         deliveries: messages to Alertmanagers and webhooks, by receiver and outcome (`ok`, `failed`, `dropped`).
         incidents: open incidents by deployment.
         entries_refused: entries of what servers say that could not be read, in the newest window of a deployment.
+        window_bytes: memory of what is kept of a server, about; of a deployment's spans where the server is empty.
         refused: HTTP requests that were turned away, and connections that gave way to newer ones, by reason.
         page_seconds: processor time of the newest page of metrics.
         faults: what fails now, in words.
@@ -61,6 +63,14 @@ class OwnMetrics:
         self.entries_refused = Gauge(
             "diag_entries_refused", "Entries of what servers say that cannot be read.", ("deployment",), registry=own
         )
+        self.window_bytes = Gauge(
+            "diag_window_bytes",
+            "Memory of what is kept of a server, about; of spans where the server is empty.",
+            ("deployment", "server"),
+            registry=own,
+        )
+        resident = Gauge("diag_resident_memory_bytes", "Memory of the whole service.", registry=own)
+        resident.set_function(resident_bytes)
         self.incidents = Gauge("diag_incidents_open", "Open incidents.", ("deployment",), registry=own)
         self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)
         self.page_seconds = Gauge("diag_metrics_page_seconds", "Processor time of this page.", registry=own)
