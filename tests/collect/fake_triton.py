@@ -70,7 +70,7 @@ class FakeServer:
 
             def handle_any(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
-                self.rfile.read(length)
+                self.body = self.rfile.read(length)
                 fake.seen.append((f"{self.command} {self.path}", dict(self.headers)))
                 fake.routes.get(f"{self.command} {self.path}", status(404))(self)
 
