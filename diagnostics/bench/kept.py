@@ -38,7 +38,7 @@ def parse_report(body: bytes, where: str) -> Report:
         version = msgspec.json.decode(body, type=_Head).schema_version
         if version == SCHEMA_VERSION:
             return _plausible(msgspec.json.decode(body, type=Report), where)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         hint = "diag bench --output json writes one"
         raise UsageError(f"is no report of diag bench ({error})", where=where, hint=hint) from None
     hint = "show it with the diag that wrote it, or measure anew"

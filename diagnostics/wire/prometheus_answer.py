@@ -107,7 +107,7 @@ def parse_values(body: bytes) -> tuple[str, ...]:
     """Return the values of a label, as `/api/v1/label/NAME/values` gives them; raises as `parse_answer`."""
     try:
         return tuple(_VALUES.decode(body).data)
-    except (msgspec.DecodeError, ValueError):
+    except _UNREADABLE:
         raise MalformedBody(f"answers with something else than a label's values: {excerpt(body)}", hint=_HINT) from None
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.errors import MalformedBody, UsageError
+from diagnostics.bench.kept import parse_report
+from diagnostics.errors import DiagError, MalformedBody, UsageError
 from diagnostics.lint.text_file import TextFile
 from diagnostics.lint.waivers import waivers_of
 from diagnostics.render.explanation.graph import WIDE, picture
@@ -26,6 +27,7 @@ from diagnostics.window.client import parse_client
 from diagnostics.window.graph import Ensemble
 from diagnostics.wire.json_body import json_value
 from diagnostics.wire.model_config import EnsembleStep, InstanceGroup, ModelConfig, Warmup
+from diagnostics.wire.prometheus_answer import parse_answer, parse_values
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.redact import redact
 from diagnostics.wire.saved import recognised
@@ -146,6 +148,10 @@ def redacted(body: bytes) -> object:
     return redact(Scrape(server="s", kind=Kind.STATISTICS, at=1.0, mono=1.0, body=body))
 
 
+def report_of(body: bytes) -> object:
+    return parse_report(body, "bench.json")
+
+
 def saved_request(body: bytes) -> object:
     return parse_client(body)
 
@@ -214,6 +220,13 @@ def test_a_diff_of_a_long_file_is_applied_as_one_hunk(tmp_path: Path):
     assert (tmp_path / "m/config.pbtxt").read_text() == after
     assert len(text.splitlines()) < 20
     assert unified(before, before, "m/config.pbtxt") == ""
+
+
+@pytest.mark.parametrize("head", ['{"other":', '{"schema_version":1,"other":', '{"status":"success","data":'])
+@pytest.mark.parametrize("read", [parse_answer, parse_values, report_of], ids=lambda one: one.__name__)
+def test_a_typed_decoder_refuses_what_is_nested_without_end(read: Callable[[bytes], object], head: str):
+    with pytest.raises(DiagError):
+        read(f"{head}{'[' * 100_000}{']' * 100_000}}}".encode())
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "{}," * 2_000_001])
