@@ -19,6 +19,9 @@ import click
 from diagnostics import __version__
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, DiagError, reason_of
 
+# Of a message, which may quote a key or a name as long as a file: what is wrong stands first, what to do last.
+_BEGINNING, _END = 1500, 500
+
 # In the order of `diag --help`; each is a module of this package that holds a click command named `command`.
 VERBS = (
     "explain",
@@ -157,9 +160,13 @@ def _misuse(error: click.ClickException) -> str:
 
 
 def _fail(text: str, code: int) -> int:
-    from diagnostics.wire.secret_shapes import scrub_shapes  # after --help, which needs none
+    from diagnostics.render.clean import clean  # after --help, which needs neither
+    from diagnostics.wire.secret_shapes import scrub_shapes
 
     if os.environ.get("DIAG_DEBUG") == "1":
         click.echo(scrub_shapes(traceback.format_exc()), err=True, nl=False)
-    click.echo(f"diag: {scrub_shapes(' '.join(text.split()))}", err=True)
+    line = clean(scrub_shapes(" ".join(text.split())))
+    if len(line) > _BEGINNING + _END:
+        line = f"{line[:_BEGINNING]} … {line[-_END:]}"
+    click.echo(f"diag: {line}", err=True)
     return code

@@ -237,3 +237,14 @@ def test_json_without_end_is_one_error_wherever_it_is_read(read: Callable[[bytes
     with contextlib.suppress(ValueError, MalformedBody):
         read(text.encode())
     assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize("key", ["\\u001b[31mred", "a" * 900_000, "\\u202egpj"])
+def test_a_message_is_one_short_line_without_escapes_whatever_a_file_holds(key: str, tmp_path: Path):
+    file = tmp_path / "diag.toml"
+    file.write_text(f'"{key}" = 1\n')
+    ended = diag("serve", "--check-config", "--config.file", file).is_bounded()
+    assert ended.code == 2
+    assert ended.errors.rstrip("\n").isprintable()
+    assert len(ended.errors) < 3000
+    assert "there is no such setting" in ended.errors
