@@ -156,6 +156,8 @@ def _known(name: str, data: bytes) -> tuple[bytes, Kind | Other]:
 
 def _bytes(name: str) -> tuple[bytes, float]:
     if name == STDIN:
+        if sys.stdin is None:
+            raise UsageError("is closed", where=_where(name), hint="pipe a saved page into it, or name a file")
         data = sys.stdin.buffer.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise UsageError(f"is larger than {MOST_BYTES >> 20} MiB", where=_where(name))

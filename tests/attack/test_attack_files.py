@@ -10,6 +10,13 @@ import pytest
 
 from tests.attack.measuring import diag, with_certificate
 
+
+def test_a_standard_input_that_is_closed_is_one_line():
+    ended = diag("explain", "-", before=lambda: os.close(0)).is_bounded()
+    assert ended.code == 2
+    assert ended.errors == "diag: standard input: is closed; pipe a saved page into it, or name a file\n"
+
+
 WHERE = (
     ("explain",),
     ("serve", "--check-config", "--config.file"),
