@@ -1,9 +1,9 @@
 """A model that is asked for, or the whole server, was not there.
 
 ## Looks for
-Times in which no version of a model was READY (index, log, counters that no longer list it), or in which a server
-answered no read; and requests that came meanwhile: clients' failed ones, else the usual rate times that time. Also
-loads that failed, by the index or the log, and that no later load made good.
+Times in which no version of a model was READY (index, log, counters that do not list it), or in which a server, or its
+inference port alone, answered no read; and requests that came meanwhile: clients' failed ones, else the usual rate
+times that time. Also loads that failed, by the index or the log, and that no later load made good.
 
 ## Means
 Requests to the model, and to each ensemble that calls it, are refused at once, and no counter shows it: Triton counts
@@ -14,7 +14,8 @@ and an older one serves, users still get that one: the deployment did not happen
 - A model that nobody asked when it was unloaded, and traffic that pauses by itself: index and log show no outage, or
   gaps as long are usual.
 - A reload in place and a new version beside the old one: some version is READY throughout.
-- Replicas that were given the requests meanwhile; reads that failed while the counters went on.
+- Replicas that were given the requests meanwhile; reads that failed while the counters went on, or while requests
+  waited inside.
 - A version that is still loading; an ensemble whose member is missing: the member is named instead.
 
 ## Do
@@ -37,6 +38,7 @@ from collections.abc import Sequence
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.checks.failing import ENOUGH_FAILURES
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
+from diagnostics.signals.absences import PORT_REFUSES
 from diagnostics.signals.availability import FAILED_VERSIONS, MODEL_WANTED, OF_A_MEMBER, READY_VERSIONS
 from diagnostics.signals.outages import (
     AWAY_WITH_ANOTHER,
@@ -49,15 +51,17 @@ from diagnostics.signals.reading import Missing
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import UNAVAILABLE, UNLOADED_REASON, Happened
-from diagnostics.window.outages import INDEX, LOADING, LOG, RESTARTED, UNLOADING, Outage
+from diagnostics.window.outages import INDEX, LOADING, LOG, PORT, READS, REFUSING, RESTARTED, UNLOADING, Outage
+from diagnostics.window.view import METRICS, STATISTICS
 
 FAILED = Limit(value=1, unit=Unit.COUNT, because="a load either succeeds or fails")
+CLOSED = Limit(value=1, unit=Unit.COUNT, because="a port that refuses connections refuses every request")
 # Reasons are texts of backends, some with a whole traceback.
 SHOWN_REASON = 160
 CHECK = Check(
     layer=Layer.SERVING,
     scope=Scope.LISTED,
-    limits={"failed_versions": FAILED, "refused_while_unavailable": ENOUGH_FAILURES},
+    limits={"failed_versions": FAILED, "refused_while_unavailable": ENOUGH_FAILURES, "inference_port_refuses": CLOSED},
 )
 
 
@@ -67,6 +71,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         if see.evidence.read(AWAY_WITH_ANOTHER, on).value:
             return Quiet(because="it was away because another model was")
         return _outage(see, on)
+    if see.evidence.read(PORT_REFUSES, on).value and see.at_least(PORT_REFUSES, on, CLOSED):
+        return _closed_port(see, on)
     if on.model is None:
         return Quiet(because="nothing shows that requests were refused while it did not answer")
     if see.evidence.read(FAILED_VERSIONS, on).missing is Missing.NOT_EXPORTED:
@@ -99,7 +105,7 @@ def _outage(see: Ledger, on: Subject) -> Fires:
 def _how(found: Sequence[Outage], on: Subject) -> str:
     last = found[-1] if found else None
     if on.model is None:
-        return " (restarted)" if last and last.state == RESTARTED else " (it answered no read)"
+        return _SILENCES.get((last.source, last.state), _SILENT) if last else _SILENT
     if last is None:
         return ""
     if last.reason not in ("", UNLOADED_REASON):
@@ -108,6 +114,12 @@ def _how(found: Sequence[Outage], on: Subject) -> str:
     return _STATES.get(state or last.source, f" (not listed in the {last.source})")
 
 
+_SILENT = " (it answered no read)"
+_SILENCES = {
+    (PORT, REFUSING): " (its inference port refused connections, its metrics page answered)",
+    (PORT, ""): " (its inference port answered no read, its metrics page did)",
+    **{(source, RESTARTED): " (restarted)" for source in (METRICS, READS, STATISTICS)},
+}
 # What shows that it was not there, in words.
 _STATES = {
     INDEX: " (listed without a state: never loaded, or refused)",
@@ -119,6 +131,8 @@ _STATES = {
 
 
 def _remedy(found: Sequence[Outage], on: Subject, *, still: bool) -> str:
+    if on.model is None and found and found[-1].source == PORT:
+        return _OPEN_AGAIN.format(server=on.server)
     if on.model is None:
         return (
             f"find out why {on.server} stopped (its log, the kernel's, probes, deployments); take a replica out of the "
@@ -129,6 +143,25 @@ def _remedy(found: Sequence[Outage], on: Subject, *, still: bool) -> str:
     if still:
         return f"load {on.model} again; find out who unloaded it"
     return f"find out who unloaded {on.model}; load new versions beside the old one, or on a replica without requests"
+
+
+_OPEN_AGAIN = (
+    "find out what closed the inference port of {server} (its log, --allow-http and --http-port, a network policy, its "
+    "file descriptors), and restart it; take it out of the load balancer meanwhile"
+)
+
+
+def _closed_port(see: Ledger, on: Subject) -> Fires:
+    found = [one for one in see.evidence.outages(on) if one.state == REFUSING]
+    seconds = found[-1].until - found[-1].since if found else 0.0
+    return Fires(
+        summary=f"{on.server} has refused connections to its inference port for {Unit.SECONDS.show(seconds)}: its "
+        "metrics page answers, and no request was completed",
+        failed_share=1.0,
+        severity=Severity.CRITICAL,
+        suggestion=Suggestion(text=_OPEN_AGAIN.format(server=on.server)),
+        began=next((one.since for one in found[-1:] if one.after is not None), None),
+    )
 
 
 # --- a load failed
@@ -155,7 +188,7 @@ def _failed_load(see: Ledger, on: Subject) -> Fires | Quiet:
 def _outcome(serves: bool, wanted: bool) -> str:
     if serves:
         return "and an older version goes on serving"
-    return "and every request to it is refused" if wanted else "and nobody has asked for it yet"
+    return "and every request to it is refused" if wanted else "and nothing shows whether anybody asks for it"
 
 
 def _reason(see: Ledger, on: Subject) -> str:
@@ -180,6 +213,7 @@ _AWAY = {
     STILL_UNAVAILABLE: 0,
     AWAY_WITH_ANOTHER: 0,
 }
+_CLOSED_PORT = {PORT_REFUSES: 1, REFUSED_REQUESTS: 0, FAILED_VERSIONS: 0}
 CASES = (
     Case(title="fires when no version serves", expect=Expected.FIRES, readings=_DOWN),
     Case(
@@ -188,7 +222,7 @@ CASES = (
         readings={**_DOWN, READY_VERSIONS: 1},
     ),
     Case(title="fires when requests came while it was unloaded", expect=Expected.FIRES, readings=_AWAY),
-    Case(title="is quiet when every load succeeded", expect=Expected.QUIET, readings={**_DOWN, FAILED_VERSIONS: 0}),
+    Case(title="fires when the inference port refuses connections", expect=Expected.FIRES, readings=_CLOSED_PORT),
     Case(
         title="is quiet when nobody asked while it was unloaded",
         expect=Expected.QUIET,

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,9 +129,10 @@ class _Tally:
         else:
             self.failures[scrape.server, scrape.kind, scrape.error or "unknown"] += 1
 
-    def lines(self) -> Iterator[str]:
+    def lines(self, known: Collection[str]) -> Iterator[str]:
         for (server, kind, reason), count in sorted(self.failures.items()):
-            yield f"{server} {kind}: {reason} ({count} of {self.reads[server, kind]} reads)"
+            if reason not in known:
+                yield f"{server} {kind}: {reason} ({count} of {self.reads[server, kind]} reads)"
 
 
 class _Recording:
@@ -219,7 +220,10 @@ class _Recording:
             click.echo(
                 f"diag: this machine's clock was set {by}: times are by the clock as it was at the start", err=True
             )
-        missing = [*self._blind_spots(), *self.tally.lines()]
+        missing = [
+            *self._blind_spots(),
+            *self.tally.lines({spot.why for server in self.servers for spot in server.blind_spots}),
+        ]
         if missing:
             click.echo("not recorded:", err=True)
         for line in missing:
@@ -228,7 +232,7 @@ class _Recording:
     def _blind_spots(self) -> Iterator[str]:
         for server in self.servers:
             for spot in server.blind_spots:
-                yield f"{server.name} {spot.what}: {spot.why}; {spot.fix}"
+                yield f"{spot.what}: {spot.why}; {spot.fix}"
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -62,8 +62,7 @@ def states_of_sources(sources: Sequence[str], interval: float, options: SourceOp
         raise UsageError("a recording does not change", where="diag watch", hint="use diag explain")
     servers, _ = found(sources, options)
     with opened(servers, dcgm_page(options)) as read_from:
-        known = [spot for server in servers for spot in server.blind_spots]
-        watched = Watched([server.name for server in servers], known)
+        watched = Watched({server.name: server.blind_spots for server in servers})
         due = time.monotonic() + interval
         for scrape in collect(read_from, min(1.0, interval)):
             watched.take(scrape)
@@ -75,21 +74,33 @@ def states_of_sources(sources: Sequence[str], interval: float, options: SourceOp
 class Watched:
     """Servers that are read and judged here."""
 
-    def __init__(self, names: Sequence[str], blind_spots: Sequence[BlindSpot]) -> None:
-        self._name = ", ".join(names)
-        self._blind_spots = blind_spots
+    def __init__(self, servers: Mapping[str, Sequence[BlindSpot]]) -> None:
+        """Begin with the names of the servers, each with what cannot be read of it."""
+        self._name = ", ".join(servers)
+        self._blind_spots = [spot for spots in servers.values() for spot in spots]
+        self._unread = {name: next((spot.why for spot in spots), "") for name, spots in servers.items()}
+        self._failures: dict[str, dict[Kind, str]] = {name: {} for name in servers}
         self._window = RollingWindow(self._name, WINDOW_SECONDS)
         self._book = IncidentBook(self._name)
         self._forecasts = Memory()
-        self._targets: dict[str, Json] = {
-            name: {"server": name, "deployment": self._name, "up": True, "error": ""} for name in names
-        }
 
     def take(self, scrape: Scrape) -> None:
         """Take one scrape."""
         self._window.add(scrape)
-        if scrape.kind is Kind.METRICS or (scrape.kind is Kind.STATISTICS and scrape.body is not None):
-            self._targets[scrape.server] |= {"up": scrape.body is not None, "error": scrape.error or ""}
+        if scrape.kind in (Kind.METRICS, Kind.STATISTICS) and scrape.error not in self._unread.values():
+            self._failures[scrape.server][scrape.kind] = (
+                "" if scrape.error is None else f"{scrape.kind}: {scrape.error}"
+            )
+
+    def _target(self, name: str) -> Json:
+        failures = self._failures[name]
+        error = next((error for error in failures.values() if error), self._unread[name])
+        return {
+            "server": name,
+            "deployment": self._name,
+            "up": not failures or not all(failures.values()),
+            "error": error,
+        }
 
     def state(self) -> Json:
         """Return the state of now, in the form of the service's API."""
@@ -98,7 +109,7 @@ class Watched:
         self._book.take(explanation, time.time(), time.monotonic())
         return {
             "now": time.time(),
-            "targets": list(self._targets.values()),
+            "targets": [self._target(name) for name in self._failures],
             "deployments": [_deployment(self._name, explanation)],
             "incidents": [asdict(incident) for incident in self._book.open],
         }

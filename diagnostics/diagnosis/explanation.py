@@ -12,13 +12,15 @@ from diagnostics.diagnosis.changed import as_dated, put_together, with_carried
 from diagnostics.diagnosis.clock_notes import clock_notes
 from diagnostics.diagnosis.finding import Finding, findings, unclaimed
 from diagnostics.diagnosis.gpu_notes import gpu_notes
+from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.diagnosis.objective import Objective
+from diagnostics.diagnosis.port_notes import port_notes
 from diagnostics.diagnosis.repository_notes import repository_notes
 from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
 from diagnostics.diagnosis.trace_notes import Note, trace_notes
 from diagnostics.diagnosis.undecided import Open, could_matter, undecided
-from diagnostics.diagnosis.unread import core_missing, unread
+from diagnostics.diagnosis.unread import absent_model, core_missing, silent_port, unread
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.reading import Missing
@@ -67,9 +69,7 @@ def explain(
             *blind_spots,
             *_of_signals(evidence, results, anatomy, judged.verdict),
             *_of_reads(evidence),
-            *_as_blind_spots(gpu_notes(evidence)),
-            *_as_blind_spots(trace_notes(evidence, anatomy)),
-            *(() if judged.verdict is Verdict.DEGRADED else _as_blind_spots(repository_notes(evidence))),
+            *_as_blind_spots(_notes(evidence, anatomy, loud, {spot.what for spot in blind_spots})),
         ),
         results=results,
         evidence=evidence,
@@ -179,13 +179,15 @@ def _verdict(
         return _Judged(Verdict.INSUFFICIENT_DATA, missing)
     if signs:
         return _Judged(Verdict.NO_CLEAR_CAUSE, signs[0].text, _tells_apart(signs[0], left))
-    if unseen := unread(evidence, anatomy):
+    if unseen := unread(evidence, anatomy) or silent_port(evidence):
         return _Judged(Verdict.INSUFFICIENT_DATA, *unseen)
     requests = sum(item.requests for item in anatomy)
     if requests < ENOUGH_EVENTS:
         return _Judged(Verdict.IDLE, f"{requests:.0f} requests completed; {ENOUGH_EVENTS} are needed to judge")
     if left:
         return _Judged(Verdict.INSUFFICIENT_DATA, left[0].text, left[0].next_measurement)
+    if absent := absent_model(evidence):
+        return _Judged(Verdict.INSUFFICIENT_DATA, *absent)
     return _Judged(Verdict.HEALTHY)
 
 
@@ -193,6 +195,21 @@ def _tells_apart(sign: Symptom, left: Sequence[Open]) -> str:
     """Return what decides the checks that may explain a symptom, else what to look at for it."""
     explaining = (one.next_measurement for one in left if sign.cell is not None and sign.cell in one.cells)
     return next(explaining, sign.next_measurement)
+
+
+def _notes(
+    evidence: Evidence, anatomy: Sequence[Anatomy], loud: Sequence[Finding], known: Collection[str]
+) -> Iterator[Note]:
+    """Yield what was not seen of ports, cards, traces and the repository."""
+    yield from port_notes(evidence, _servers_out(loud), known)
+    yield from gpu_notes(evidence)
+    yield from trace_notes(evidence, anatomy)
+    yield from repository_notes(evidence, explained=bool(loud))
+
+
+def _servers_out(loud: Sequence[Finding]) -> frozenset[str]:
+    """Return the servers of which an outage is a finding."""
+    return frozenset(one.subject.server for one in loud if one.check == OUTAGE and one.subject.model is None)
 
 
 def _of_signals(

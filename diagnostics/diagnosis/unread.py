@@ -10,6 +10,7 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase, longest_call, perhaps_en
 from diagnostics.diagnosis.clock_notes import DISORDERS
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.signals.absences import ABSENT_THROUGHOUT
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.engine_rows import LONGEST_HANDOVER, MOST_BUSY
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
@@ -71,6 +72,33 @@ def unread(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
         or _perhaps_by_hand(evidence, anatomy)
         or _perhaps_decoupled(evidence, anatomy)
     )
+
+
+def silent_port(evidence: Evidence) -> Unread | None:
+    """Return a server whose inference port answered no read at all, and where nothing was completed meanwhile."""
+    for on in evidence.subjects(Scope.LISTED):
+        if on.model is None and evidence.read(ABSENT_THROUGHOUT, on).value:
+            return Unread(
+                f"the inference port of {on.server} answered no read, and no request was completed meanwhile: it may "
+                "refuse all of them",
+                "send it a request as a client does; look at the errors that clients get, and at the server's log",
+            )
+    return None
+
+
+def absent_model(evidence: Evidence) -> Unread | None:
+    """Return a model that was never there while the window was read, where nothing tells whether anybody asks for it.
+
+    Triton counts none of the requests that it refuses, so the counters of a server look alike with and without them.
+    """
+    for on in evidence.subjects(Scope.LISTED):
+        if on.model is not None and evidence.read(ABSENT_THROUGHOUT, on).value:
+            return Unread(
+                f"no version of {on.model} was ready at any read of {on.server}: the server refuses requests to it "
+                "and counts none of them",
+                f"look at the errors that clients of {on.model} get; load it if it is to serve",
+            )
+    return None
 
 
 def _unseen_inside(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:

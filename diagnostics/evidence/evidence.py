@@ -26,6 +26,7 @@ from diagnostics.window.lifecycle import Change, changes
 from diagnostics.window.outages import Outage
 from diagnostics.window.paths import Path
 from diagnostics.window.traces import SpanCounts
+from diagnostics.window.unanswered import Unanswered
 from diagnostics.window.view import METRICS, STATISTICS, View
 from diagnostics.window.visits import TracedRequest
 from diagnostics.window.window import ServerWindow, Window
@@ -69,6 +70,10 @@ class Evidence(Protocol):
 
     def outages(self, on: Subject) -> Sequence[Outage]:
         """Return when a model, or a server as a whole, was not there, in time order."""
+        ...
+
+    def unanswered(self, server: str) -> Sequence[Unanswered]:
+        """Return when one of a server's ports answered no read and the other did, the inference port's first."""
         ...
 
     def moments(self, server: str) -> Sequence[float]:
@@ -217,6 +222,10 @@ class WindowEvidence:
     def outages(self, on: Subject) -> Sequence[Outage]:
         """Return the whole window's."""
         return [one for one in all_outages(self._whole(on)) if one.model == (on.model or "")]
+
+    def unanswered(self, server: str) -> Sequence[Unanswered]:
+        """Return the whole window's."""
+        return self._kept().window.servers[server].unanswered()
 
     def moments(self, server: str) -> Sequence[float]:
         """Return the times of the source that was read more often."""

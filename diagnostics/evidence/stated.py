@@ -19,6 +19,7 @@ from diagnostics.window.lifecycle import Change
 from diagnostics.window.outages import Outage
 from diagnostics.window.paths import Path
 from diagnostics.window.traces import SpanCounts
+from diagnostics.window.unanswered import Unanswered
 from diagnostics.window.visits import TracedRequest
 from diagnostics.wire.model_config import ModelConfig
 
@@ -76,6 +77,10 @@ class StatedEvidence:
 
     def outages(self, on: Subject) -> Sequence[Outage]:  # noqa: ARG002
         """Return none: how long one lasted is stated as a reading."""
+        return []
+
+    def unanswered(self, server: str) -> Sequence[Unanswered]:  # noqa: ARG002
+        """Return none: nothing was read."""
         return []
 
     def moments(self, server: str) -> Sequence[float]:  # noqa: ARG002

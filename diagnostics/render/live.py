@@ -21,7 +21,7 @@ def gist(state: Json) -> object:
     """Return what must change for a reader to be told again: verdicts, findings, incidents and who answers."""
     return (
         tuple((one["name"], one["verdict"], *one.get("changes", ()), _findings(one)) for one in state["deployments"]),
-        tuple((one["server"], one["up"]) for one in state["targets"]),
+        tuple((one["server"], one["up"], bool(one["error"])) for one in state["targets"]),
         tuple(one["id"] for one in state["incidents"]),
         state.get("error", ""),
     )
@@ -55,10 +55,11 @@ def _names(state: Json) -> set[str]:
 
 
 def _target(target: Json) -> str:
-    if target["up"]:
+    if target["up"] and not target["error"]:
         return f"{target['deployment']}: was not judged yet"
     name, error = target["server"], target["error"]
-    return f"{name} does not answer: {error.removeprefix(f'{name}: ')}"
+    how = "answers in part" if target["up"] else "does not answer"
+    return f"{name} {how}: {error.removeprefix(f'{name}: ')}"
 
 
 def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> Iterator[str]:
@@ -68,7 +69,7 @@ def _deployment(deployment: Json, state: Json, columns: int, paint: Style) -> It
     for change in deployment.get("changes", ()):
         yield fitted(f"  {change}", columns)
     for target in state["targets"]:
-        if target["deployment"] == deployment["name"] and not target["up"]:
+        if target["deployment"] == deployment["name"] and (target["error"] or not target["up"]):
             yield paint(fitted(f"  {_target(target)}", columns), "yellow")
     open_ones = {one["fingerprint"]: one for one in state["incidents"] if one["deployment"] == deployment["name"]}
     for finding in deployment["findings"]:

@@ -209,3 +209,9 @@ def answered(scrapes: Sequence[Scrape]) -> bool:
 def failure_of(scrapes: Sequence[Scrape]) -> str:
     """Return why the first read of a round that failed did; empty when none did."""
     return next((f"{scrape.kind.value}: {scrape.error}" for scrape in scrapes if scrape.error), "")
+
+
+def unread_part(scrapes: Sequence[Scrape], blind_spots: Sequence[BlindSpot]) -> str:
+    """Return why a port could not be read in a round that read counters of another; empty when all could."""
+    of_ports = [scrape for scrape in scrapes if scrape.kind in (Kind.METRICS, Kind.STATISTICS, Kind.INDEX)]
+    return failure_of(of_ports) or next((spot.why for spot in blind_spots), "")

@@ -13,7 +13,7 @@ from diagnostics.evidence.evidence import Awake
 from diagnostics.service.collector import Collector, Round
 from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
-from diagnostics.service.jobs import Job, MachineReader, TritonReader
+from diagnostics.service.jobs import Job, MachineReader, TritonReader, unread_part
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.plan import Planned, jobs, own, with_machine
 from diagnostics.service.state import Board, EvaluationConsumer, ScrapeConsumer, TargetState
@@ -201,6 +201,7 @@ class Service:
         up = not made.error
         reader = job.reader
         server = reader.server if isinstance(reader, TritonReader) else job.key
+        spots = reader.blind_spots if isinstance(reader, TritonReader) else ()
         self.board.publish_target(
             TargetState(
                 server=server,
@@ -212,7 +213,7 @@ class Service:
                 last_success=made.at if up else before.last_success if before else None,
                 took=made.took,
                 failures=job.failures,
-                error=made.error,
+                error=made.error or unread_part(made.scrapes, spots),
                 served=self._served(job.deployment, server) if up else before.served if before else None,
             )
         )

@@ -26,7 +26,7 @@ class TargetState:
         last_success: when a round last read something.
         took: seconds of the last round.
         failures: rounds that failed in a row.
-        error: why the last read failed; empty when it did not.
+        error: why the last round, or one port in it, could not be read; empty when all could.
         served: whether requests had come when it was last read and judged; None where that is not known.
 
     """

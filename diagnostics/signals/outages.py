@@ -19,7 +19,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.client import ClientRequest
-from diagnostics.window.outages import READS, RESTARTED, Outage, outages
+from diagnostics.window.outages import PORT, READS, RESTARTED, Outage, outages
 from diagnostics.window.view import METRICS, STATISTICS, Counter, View
 from diagnostics.window.window import ServerWindow
 
@@ -116,7 +116,14 @@ def all_outages(view: View) -> tuple[Outage, ...]:
 
 
 def _outages(view: View) -> tuple[Outage, ...]:
-    return outages(view.server, view.window.end)
+    return outages(view.server, view.window.end, _all_failed(view))
+
+
+def _all_failed(view: View) -> frozenset[str]:
+    """Return the models of which clients got nothing but errors; of several servers nobody knows which answered."""
+    if len(view.window.servers) > 1:
+        return frozenset()
+    return frozenset(r.model for r in view.window.clients) - {r.model for r in view.window.clients if r.ok}
 
 
 def refusals(view: View) -> Sequence[Refusal]:
@@ -152,7 +159,7 @@ def _refusal(view: View, one: Outage, traffic: Traffic) -> Refusal:
 
 
 def _traffic(view: View, own: Sequence[Outage]) -> Traffic:
-    stretches, source = _stretches(view)
+    stretches, source = arrivals(view)
     apart = _apart(stretches, own)
     known = sum(s.count for s in apart) >= FEWEST_EVENTS
     counted = apart if known else stretches
@@ -190,7 +197,7 @@ def _pause(apart: Sequence[_Stretch]) -> float:
     return max((run[-1].end - run[0].start for run in runs), default=0.0)
 
 
-def _stretches(view: View) -> tuple[list[_Stretch], str]:
+def arrivals(view: View) -> tuple[list[_Stretch], str]:
     """Return what arrived at the model, or at all that a server's clients call, by steps of the better source."""
     models = [view.model] if view.model else _entries(view)
     for source in (METRICS, STATISTICS):
@@ -235,10 +242,11 @@ def _length(one: Outage, traffic: Traffic) -> tuple[float, float]:
     span = max([before, *(s.end for s in near)]) - min([after, *(s.start for s in near)])
     missing = span - sum(s.count for s in near) / traffic.rate
     slack = traffic.noise(span) / traffic.rate
-    if one.source == READS and one.state != RESTARTED and near and missing < slack:
+    of_reads = one.source in (READS, PORT)
+    if of_reads and one.state != RESTARTED and near and missing < slack:
         return 0.0, 0.0
     high = min(high, missing + slack)
-    low = min(low, high) if one.source == READS else low
+    low = min(low, high) if of_reads else low
     low = max(low, min(missing - slack - (one.since - after), high), 0.0)
     return low, max(high, low)
 
@@ -284,8 +292,7 @@ def _taken_over(view: View, one: Outage, traffic: Traffic) -> bool:
     for name, server in view.window.servers.items():
         if name == view.server.name:
             continue
-        other = View(window=view.window, server=server, model=None, version=None, start=view.start, end=view.end)
-        stretches, _ = _stretches(other.beside(view.model))
+        stretches, _ = arrivals(whole_of(view, server).beside(view.model))
         inside = [s for s in stretches if s.start >= one.since - _SLACK and s.end <= one.until + _SLACK]
         outside = [s for s in stretches if not s.touches(one)]
         gained += _rate(inside) - _rate(outside) if inside else 0.0
@@ -301,15 +308,25 @@ def _clients(view: View, one: Outage, traffic: Traffic) -> float | None:
     """Return how many requests of clients failed in an outage; None where no record is whole enough to say so."""
     asked = _callers(view)
     sent = [r for r in view.window.clients if asked is None or r.model in asked]
+    throughout = one.after is None and one.before is None
+    if throughout and not sent and _recorded_most(view):
+        return 0.0  # nobody asked for it
     if len(view.window.servers) > 1 or not sent:
         # A client's record does not say which of several servers answered, nor what other models call.
         return 0.0 if _served_all(view, one) else None
-    if view.model is None and (_answered(sent, one) or _answered_all_along(sent, one)):
-        return 0.0  # a server that is down answers nobody, whatever its reader says
+    if (view.model is None or throughout) and (_answered(sent, one) or _answered_all_along(sent, one)):
+        return 0.0  # what is down answers nobody, whatever its reader says
     failed = _beyond_usual(sent, one)
     apart = sum(1 for r in sent if any(s.start <= r.at < s.end for s in traffic.apart))
     whole = apart >= MOST_CLIENTS * sum(s.count for s in traffic.apart) > 0
     return failed if whole or failed >= FEWEST_EVENTS else None
+
+
+def _recorded_most(view: View) -> bool:
+    """Return whether the clients' records hold most of what all servers counted."""
+    servers = view.window.servers.values()
+    counted = sum(s.count for server in servers for s in arrivals(whole_of(view, server))[0])
+    return len(view.window.clients) >= MOST_CLIENTS * counted > 0
 
 
 def _answered(sent: Sequence[ClientRequest], one: Outage) -> bool:
@@ -343,8 +360,12 @@ def _served_all(view: View, one: Outage) -> bool:
 
 
 def _counted_apart(view: View, server: ServerWindow, one: Outage) -> list[_Stretch]:
-    whole = View(window=view.window, server=server, model=None, version=None, start=view.start, end=view.end)
-    return [s for s in _stretches(whole)[0] if not s.touches(one)]
+    return [s for s in arrivals(whole_of(view, server))[0] if not s.touches(one)]
+
+
+def whole_of(view: View, server: ServerWindow) -> View:
+    """Return the view of another server as a whole."""
+    return View(window=view.window, server=server, model=None, version=None, start=view.start, end=view.end)
 
 
 def _beyond_usual(sent: Sequence[ClientRequest], one: Outage) -> float:
@@ -432,7 +453,7 @@ def _share(view: View) -> Reading:
     """Refused ÷ (refused + answered) requests of the window."""
     found = refusals(view)
     refused = sum(one.requests[1] for one in found)
-    answered = sum(stretch.count for stretch in _stretches(view)[0])
+    answered = sum(stretch.count for stretch in arrivals(view)[0])
     return Reading.of(refused / max(refused + answered, 1.0), Unit.RATIO, _sources(found), estimated=True)
 
 

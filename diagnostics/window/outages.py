@@ -9,20 +9,23 @@ Sources: Triton core, `model_lifecycle.cc`, `model_repository_manager.cc`, `metr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from statistics import median
 
+from diagnostics import names
 from diagnostics.window.counters import Counter, CounterTable, Opened, Step
 from diagnostics.window.lifecycle import READY, UNAVAILABLE, UNLOADED_REASON
 from diagnostics.window.logs import LogEvent, LogKind
 from diagnostics.window.openings import MOST_MISSED_ROUNDS
+from diagnostics.window.unanswered import INFERENCE_PORT
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow
+from diagnostics.wire.failed_reads import unanswered
 from diagnostics.wire.server import IndexEntry
 
-INDEX, LOG, READS = "index", "log", "failed reads"
-LOADING, UNLOADING, RESTARTED = "LOADING", "UNLOADING", "RESTARTED"
+INDEX, LOG, READS, PORT = "index", "log", "failed reads", "failed reads of the inference port"
+LOADING, UNLOADING, RESTARTED, REFUSING = "LOADING", "UNLOADING", "RESTARTED", "REFUSING"
 # A version that was listed and is no longer at so many reads in a row, to the last one: bodies that lost a row are
 # rarer. One that is back with counters from zero was unloaded, however few reads missed it.
 FEWEST_UNLISTED = 3
@@ -40,9 +43,10 @@ class Outage:
         after: Unix seconds at which it was last seen there; None when it was away from the first read on.
         since, until: it was away from `since` to `until` for certain.
         before: when it was first seen there again; None when it was still away at the last read.
-        source: `index`, `log`, `metrics`, `statistics` or `failed reads`, the most exact that shows it.
+        source: `index`, `log`, `metrics`, `statistics`, `failed reads` or `failed reads of the inference port`, the
+            most exact that shows it.
         state: its last state meanwhile, as the index names it; `RESTARTED` of a server whose counters all began anew;
-            empty where nothing tells.
+            `REFUSING` where nothing listened on its inference port; empty where nothing tells.
         reason: why, where the index or the log gives one.
         tried: whether somebody tried to read it meanwhile; a hole that nobody tried to read may be the reader's own.
 
@@ -80,21 +84,24 @@ class Outage:
         )
 
 
-def outages(server: ServerWindow, end: float) -> tuple[Outage, ...]:
+def outages(server: ServerWindow, end: float, wanted: Collection[str] = ()) -> tuple[Outage, ...]:
     """Return when a server was down and when its models were away, in time order of their beginning.
 
     Args:
         server: what was read of it.
         end: Unix seconds of the window's last read, of any server.
+        wanted: models that somebody asks it for, whether it lists them or not.
 
     """
     down = [replace(one, state=RESTARTED) if _fell(server, one) else one for one in _unanswered(server, end)]
     down += [one for one in _restarted(server) if not any(one.may_touch(other) for other in down)]
     states = _states(server)
     away = [one for model in _models(server, states) for one in _of_model(server, model, states.get(model, ()))]
+    away += _never_counted(server, states, wanted)
     # While a server is down, and while it loads its models again, they are away with it.
     apart = [one for one in away if not any(one.may_touch(whole) for whole in down)]
-    return tuple(sorted([*down, *apart], key=lambda one: (one.since, one.model)))
+    closed = [one for one in _port_unanswered(server) if not any(one.may_touch(whole) for whole in down)]
+    return tuple(sorted([*down, *closed, *apart], key=lambda one: (one.since, one.model)))
 
 
 def _models(server: ServerWindow, states: Mapping[str, Sequence[_Spell]]) -> list[str]:
@@ -252,8 +259,11 @@ def _span(server: ServerWindow) -> tuple[float, float]:
 
 
 def _unlisted(server: ServerWindow, model: str) -> Iterator[Outage]:
-    """Yield when a source listed no version of a model: then none is loaded. Without the index there is no more."""
-    for source in (METRICS, STATISTICS):
+    """Yield when a source listed no version of a model: then none is loaded. Without the index there is no more.
+
+    A Python model's row stays in the metrics until its processes have ended, and not in the statistics.
+    """
+    for source in (STATISTICS, METRICS):
         tables = [table for table in _tables(server, model) if table.source == source and table.steps]
         if not tables:
             continue
@@ -295,7 +305,45 @@ def _gone(tables: Sequence[CounterTable], reads: Sequence[float]) -> Iterator[Ou
         yield Outage(after=last, since=missed[0], until=missed[-1], before=None, source="")
 
 
+def _never_counted(
+    server: ServerWindow, states: Mapping[str, Sequence[_Spell]], wanted: Collection[str]
+) -> Iterator[Outage]:
+    """Yield the models that no read of the counters lists, nor the index: those that are wanted, or were configured.
+
+    Triton lists each model that is loaded in its statistics. A configuration is read of what is ready; without the
+    index nothing tells whether it went since.
+    """
+    reads = max(server.reads.values(), key=len)
+    if len(reads) < FEWEST_UNLISTED:
+        return
+    configured = set() if server.index else set(server.configured)
+    for model in sorted((configured | set(wanted)) - set(states)):
+        if not server.keys_of(model):
+            source = STATISTICS if server.reads[STATISTICS] else METRICS
+            yield Outage(model=model, after=None, since=reads[0][0], until=reads[-1][0], before=None, source=source)
+
+
 # --- servers that do not answer
+
+
+def _port_unanswered(server: ServerWindow) -> Iterator[Outage]:
+    """Yield when the inference port answered no read while the metrics page did.
+
+    Requests that wait inside were let in: then the port is not what holds them.
+    """
+    waiting = server.gauge(names.PENDING_REQUESTS, {})
+    for one in server.unanswered():
+        inside = any(one.since <= at <= one.until and count >= 1 for at, count in waiting)
+        if one.port == INFERENCE_PORT and unanswered(one.reason) and not inside:
+            yield Outage(
+                after=one.after,
+                since=one.since,
+                until=one.until,
+                before=one.before,
+                source=PORT,
+                state=REFUSING if one.refused else "",
+                reason=one.reason,
+            )
 
 
 def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
@@ -307,10 +355,12 @@ def _unanswered(server: ServerWindow, end: float) -> Iterator[Outage]:
     often = max(server.reads.values(), key=len)
     rounds = [later - sooner for (sooner, _), (later, _) in pairwise(often) if later > sooner]
     answered = sorted({at for reads in server.reads.values() for at, _ in reads} | {at for at, _ in server.index})
+    tried = sorted(one.at for one in server.failed)
+    if not answered and len(tried) > 1 and all(unanswered(one.reason) for one in server.failed):
+        yield Outage(after=None, since=tried[0], until=tried[-1], before=None, source=READS)
     if not rounds:
         return
     usual = median(rounds)
-    tried = sorted(at for at, _ in server.failed)
     last = max([end, *tried])
     for sooner, later in pairwise([*answered, last]):
         if later - sooner <= MOST_MISSED_ROUNDS * usual:
@@ -349,4 +399,4 @@ def _overlap(one: Step, other: Step) -> bool:
     return one.start < other.end and other.start < one.end
 
 
-__all__ = ["INDEX", "LOADING", "LOG", "READS", "RESTARTED", "UNLOADING", "Outage", "outages"]
+__all__ = ["INDEX", "LOADING", "LOG", "PORT", "READS", "REFUSING", "RESTARTED", "UNLOADING", "Outage", "outages"]

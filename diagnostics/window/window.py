@@ -32,6 +32,13 @@ from diagnostics.window.parsed import (
 from diagnostics.window.renamed import under_their_own_names
 from diagnostics.window.restarts import Between, restart_told
 from diagnostics.window.traces import SpanStore, Traces
+from diagnostics.window.unanswered import (
+    INFERENCE_PORT,
+    METRICS_PORT,
+    FailedRead,
+    Unanswered,
+    stretches_unanswered,
+)
 from diagnostics.wire.engine import EngineSample
 from diagnostics.wire.exposition import Snapshot
 from diagnostics.wire.gpu import Gpu, GpuSample
@@ -77,7 +84,7 @@ class ServerWindow:
         self.gpus: dict[str, list[tuple[float, Gpu]]] = {}
         self.failures: dict[Kind, Failures] = {}
         self.refused: dict[str, str] = {}  # why entries of what was read were left out, by what they call themselves
-        self.failed: list[tuple[float, str]] = []  # Unix seconds and reason of each read that nobody answered
+        self.failed: list[FailedRead] = []
         self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
         self.reads: dict[str, list[tuple[float, float]]] = {STATISTICS: [], METRICS: []}
         self.tries: dict[str, list[float]] = {STATISTICS: [], METRICS: []}
@@ -119,6 +126,15 @@ class ServerWindow:
         """Return whether the newest metrics page has any series of this family."""
         return bool(self.snapshots) and family in self.snapshots[-1][2].layout.by_name
 
+    def unanswered(self) -> list[Unanswered]:
+        """Return the stretches in which one port answered no read and the other did, the inference port's first."""
+        pages = [at for at, _ in self.reads[METRICS]]
+        answers = sorted([at for at, _ in self.reads[STATISTICS]] + [at for at, _ in self.index])
+        return [
+            *stretches_unanswered(INFERENCE_PORT, answers, self.failed, pages),
+            *stretches_unanswered(METRICS_PORT, pages, self.failed, answers),
+        ]
+
     def take(self, parsed: Parsed) -> None:
         """Add one scrape; one without content counts as a failed read with its reason."""
         kind = parsed.scrape.kind
@@ -130,7 +146,7 @@ class ServerWindow:
                 self._refuse({excerpt(parsed.scrape.name): parsed.error})
             self.failures[kind].answered += parsed.answered
             if not parsed.answered:
-                self.failed.append((parsed.scrape.at, parsed.error))
+                self.failed.append(FailedRead(parsed.scrape.at, kind, parsed.error))
             return
         self._refuse(_refused(parsed.content))
         self._take_counters(parsed.scrape, parsed.content)
@@ -198,7 +214,7 @@ class ServerWindow:
             restart_told(
                 Between(since, at),
                 {model for model, _ in rows},
-                failed=(when for when, _ in self.failed),
+                failed=(one.at for one in self.failed),
                 hosts=self.hosts,
                 index=self.index,
                 log=self.log,

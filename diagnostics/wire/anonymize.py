@@ -9,6 +9,7 @@ from diagnostics.errors import MalformedBody
 from diagnostics.wire.anonymize_json import keep_allowed
 from diagnostics.wire.anonymize_rules import ITERATIONS, RULES
 from diagnostics.wire.anonymize_text import anonymize_config_file, anonymize_log, anonymize_metrics
+from diagnostics.wire.failed_reads import public
 from diagnostics.wire.json_body import json_value
 from diagnostics.wire.pseudonyms import WITHHELD, Pseudonyms
 from diagnostics.wire.records import Kind, Scrape
@@ -37,7 +38,7 @@ class Anonymizer:
         """Return `scrape` anonymized."""
         try:
             body = None if scrape.body is None else self._body(scrape.kind, scrape.name, scrape.body)
-            error = None if scrape.error is None else f"the read failed (details {WITHHELD})"
+            error = None if scrape.error is None else public(scrape.error) or f"the read failed (details {WITHHELD})"
         except (MalformedBody, ValueError, RecursionError):
             body, error = None, LEFT_OUT
         return replace(scrape, server=self.server(scrape.server), name=self._name(scrape), body=body, error=error)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
 from diagnostics.errors import MalformedBody
+from diagnostics.wire.failed_reads import LONGEST_REASON
 from diagnostics.wire.json_body import decode_object, number
 from diagnostics.wire.records import Kind, Scrape
 
@@ -81,7 +82,7 @@ def content(scrape: Scrape) -> bytes:
         "server": scrape.server,
         "kind": scrape.kind,
         "name": scrape.name,
-        "reason": scrape.error or "unknown",
+        "reason": (scrape.error or "unknown")[:LONGEST_REASON],
     }
     return json.dumps(failure).encode()
 
@@ -136,7 +137,7 @@ def _failed(body: bytes) -> Scrape | None:
         fields = decode_object(body, "the failed read")
         kind, at = Kind(fields.text("kind")), number(fields.raw("t"))
         server, name = fields.text("server"), fields.text("name")
-        reason = fields.text("reason") or "unknown"
+        reason = fields.text("reason")[:LONGEST_REASON] or "unknown"
     except (MalformedBody, ValueError):
         return None
     if at is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 from diagnostics.diagnosis.explanation import BlindSpot
+from diagnostics.diagnosis.port_notes import hidden_by
+from diagnostics.window.unanswered import INFERENCE_PORT, METRICS_PORT
 from exporters.sources.failure import Obstacle, ReadFailure
 from exporters.sources.triton_grpc import NOT_INSTALLED
 
@@ -13,10 +15,11 @@ _CLOSED = "open the HTTP or gRPC port to this machine"
 _Failures = Mapping[str, Mapping[str, ReadFailure]]
 
 
-def blind_spots_of(found: Set[str], failures: _Failures, when_denied: str) -> tuple[BlindSpot, ...]:
+def blind_spots_of(server: str, found: Set[str], failures: _Failures, when_denied: str) -> tuple[BlindSpot, ...]:
     """Return what cannot be read.
 
     Args:
+        server: its name.
         found: the endpoints found, of `http`, `grpc` and `metrics`.
         failures: why others were not, by endpoint and `host:port`.
         when_denied: what to do where one wants other credentials.
@@ -25,10 +28,10 @@ def blind_spots_of(found: Set[str], failures: _Failures, when_denied: str) -> tu
     spots = []
     if "metrics" not in found:
         denied = _denied(failures["metrics"])
-        spots.append(_no_metrics(failures, when_denied if denied else _METRICS_OFF))
+        spots.append(_no_metrics(server, failures, when_denied if denied else _METRICS_OFF))
     if not {"http", "grpc"} & found:
         denied = _denied(failures["http"]) or _denied(failures["grpc"])
-        spots.append(_no_api(failures, when_denied if denied else _CLOSED))
+        spots.append(_no_api(server, failures, when_denied if denied else _CLOSED))
     return tuple(spots)
 
 
@@ -55,18 +58,18 @@ def _denied(failures: Mapping[str, ReadFailure]) -> bool:
     return any(failure.obstacle is Obstacle.DENIED for failure in failures.values())
 
 
-def _no_metrics(failures: _Failures, fix: str) -> BlindSpot:
+def _no_metrics(server: str, failures: _Failures, fix: str) -> BlindSpot:
     return BlindSpot(
-        what="GPU gauges, pending requests, engine gauges, failures by reason and latency summaries",
+        what=hidden_by(METRICS_PORT, server),
         why=f"no metrics page: {_told(failures['metrics'])}",
         fix=fix,
     )
 
 
-def _no_api(failures: _Failures, fix: str) -> BlindSpot:
+def _no_api(server: str, failures: _Failures, fix: str) -> BlindSpot:
     missing = any(failure.reason == NOT_INSTALLED for failure in failures["grpc"].values())
     return BlindSpot(
-        what="statistics, configuration and instance counts (a busy share is only an upper bound)",
+        what=hidden_by(INFERENCE_PORT, server),
         why=f"neither HTTP ({_told(failures['http'])}) nor gRPC ({_told(failures['grpc'])}) can be read",
         fix="pip install 'triton-diagnostics[grpc]'" if missing and fix is _CLOSED else fix,
     )

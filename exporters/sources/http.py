@@ -14,6 +14,7 @@ import urllib3
 from urllib3 import exceptions as http_errors
 from urllib3.response import BaseHTTPResponse
 
+from diagnostics.wire.failed_reads import REFUSED
 from diagnostics.wire.json_body import json_value
 from exporters.sources.access import SourceOptions
 from exporters.sources.failure import Obstacle, ReadFailure, plain
@@ -191,7 +192,7 @@ def explain(error: Exception, timeout: float) -> tuple[str, Obstacle]:
 
 def _connection(cause: BaseException | None) -> tuple[str, Obstacle]:
     if isinstance(cause, ConnectionRefusedError):
-        return "connection refused", Obstacle.CLOSED
+        return REFUSED, Obstacle.CLOSED
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror.lower(), Obstacle.NO_HOST
     return "cannot connect", Obstacle.CLOSED

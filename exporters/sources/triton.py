@@ -125,16 +125,18 @@ class _Search:
         assert not isinstance(api, Metrics)
         given = None if self.answered else self.given.netloc()
         found = set(self.found)
-        # An HTTP port too busy to answer now may answer in a later round.
-        api = api or self._late_http()
+        # An HTTP port that is too busy to answer now, or closed, may answer in a later round.
+        api = api or self._awaited_http(metrics)
+        found |= {HTTP} if api is not None and GRPC not in found else set()
         seen = [parse_address(part.url) for part in (metrics, api) if part is not None]
+        name = seen[0].netloc()
         return TritonServer(
-            name=seen[0].netloc(),
+            name=name,
             host=self.given.host,
             ports=tuple(address.port for address in seen if address.port),
             api=api,
             metrics=metrics,
-            blind_spots=blind_spots_of(found, self.failures, self._when_denied()),
+            blind_spots=blind_spots_of(name, found, self.failures, self._when_denied()),
             notes=notes_of(found, self.failures, given),
             timeout=self.options.read_timeout,
         )
@@ -233,11 +235,24 @@ class _Search:
             part = self.found.pop(stranger)
             self.failures[stranger][parse_address(part.url).netloc()] = ReadFailure(reason, Obstacle.ANSWER)
 
-    def _late_http(self) -> Api | None:
+    def _awaited_http(self, metrics: Metrics | None) -> Api | None:
+        """Return the API at the port that was named, where nobody answered there: it is asked again in each round.
+
+        A port that refuses connections is taken for HTTP only at the distance that Triton's ports have.
+        """
         late = any(failure.obstacle is Obstacle.LATE for failure in self.failures[HTTP].values())
-        if not late or self.role != HTTP:
+        named = self.failures[HTTP].get(self.given.netloc())
+        closed = named is not None and named.obstacle is Obstacle.CLOSED
+        if self.role != HTTP or not (late or (closed and self._beside(metrics))):
             return None
         return HttpApi(HttpReader(self.options), str(self.given))
+
+    def _beside(self, metrics: Metrics | None) -> bool:
+        """Return whether the page is where that of a server with the given HTTP port would be, or was named."""
+        if metrics is None or self.given.port is None:
+            return False
+        found = parse_address(metrics.url).port
+        return bool(self.options.metrics_url) or found == self.given.port + _OFFSETS[METRICS]
 
     def _demand_explicit(self) -> None:
         for role, url in ((METRICS, self.options.metrics_url), (GRPC, self.options.grpc_url)):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from diagnostics.errors import UsageError
+from diagnostics.wire.failed_reads import REFUSED
 from diagnostics.wire.records import Kind
 from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
 from exporters.sources.address import Address
@@ -30,7 +31,7 @@ _REASONS: dict[str, tuple[str, Obstacle]] = {
 }
 # What the channel of gRPC's C core says, and what it means.
 _UNAVAILABLE: dict[str, tuple[str, Obstacle]] = {
-    "onnection refused": ("connection refused", Obstacle.CLOSED),
+    "onnection refused": (REFUSED, Obstacle.CLOSED),
     "DNS resolution failed": ("host name not found", Obstacle.NO_HOST),
     "errors resolving": ("host name not found", Obstacle.NO_HOST),
     "CERTIFICATE_VERIFY_FAILED": ("the TLS certificate is not trusted; see --ca-file", Obstacle.PROTOCOL),

@@ -10,10 +10,13 @@ from hashlib import sha256
 from typing import Protocol
 
 from diagnostics.diagnosis.explanation import BlindSpot
+from diagnostics.diagnosis.port_notes import hidden_by
 from diagnostics.errors import MalformedBody
+from diagnostics.window.unanswered import INFERENCE_PORT, METRICS_PORT
 from diagnostics.wire.records import Kind, Scrape
 from diagnostics.wire.server import parse_index
 from diagnostics.wire.statistics import parse_statistics
+from exporters.sources.clock import CLOCK
 from exporters.sources.failure import Obstacle
 from exporters.sources.parallel import Lanes, Outcome
 
@@ -86,6 +89,7 @@ class TritonServer:
     ) -> None:
         self.name, self.host, self.ports = name, host, ports
         self.api, self.metrics, self.blind_spots, self.notes = api, metrics, blind_spots, notes
+        self._told_unfound = False
         self._lanes: Lanes[Key, bytes] = Lanes(timeout)
         self._patience = _TIMEOUTS_TO_DESCRIBE * timeout
         self._versions: Mapping[str, frozenset[str]] = {}
@@ -124,8 +128,22 @@ class TritonServer:
 
     def round(self) -> list[Scrape]:
         """Return `scrape()`, and `describe()` where that is due, else the configurations that were changed."""
-        scrapes = self.scrape()
+        scrapes = self.scrape() + self._never_found()
         return scrapes + (self.describe() if self.needs_describing else self._changed(scrapes))
+
+    def _never_found(self) -> list[Scrape]:
+        """Return what was not found as failed reads, once: so a recording is judged as the live server was."""
+        hidden = {
+            hidden_by(METRICS_PORT, self.name): Kind.METRICS,
+            hidden_by(INFERENCE_PORT, self.name): Kind.STATISTICS,
+        }
+        told, self._told_unfound = self._told_unfound, True
+        at, mono = CLOCK.now(), time.monotonic()
+        return [
+            Scrape(server=self.name, kind=hidden[spot.what], at=at, mono=mono, error=spot.why)
+            for spot in self.blind_spots
+            if spot.what in hidden and not told
+        ]
 
     def _changed(self, scrapes: Sequence[Scrape]) -> list[Scrape]:
         """Return the configurations that differ from those read last, of as many models as this round may ask for.

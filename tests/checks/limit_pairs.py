@@ -174,6 +174,7 @@ model-reload-stall held_requests held_requests 0.0465 quiet 0.0535 fires case=1
 model-reload-stall held_share held_share 0.465 quiet 0.535 fires case=1
 model-reload-stall cold_slowdown cold_slowdown 1.395 fires 1.605 quiet
 model-unavailable failed_versions failed_versions 0.93 quiet 1.07 fires
+model-unavailable inference_port_refuses inference_port_refuses 0.93 quiet 1.07 fires case=3
 model-unavailable refused_while_unavailable refused_while_unavailable 4.65 quiet 5.35 fires case=2
 over-instanced busy instance_busy_share 0.651 quiet 0.749 informs
 over-instanced device_headroom device_headroom 0.093 unknown 0.107 quiet without=max_batch_size

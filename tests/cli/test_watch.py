@@ -1,19 +1,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.cli.running_service import RunningService
+from diagnostics.cli.watching import Watched
+from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.render.explanation.html import html
 from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.markdown import markdown
 from diagnostics.render.explanation.text import text
 from diagnostics.render.live import frame, gist
+from diagnostics.wire.records import Kind
 from exporters.sources.access import ON_THE_COMMAND_LINE
 from exporters.sources.http import HttpAnswer
+from tests.builders import SERVER, START
+from tests.builders_traffic import Did, scrapes_told
 from tests.collect.fake_triton import FakeServer, fake_triton, status
 from tests.service.http.door import Door, door, judged, show
 from tests.store.lived import NAME
@@ -50,6 +56,31 @@ def test_a_screen_says_what_is_wrong_where_and_since_when():
 
 def test_a_server_that_does_not_answer_is_named_with_its_reason():
     assert "  triton-0:8002 does not answer: refused" in frame(state(up=False), 100)
+
+
+def test_a_server_of_which_one_port_cannot_be_read_is_named_with_the_reason():
+    partly = state(targets=[target(error="metrics: connection refused")])
+    assert "  triton-0:8002 answers in part: metrics: connection refused" in frame(partly, 100)
+    assert gist(partly) != gist(state())
+
+
+@pytest.mark.parametrize("silent", [Kind.METRICS, Kind.STATISTICS])
+def test_a_port_that_closes_while_the_other_answers_leaves_the_server_up(silent: Kind):
+    watched = Watched({SERVER: ()})
+    for one in scrapes_told({("m", "1"): [Did(requests=40)] * 3}):
+        failed = one.kind is silent and one.at > START
+        watched.take(replace(one, body=None, error="connection refused") if failed else one)
+    (shown,) = watched.state()["targets"]
+    assert (shown["up"], shown["error"]) == (True, f"{silent}: connection refused")
+
+
+def test_a_port_that_was_never_found_is_named_as_long_as_the_server_is_watched():
+    watched = Watched({SERVER: (BlindSpot(what="gauges", why="no metrics page: refused", fix="open it"),)})
+    for one in scrapes_told({("m", "1"): [Did(requests=40)] * 3}):
+        if one.kind is Kind.STATISTICS:
+            watched.take(one)
+    (shown,) = watched.state()["targets"]
+    assert (shown["up"], shown["error"]) == (True, "no metrics page: refused")
 
 
 def test_no_line_is_wider_than_the_screen_or_holds_what_would_move_it():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from fake_triton import (
     FakeServer,
+    api_routes,
     body_of,
     fake_triton,
     free_ports,
@@ -75,7 +76,26 @@ def test_with_metrics_alone_the_gap_says_that_statistics_are_missing():
 def test_a_closed_http_port_still_leads_to_the_metrics_beside_it():
     with fake_triton(api=False) as fake:
         server = discover(f"127.0.0.1:{fake.port}", QUICK)
-    assert server.urls == (f"http://127.0.0.1:{fake.port + 2}/metrics",)
+        failed = {(scrape.kind, scrape.error) for scrape in server.round() if scrape.error}
+    assert server.urls == (f"http://127.0.0.1:{fake.port}", f"http://127.0.0.1:{fake.port + 2}/metrics")
+    assert failed == {(Kind.STATISTICS, "connection refused"), (Kind.INDEX, "connection refused")}
+    assert server.blind_spots == ()
+
+
+def test_a_closed_http_port_that_was_only_guessed_is_not_asked_again():
+    with fake_triton(api=False) as fake:
+        server = discover(f"127.0.0.1:{fake.port + 2}", QUICK)
+        first, second = server.round(), server.round()
+    assert [scrape.error for scrape in first if scrape.error] == [server.blind_spots[0].why]
+    assert [scrape.kind for scrape in second] == [Kind.METRICS]
+
+
+def test_a_closed_http_port_that_opens_again_is_read():
+    with fake_triton(api=False) as fake:
+        server = discover(f"127.0.0.1:{fake.port}", QUICK)
+        with FakeServer(api_routes(), fake.port).running():
+            answered = {scrape.kind for scrape in server.round() if scrape.body}
+    assert {Kind.METRICS, Kind.STATISTICS, Kind.INDEX, Kind.CONFIG} <= answered
 
 
 def test_without_the_grpc_extra_the_gap_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
@@ -95,7 +115,7 @@ def test_a_busy_http_port_is_kept_and_asked_again():
         server = discover(f"127.0.0.1:{fake.port}", SourceOptions(timeout=0.3))
         release.set()
         fake.api.routes["GET /v2"] = answer
-        assert server.blind_spots
+        assert server.blind_spots == ()  # its own reads tell whether it answers
         assert {scrape.kind for scrape in server.scrape() if scrape.body} == {
             Kind.METRICS,
             Kind.STATISTICS,
@@ -169,7 +189,8 @@ def test_credentials_of_the_url_are_used_and_not_shown():
         for part in (fake.api, fake.metrics):
             part.routes = {path: guarded("Basic YW5uOnMzY3JldA==", answer) for path, answer in part.routes.items()}
         server = discover(f"http://ann:s3cret@127.0.0.1:{fake.port}", QUICK)
-        assert [scrape.error for scrape in server.round() if scrape.error] == []
+        told = [scrape.error for scrape in server.round() if scrape.error]
+        assert told == [server.blind_spots[0].why]  # the metrics port was not named: it is asked without credentials
         assert "s3cret" not in f"{server.urls} {server.name} {server.blind_spots}"
         with pytest.raises(CollectError, match="HTTP 401, credentials are missing"):
             discover(f"http://127.0.0.1:{fake.port}", QUICK)

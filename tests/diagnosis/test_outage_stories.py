@@ -1,4 +1,4 @@
-"""An outage of what is asked for is the first cause, and what looks like one is none."""
+"""An outage of what is asked for is the first cause, what looks like one is not, and no outage is healthy."""
 
 from __future__ import annotations
 
@@ -132,7 +132,6 @@ class TestAnIncident:
         return book
 
     def later(self, book: IncidentBook, explanation: Explanation) -> list[IncidentChange]:
-        assert (OUTAGE, "m") not in causes(explanation)
         return [one for at in (20.0, 40.0, 60.0) for one in book.take(explanation, START + at, at)]
 
     @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])
@@ -140,6 +139,7 @@ class TestAnIncident:
         book = self.book()
         whole = explained(told([AWAY] * STEPS), index(steps=range(-1, STEPS)), without=without)
 
+        assert whole.verdict is Verdict.INSUFFICIENT_DATA
         assert self.later(book, whole) == []
         assert [one.check for one in book.open] == [OUTAGE]
 
@@ -148,8 +148,71 @@ class TestAnIncident:
         book = self.book()
         back = explained(told([BUSY] * STEPS), index(steps=range(0)), without=without)
 
+        assert back.verdict is Verdict.HEALTHY
         assert [one.kind for one in self.later(book, back)] == [Change.CLOSED]
         assert book.open == ()
+
+    def test_of_another_model_ends_although_nobody_knows_whether_this_one_is_asked_for(self) -> None:
+        book = IncidentBook("chat", open_after=1, close_after=30.0)
+        book.take(explained(told([BUSY] * STEPS, away(steps=range(10, STEPS)))), START, 0.0)
+        assert [one.subject.model for one in book.open] == ["other"]
+        only_m = explained(told([AWAY] * STEPS), index(steps=range(-1, STEPS)))
+
+        assert [one.kind for one in self.later(book, only_m)] == [Change.CLOSED]
+
+
+class TestAWindowThatHoldsNothingButTheOutage:
+    """Nothing in it shows at which rate the model was asked before."""
+
+    WHOLE = range(-1, STEPS)
+
+    @pytest.mark.parametrize("state", [GONE, ("LOADING", ""), ("UNLOADING", "")])
+    def test_is_not_healthy(self, state: tuple[str, str]) -> None:
+        explanation = explained(told([AWAY] * STEPS), index(steps=self.WHOLE, meanwhile=state))
+
+        assert explanation.verdict is Verdict.INSUFFICIENT_DATA
+        assert "no version of m was ready at any read" in explanation.reason
+        assert "errors that clients of m get" in explanation.next_measurement
+        assert "requests to m on triton-0" in [spot.what for spot in explanation.blind_spots]
+
+    @pytest.mark.parametrize("without", [(), (Kind.INDEX,), (Kind.INDEX, Kind.CONFIG), (Kind.INDEX, Kind.STATISTICS)])
+    def test_is_an_outage_where_clients_got_nothing_but_errors(self, without: Sequence[Kind]) -> None:
+        moments = [at / 20 for at in range(20 * 44)]
+        record = replace(sent(moments), body=failing(sent(moments), 0.0, 44.0))
+        explanation = explained(told([AWAY] * STEPS), index(steps=self.WHOLE), [record], without=without)
+
+        assert causes(explanation) == [(OUTAGE, "m")]
+        assert explanation.loud[0].severity == "critical"
+
+    def test_is_told_beside_the_outage_of_another_model(self) -> None:
+        explanation = explained(told([AWAY] * STEPS, away()), index(steps=self.WHOLE))
+
+        assert "requests to m on triton-0" in [spot.what for spot in explanation.blind_spots]
+
+    def test_is_not_healthy_where_only_its_configuration_tells_of_the_model(self) -> None:
+        explanation = explained(told([AWAY] * STEPS))
+
+        assert explanation.verdict is Verdict.INSUFFICIENT_DATA
+        assert "no version of m was ready" in explanation.reason
+
+    def test_is_healthy_where_the_record_of_all_requests_shows_that_nobody_asks(self) -> None:
+        record = sent([at / 20 for at in range(20 * 44)], 0.022, model="other")
+
+        assert explained(told([AWAY] * STEPS), index(steps=self.WHOLE), [record]).verdict is Verdict.HEALTHY
+
+    def test_a_name_that_clients_got_answers_for_is_one_that_counters_call_otherwise(self) -> None:
+        moments = [at / 20 for at in range(20 * 44)]
+        record = replace(sent(moments), body=failing(sent(moments), 0.0, 40.0))
+
+        assert OUTAGE not in [check for check, _ in causes(explained(told([AWAY] * STEPS), [record]))]
+
+    def test_that_no_read_was_answered_in_is_an_outage_where_clients_got_nothing_but_errors(self) -> None:
+        tried = [replace(one, body=None, error="connection refused") for one in told([BUSY] * STEPS)]
+        moments = [at / 20 for at in range(20 * 44)]
+        record = replace(sent(moments), body=failing(sent(moments), 0.0, 44.0))
+
+        assert causes(explained(tried, [record])) == [(OUTAGE, None)]
+        assert explained(tried).verdict is Verdict.INSUFFICIENT_DATA
 
 
 class TestTheRoot:

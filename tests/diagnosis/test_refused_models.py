@@ -75,7 +75,7 @@ class TestAFolderThatCannotBeRead:
         (finding,) = explanation.loud
 
         assert (finding.check, finding.subject.model) == ("model-unavailable", "new")
-        assert finding.summary == f"new could not be loaded, and nobody has asked for it yet: {BAD_PROTO}"
+        assert finding.summary == f"new could not be loaded, and nothing shows whether anybody asks for it: {BAD_PROTO}"
         assert unseen(explanation) == []
 
     @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])

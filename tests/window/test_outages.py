@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.window.outages import INDEX, LOG, READS, RESTARTED, Outage, outages
-from diagnostics.window.window import METRICS, Window, window_of
+from diagnostics.window.window import METRICS, STATISTICS, Window, window_of
 from diagnostics.wire.records import Kind, Scrape
 from tests.builders import SERVER, START
 from tests.builders_traffic import Did, indexed, logged, scrapes_told
@@ -125,12 +125,27 @@ class TestTheLog:
 
 
 class TestCounters:
-    def test_what_no_version_of_was_listed_and_that_counts_from_zero_was_unloaded(self) -> None:
+    @pytest.mark.parametrize(
+        ("without", "source"), [(None, STATISTICS), (Kind.STATISTICS, METRICS), (Kind.METRICS, STATISTICS)]
+    )
+    def test_what_no_version_of_was_listed_and_that_counts_from_zero_was_unloaded(
+        self, without: Kind | None, source: str
+    ) -> None:
         story = {M: [*[BUSY] * 5, AWAY, AWAY, AWAY, *[BUSY] * 3], OTHER: [BUSY] * 11}
-        (one,) = found(scrapes_told(story))
+        (one,) = found([scrape for scrape in scrapes_told(story) if scrape.kind is not without])
 
         assert (one.model, one.after, one.since, one.until, one.before) == ("m", 10.0, 12.0, 16.0, 18.0)
-        assert one.source == METRICS
+        assert one.source == source
+
+    def test_metrics_that_keep_the_row_for_longer_do_not_date_it(self) -> None:
+        """Seen on 2.51: a Python model's row stays until its processes have ended."""
+        gone = [*[BUSY] * 5, AWAY, AWAY, AWAY, AWAY, *[BUSY] * 3]
+        stays = [*[BUSY] * 5, Did(), Did(), AWAY, AWAY, *[BUSY] * 3]
+        exact = [s for s in scrapes_told({M: gone, OTHER: [BUSY] * 12}) if s.kind is Kind.STATISTICS]
+        later = [s for s in scrapes_told({M: stays, OTHER: [BUSY] * 12}) if s.kind is Kind.METRICS]
+        (one,) = found([*exact, *later])
+
+        assert (one.after, one.since, one.until, one.before) == (10.0, 12.0, 18.0, 20.0)
 
     def test_rows_that_bodies_lost_go_on_where_they_were(self) -> None:
         told = scrapes_told({M: [BUSY] * 8, OTHER: [BUSY] * 8})

@@ -1,0 +1,71 @@
+"""Absences without a number of refused requests: nothing was counted before them that could tell a rate."""
+
+from __future__ import annotations
+
+from diagnostics.signals.outages import CLIENT, all_outages, arrivals, refusals, whole_of, with_another
+from diagnostics.signals.reading import Reading
+from diagnostics.signals.signal import Signal
+from diagnostics.signals.subject import Scope
+from diagnostics.units import Unit
+from diagnostics.window.outages import INDEX, PORT, REFUSING, Outage
+from diagnostics.window.view import METRICS, View
+
+
+def _port_refuses(view: View) -> Reading:
+    """Return 1 when the inference port refused all reads up to the last, and nobody was served since it did.
+
+    What it would have been sent is not known where nothing was counted before it closed. Counters that stand above zero
+    tell that it is asked; a server beside it that serves may have been given its requests.
+    """
+    closed = [one for one in _silences(view) if one.state == REFUSING and not one.over]
+    return Reading.of(float(bool(closed) and _all_idle(view, closed[-1])), Unit.COUNT, PORT)
+
+
+def _silences(view: View) -> list[Outage]:
+    """Return when the inference port of a server as a whole was silent; none for one of its models."""
+    return [one for one in all_outages(view) if one.source == PORT and view.model is None]
+
+
+def _all_idle(view: View, one: Outage) -> bool:
+    """Return whether nothing was completed since an outage began, here or beside, of what had been asked before."""
+    asked = any(table.counts for table in view.server.tables[METRICS].values())
+    return asked and not any(
+        arrived.count > 0 and arrived.start >= one.since
+        for server in view.window.servers.values()
+        for arrived in arrivals(whole_of(view, server))[0]
+    )
+
+
+def _absent(view: View) -> Reading:
+    """Return 1 when the model was away at every read, and nothing tells whether anybody asks for it.
+
+    A folder that was never loaded has no state in the index: nobody was served by it either. Of a server as a whole it
+    is the inference port that was silent at every read.
+    """
+    if view.model is None:
+        silent = [one for one in _silences(view) if one.after is None and one.before is None]
+        return Reading.of(float(any(_all_idle(view, one) for one in silent)), Unit.COUNT, PORT)
+    throughout = [
+        one
+        for one in refusals(view)
+        if one.outage.after is None and one.outage.before is None and (one.outage.state or one.outage.source != INDEX)
+    ]
+    unknown = any(one.source != CLIENT for one in throughout)
+    source = throughout[0].outage.source if throughout else INDEX
+    return Reading.of(float(unknown and not with_another(view)), Unit.COUNT, source)
+
+
+PORT_REFUSES = Signal(
+    name="inference_port_refuses",
+    unit=Unit.COUNT,
+    scope=Scope.LISTED,
+    doc="1 when the inference port refuses connections, the metrics page answers and nobody is served; else 0.",
+    readers=(_port_refuses,),
+)
+ABSENT_THROUGHOUT = Signal(
+    name="absent_throughout",
+    unit=Unit.COUNT,
+    scope=Scope.LISTED,
+    doc="1 when the model was away at every read and nothing tells whether it is asked for; else 0.",
+    readers=(_absent,),
+)

@@ -1,0 +1,169 @@
+"""One of a server's ports is silent while the other answers: an outage, or what is not seen, never nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
+from diagnostics.diagnosis.link import OUTAGE
+from diagnostics.window.window import window_of
+from diagnostics.wire.capture import CaptureWriter, open_capture
+from diagnostics.wire.failed_reads import LONGEST_REASON
+from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.redact import Anonymizer, redact
+from tests.builders import START, model_config
+from tests.builders_traffic import Did, indexed, scrapes_told
+
+REFUSED, LATE = "connection refused", "no answer within 5 s"
+BUSY, IDLE = Did(requests=40, infer=0.02, seconds=0.021), Did()
+STEPS = 22
+INFERENCE, METRICS = (Kind.STATISTICS, Kind.INDEX), (Kind.METRICS,)
+CONFIGS = {"m": model_config("m")}
+
+
+def read(
+    story: Sequence[Did],
+    failing: Collection[Kind],
+    reason: str = REFUSED,
+    *,
+    since: float = 20.0,
+    until: float = 99.0,
+    server: str = "triton-0",
+) -> list[Scrape]:
+    """Return a server's reads, of which those of some kinds fail for a while."""
+    index = [indexed(2.0 * number, ("m", "1", "READY", ""), server=server) for number in range(len(story) + 1)]
+    return [
+        replace(one, body=None, error=reason) if one.kind in failing and since <= one.at - START <= until else one
+        for one in (*scrapes_told({("m", "1"): story}, configs=CONFIGS, server=server), *index)
+    ]
+
+
+def explained(*scrapes: Sequence[Scrape]) -> Explanation:
+    return explain_window(window_of([one for part in scrapes for one in part]))
+
+
+def causes(explanation: Explanation) -> list[tuple[str, str | None]]:
+    return [(finding.check, finding.subject.model) for finding in explanation.loud]
+
+
+def why(explanation: Explanation, port: str) -> list[str]:
+    return [spot.why for spot in explanation.blind_spots if spot.why.startswith(f"its {port}")]
+
+
+@pytest.mark.parametrize("reason", [REFUSED, LATE, "the connection was closed without an answer"])
+class TestTheInferencePortClosesWhileCountersStandStill:
+    def test_for_good_is_the_servers_outage(self, reason: str) -> None:
+        explanation = explained(read([BUSY] * 10 + [IDLE] * 12, INFERENCE, reason))
+
+        assert causes(explanation) == [(OUTAGE, None)]
+        assert explanation.loud[0].severity == "critical"
+        assert "inference port" in explanation.loud[0].summary
+        assert explanation.loud[0].onset is not None
+        assert explanation.loud[0].onset.at == START + 20.0
+        assert why(explanation, "inference port") == []
+
+    def test_for_a_while_is_the_servers_outage(self, reason: str) -> None:
+        story = [BUSY] * 10 + [IDLE] * 5 + [BUSY] * 7
+        (finding,) = explained(read(story, INFERENCE, reason, until=30.0)).loud
+
+        assert (finding.check, finding.subject.model) == (OUTAGE, None)
+        # Forty requests every two seconds, for ten seconds.
+        assert finding.impact.share_of_requests_failed == pytest.approx(200 / 880, abs=0.06)
+
+    def test_of_requests_that_wait_inside_it_is_not(self, reason: str) -> None:
+        waiting = replace(IDLE, pending=20)
+
+        assert OUTAGE not in [c for c, _ in causes(explained(read([BUSY] * 10 + [waiting] * 12, INFERENCE, reason)))]
+
+
+class TestTheInferencePortIsClosedFromTheStart:
+    STILL = (BUSY, *[IDLE] * (STEPS - 1))
+
+    def still(self, reason: str) -> list[Scrape]:
+        """Return reads of counters that stand where earlier requests left them."""
+        return [one for one in read(self.STILL, INFERENCE, reason, since=0.0) if one.at > START]
+
+    def test_refusing_ports_are_an_outage_of_whoever_was_asked_before(self) -> None:
+        explanation = explained(self.still(REFUSED))
+        (finding,) = explanation.loud
+
+        assert (finding.check, finding.subject.model, finding.severity) == (OUTAGE, None, "critical")
+        assert "has refused connections to its inference port for 42 s" in finding.summary
+
+    def test_silent_ports_are_not_idle(self) -> None:
+        explanation = explained(self.still(LATE))
+
+        assert explanation.verdict is Verdict.INSUFFICIENT_DATA
+        assert "the inference port of triton-0 answered no read" in explanation.reason
+        assert "send it a request" in explanation.next_measurement
+
+    def test_nobody_is_hurt_where_nobody_ever_asked(self) -> None:
+        explanation = explained(read([IDLE] * STEPS, INFERENCE, since=0.0))
+
+        assert (explanation.loud, explanation.verdict) == ((), Verdict.IDLE)
+        assert len(why(explanation, "inference port")) == 1
+
+    def test_a_replica_beside_it_that_serves_has_its_requests(self) -> None:
+        explanation = explained(self.still(REFUSED), read([BUSY] * STEPS, (), server="triton-1"))
+
+        assert causes(explanation) == []
+        assert len(why(explanation, "inference port")) == 1
+
+    def test_a_proxy_that_wants_credentials_is_not_a_closed_port(self) -> None:
+        explanation = explained(self.still("HTTP 401, credentials are missing"))
+
+        assert causes(explanation) == []
+        assert "HTTP 401" in why(explanation, "inference port")[0]
+
+
+class TestCountersThatGoOn:
+    @pytest.mark.parametrize("reason", [REFUSED, LATE])
+    @pytest.mark.parametrize("since", [0.0, 20.0])
+    @pytest.mark.parametrize(("kinds", "port"), [(INFERENCE, "inference port"), (METRICS, "metrics port")])
+    def test_show_that_requests_are_served_and_what_is_not_seen_is_named(
+        self, kinds: Collection[Kind], port: str, since: float, reason: str
+    ) -> None:
+        explanation = explained(read([BUSY] * STEPS, kinds, reason, since=since))
+        (told,) = why(explanation, port)
+
+        assert causes(explanation) == []
+        assert reason in told
+        assert ("at every read" in told) == (since == 0.0)
+
+    def test_one_read_that_fails_is_nothing(self) -> None:
+        explanation = explained(read([BUSY] * STEPS, METRICS, until=20.0))
+
+        assert why(explanation, "metrics port") == []
+
+
+class TestARecording:
+    """A capture keeps when a read failed and why, so that it is judged as the live server was."""
+
+    @pytest.mark.parametrize("change", [redact, Anonymizer(b"seed").apply])
+    @pytest.mark.parametrize(("reason", "since"), [(REFUSED, 20.0), (LATE, 20.0), (REFUSED, 0.0), (LATE, 0.0)])
+    def test_of_a_closed_port_is_judged_as_the_server(
+        self, tmp_path: Path, change: Callable[[Scrape], Scrape], reason: str, since: float
+    ) -> None:
+        live = [one for one in read([BUSY] * 10 + [IDLE] * 12, INFERENCE, reason, since=since) if one.at >= START]
+        with CaptureWriter(tmp_path / "a.tar", "a", ["triton-0"], 2.0) as writer:
+            for one in sorted(live, key=lambda scrape: scrape.at):
+                writer.add(change(one))
+        replayed = explained(list(open_capture(tmp_path / "a.tar").scrapes()))
+
+        assert replayed.verdict is explained(live).verdict
+        assert [f.check for f in replayed.loud] == [f.check for f in explained(live).loud]
+        assert [f.severity for f in replayed.loud] == [f.severity for f in explained(live).loud]
+
+    def test_keeps_one_line_of_a_reason_and_no_secret(self, tmp_path: Path) -> None:
+        failed = replace(read([BUSY], INFERENCE, since=0.0)[1], body=None, error="Authorization: Bearer s3cret " * 99)
+        with CaptureWriter(tmp_path / "a.tar", "a", ["triton-0"], 2.0) as writer:
+            writer.add(redact(failed))
+        (kept,) = open_capture(tmp_path / "a.tar").scrapes()
+
+        assert kept.error is not None
+        assert len(kept.error) <= LONGEST_REASON
+        assert "s3cret" not in kept.error
