@@ -38,9 +38,9 @@ LIFETIME_CONFIDENCE = 0.5
 """A fault that lies hours back is in an average since the start too: such a cause is as likely past as present."""
 _MENDED = {Kind.METRICS: whole_page, Kind.STATISTICS: whole_answer}
 _NAME = re.compile(rb'^[^\S\n]*name\s*:\s*"([^"\n]{1,256})"', re.MULTILINE)
-_PAGE = "curl -s http://HOST:8002/metrics > metrics-$(date +%s).txt"
-_AGAIN = f"save a second reading half a minute later and name all files: {_PAGE}"
-_PAGES = f"save two readings half a minute apart and name all files: {_PAGE}"
+_PAGE = "curl -s localhost:8002/metrics > metrics-$(date +%s).txt"
+_AGAIN = "save another reading half a minute after the last, and name all files"
+_PAGES = "save two readings half a minute apart, and name both files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,9 +239,13 @@ def _evidence(window: SavedWindow) -> WindowEvidence:
 def _basis_spot(basis: Basis) -> Iterator[BlindSpot]:
     what = "rates, busy shares and percentiles"
     if basis is Basis.LIFETIME:
-        yield BlindSpot(what=f"{what}, and what changed when", why=f"one reading holds {basis}", fix=_AGAIN)
+        yield BlindSpot(
+            what=f"{what}, and what changed when", why=f"one reading holds {basis}", fix=_AGAIN, command=_PAGE
+        )
     elif basis is Basis.NOTHING:
-        yield BlindSpot(what="whether requests wait or fail", why="no file holds counters of a model", fix=_PAGES)
+        yield BlindSpot(
+            what="whether requests wait or fail", why="no file holds counters of a model", fix=_PAGES, command=_PAGE
+        )
     elif basis is Basis.UNKNOWN:
         why, fix = (
             "nothing tells how long it was between the readings",

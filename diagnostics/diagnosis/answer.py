@@ -26,11 +26,17 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindSpot:
-    """What could not be seen, why, and how to make it visible."""
+    """What could not be seen, why, and how to make it visible; `command` does that, and holds no name that was read."""
 
     what: str
     why: str
     fix: str
+    command: str = ""
+
+    @property
+    def whole_fix(self) -> str:
+        """How to make it visible, with the command."""
+        return f"{self.fix}: {self.command}" if self.command else self.fix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,7 @@ class Explanation:
     `carried` are findings about another part of the window than the evidence, which are among `findings` too;
     `changes` are the changes of settings inside the window, with their servers; `cuts` are those of them before and
     after which requests are served differently, and `latest` the evidence since the newest; None without one.
+    `stale` says, in a sentence, why it is no answer about now; empty where it is one, or is meant to be of the past.
     """
 
     window: WindowFacts
@@ -78,6 +85,7 @@ class Explanation:
     changes: tuple[tuple[str, Change], ...] = ()
     cuts: tuple[tuple[str, Change], ...] = ()
     latest: WindowEvidence | None = None
+    stale: str = ""
 
     @property
     def unknown(self) -> tuple[tuple[Result, Unknown], ...]:

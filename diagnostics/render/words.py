@@ -13,7 +13,7 @@ from diagnostics.diagnosis.effect import EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation, Verdict, relevant
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.unread import unseen_time
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, Line
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, Line
 from diagnostics.signals.reading import Missing
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import Change
@@ -42,6 +42,13 @@ def _beside(one: Finding, other: Finding, number: int) -> str:
 def _settings(finding: Finding) -> dict[str, object]:
     change = finding.suggestion.change if finding.suggestion else None
     return {setting.path: setting.value for setting in change.settings} if change else {}
+
+
+def title(explanation: Explanation) -> str:
+    """Return the verdict, with the root cause and what it is about where there is one."""
+    verdict = explanation.verdict.value
+    first = next(iter(explanation.loud), None)
+    return verdict if first is None else f"{verdict}: {first.check} of {subject_name(first)}"
 
 
 def headline(explanation: Explanation) -> str:
@@ -74,7 +81,7 @@ def next_step(explanation: Explanation) -> str:
     if explanation.loud or explanation.verdict in (Verdict.HEALTHY, Verdict.IDLE):
         return ""
     if explanation.window.untimed and explanation.blind_spots:
-        return f"next: {explanation.blind_spots[0].fix}"
+        return f"next: {explanation.blind_spots[0].whole_fix}"
     if explanation.next_measurement:
         return f"next: {explanation.next_measurement}"
     # Where checks could not decide, what they lacked tells more than any look at what is there.
@@ -82,6 +89,12 @@ def next_step(explanation: Explanation) -> str:
     if fixes and explanation.unknown:
         return f"next: {fixes.most_common(1)[0][0]}"
     return f"next: {explanation.symptoms[0].next_measurement}" if explanation.symptoms else ""
+
+
+def next_command(explanation: Explanation) -> str:
+    """Return the command that `next_step` ends with, which cannot be pasted once it is wrapped; empty without one."""
+    command = explanation.blind_spots[0].command if explanation.blind_spots else ""
+    return command if command and next_step(explanation).endswith(command) else ""
 
 
 def rough(explanation: Explanation) -> str:
@@ -233,7 +246,7 @@ def unseen(explanation: Explanation) -> list[Unseen]:
     """Return the blind spots, those with one reason and remedy together."""
     found: dict[tuple[str, str], list[str]] = {}
     for spot in explanation.blind_spots:
-        found.setdefault((spot.why, spot.fix), []).append(spot.what.rstrip("."))
+        found.setdefault((spot.why, spot.whole_fix), []).append(spot.what.rstrip("."))
     return [Unseen(tuple(what), why, fix) for (why, fix), what in found.items()]
 
 
@@ -262,8 +275,26 @@ def share(seconds: float, item: Anatomy) -> str:
 
 
 def rest(item: Anatomy) -> str:
-    """Return what the time is called that no stage accounts for."""
-    return "between stages" if item.ensemble else "outside the model"
+    """Return what the time is called that no stage accounts for; only traces show where it passes."""
+    if item.ensemble:
+        return "between stages"
+    return "outside the model" if item.source == "traces" else "not accounted for"
+
+
+def derivation(item: Anatomy) -> str:
+    """Return how the time was derived that no stage accounts for; empty where it was traced, or is hardly any."""
+    seconds = item.unattributed_seconds
+    if (
+        item.ensemble
+        or item.source == "traces"
+        or seconds < max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * item.mean_seconds)
+    ):
+        return ""
+    name = item.stages[0].model
+    return (
+        f"{Unit.SECONDS.show(seconds)} is the duration of {name}'s requests less the queue, input, compute and output "
+        "above. What takes it was not measured: models that it calls, an engine, or the frontend. Traces show it"
+    )
 
 
 def beside_path(item: Anatomy) -> list[str]:

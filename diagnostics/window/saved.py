@@ -35,6 +35,11 @@ _SECONDS_OFF, _SHARE_OFF = 2.0, 0.2
 _MOST_AT_ONCE, _LEAST_AT_ONCE = 1000.0, 0.001
 _UNIX = re.compile(r"(?<!\d)(1[5-9]\d{8}|2\d{9})(\d{3})?(?!\d)")
 _DATED = re.compile(r"(20\d{2})-?(\d{2})-?(\d{2})[T_ .-]?(\d{2})[:_.-]?(\d{2})[:_.-]?(\d{2})(?!\d)")
+# What stays the same on one machine for as long as its Triton runs, in a metrics page.
+_MACHINE = (
+    re.compile(rb'^nv_gpu_[a-z_]+\{[^}\n]{0,200}?gpu_uuid="([^"\n]{1,100})"', re.MULTILINE),
+    re.compile(rb"^nv_cpu_memory_total_bytes (\S{1,40})", re.MULTILINE),
+)
 _COUNTED = (Kind.METRICS, Kind.STATISTICS)
 Rows = Mapping[tuple[str, str], Point]
 
@@ -191,13 +196,24 @@ def _contradict(readings: Sequence[_Reading]) -> bool:
 
 
 def _fell(before: _Reading, after: _Reading) -> bool:
-    """Return whether two readings are not one server's: no model in common, or some count more and others less.
+    """Return whether two readings are not one server's: other machines, no model in common, or some that count less.
 
     Where all that is in common counts less, and names tell that it is later, the server was started anew.
     """
+    if _machines_differ(before.saved.body, after.saved.body):
+        return True
     common = before.rows.keys() & after.rows.keys()
     down = [fell(before.rows[key], after.rows[key]) for key in common]
     return not common or (any(down) and not (all(down) and _named([before, after])))
+
+
+def _machines_differ(before: bytes, after: bytes) -> bool:
+    """Return whether two pages tell of other GPUs, or of processors with another memory."""
+    for mark in _MACHINE:
+        one, other = (frozenset(mark.findall(page)) for page in (before, after))
+        if one and other and not one & other:
+            return True
+    return False
 
 
 def _ordered(readings: Sequence[_Reading]) -> list[_Reading]:

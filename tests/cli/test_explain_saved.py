@@ -74,7 +74,32 @@ def test_one_reading_holds_averages_and_names_no_cause_that_a_rate_decides(folde
     assert answer["verdict"] == "no-clear-cause"
     assert "wait 200 ms for safety" in answer["reason"]
     assert answer["window"]["basis"] == "averages since the server started"
-    assert any("second reading" in spot["fix"] for spot in answer["blind_spots"])
+    assert any("another reading" in spot["fix"] for spot in answer["blind_spots"])
+
+
+def test_the_command_for_another_reading_is_a_line_that_can_be_pasted(folder: Folder) -> None:
+    _, page = folder.pages(SLOW, FAST)
+    assert main(["explain", folder.put("saved.txt", page)]) == 0
+
+    lines = [line.strip() for line in folder.told.readouterr().out.splitlines()]
+    assert "curl -s localhost:8002/metrics > metrics-$(date +%s).txt" in lines
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "servers"),
+    [
+        ("nv_cpu_memory_total_bytes 1000", "nv_cpu_memory_total_bytes 2000", 2),
+        ("nv_cpu_memory_total_bytes 1000", "nv_cpu_memory_total_bytes 1000", 1),
+        ('nv_gpu_power_usage{gpu_uuid="GPU-a"} 1', 'nv_gpu_power_usage{gpu_uuid="GPU-b"} 1', 2),
+        ('nv_gpu_power_usage{gpu_uuid="GPU-a"} 1', 'nv_gpu_power_usage{gpu_uuid="GPU-a"} 2', 1),
+        ('nv_gpu_power_usage{gpu_uuid="GPU-a"} 1', "", 1),
+    ],
+)
+def test_pages_of_two_machines_are_two_servers(folder: Folder, first: str, second: str, servers: int) -> None:
+    pages = zip(folder.pages(FAST), (first, second), ("a.txt", "b.txt"), strict=True)
+    answer = folder.explain([folder.put(name, page + f"\n{line}\n".encode()) for page, line, name in pages])
+
+    assert len({one["server"] for one in answer["anatomy"]}) == servers
 
 
 def test_one_reading_of_a_healthy_server_is_not_called_healthy(folder: Folder) -> None:

@@ -34,7 +34,7 @@ def test_whole_traces_are_shown_without_a_word_about_them() -> None:
     told = shown(export(requests()))
 
     assert "mean of 60 traced requests" in told
-    assert "not visible" not in told
+    assert "blind spots" not in told
 
 
 def test_corrupt_spans_are_told_by_their_number() -> None:

@@ -8,6 +8,8 @@ from markdown_it.token import Token
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.clean import clean
 from diagnostics.render.explanation.markdown import markdown
+from diagnostics.wire.records import Kind
+from tests.builders import Stage, SyntheticTriton, model_config
 from tests.render.situations import HOSTILE, situations
 
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
@@ -26,6 +28,14 @@ def test_names_make_no_markup_of_their_own(situation: Explanation) -> None:
     kinds = {token.type for token in parsed(situation)}
 
     assert not kinds & {"html_inline", "html_block", "link_open", "image", "em_open", "s_open", "code_inline", "hr"}
+
+
+def test_time_that_no_stage_accounts_for_is_derived_in_words_where_it_was_not_traced() -> None:
+    stage = Stage("outer", rate=20, execution=0.01, overhead=0.284, config=model_config("outer"))
+    told = SyntheticTriton(models=(stage,)).without(Kind.CONFIG).explain()
+
+    assert "284 ms is the duration of outer's requests less the queue, input, compute and output" in words(told)
+    assert "outside the model" not in words(told)
 
 
 def test_only_the_words_of_the_report_are_bold(situation: Explanation) -> None:
@@ -65,5 +75,7 @@ def test_a_patch_stays_inside_its_fence(situation: Explanation) -> None:
 def test_the_answer_and_the_step_come_first(degraded: Explanation) -> None:
     lines = markdown(degraded).splitlines()
 
-    assert lines[0].startswith("**degraded**: one instance of safety busy 94 % of the time")
+    assert lines[0].startswith(
+        "**degraded**: single-instance-serialization of safety: one instance of safety busy 94 % of the time"
+    )
     assert lines[2] == "**fix**: raise instance_group count of safety from 1 to 2"

@@ -31,7 +31,9 @@ def report(explanation: Explanation) -> Json:
         "findings": [_finding(finding) for finding in explanation.findings],
         "symptoms": [{"text": s.text, "next_measurement": s.next_measurement} for s in explanation.symptoms],
         "anatomy": [_anatomy(explanation, item) for item in explanation.anatomy],
-        "blind_spots": [{"what": spot.what, "why": spot.why, "fix": spot.fix} for spot in explanation.blind_spots],
+        "blind_spots": [
+            {"what": spot.what, "why": spot.why, "fix": spot.whole_fix} for spot in explanation.blind_spots
+        ],
         "checks": {
             "ran": len(catalogue()),
             "unknown": [

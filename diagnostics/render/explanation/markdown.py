@@ -22,13 +22,19 @@ def markdown(explanation: Explanation) -> str:
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
-    yield f"**{explanation.verdict.value}**: {escaped(words.headline(explanation))}"
+    if explanation.stale:
+        yield from (escaped(explanation.stale), "")
+    _, _, cause = words.title(explanation).partition(": ")
+    said = ": ".join(part for part in (cause, words.headline(explanation)) if part)
+    yield f"**{explanation.verdict.value}**: {escaped(said)}"
     rough, step = words.rough(explanation), words.next_step(explanation)
     if rough:
         yield from ("", escaped(rough))
     if step:
         kind, _, what = step.partition(": ")
-        yield from ("", f"**{kind}**: {escaped(what)}")
+        command = words.next_command(explanation)
+        yield from ("", f"**{kind}**: {escaped(what.removesuffix(command).rstrip())}")
+        yield from ("", *fenced(command, "sh")) if command else ()
     for change in words.changes(explanation):
         yield from ("", escaped(change))
     window = explanation.window
@@ -97,8 +103,8 @@ def _anatomy(explanation: Explanation, item: Anatomy) -> Iterator[str]:
         rows.append((words.rest(item), *("" for _ in _PHASES), spent))
     yield from table(("stage", *(phase.value for phase in _PHASES), "share"), rows)
     yield from ("", f"This is the {escaped(words.basis(item))}.")
-    for sentence in words.beside_path(item):
-        yield from ("", f"{escaped(sentence)}.")
+    for sentence in (words.derivation(item), *words.beside_path(item)):
+        yield from ("", f"{escaped(sentence)}.") if sentence else ()
 
 
 def _cell(seconds: float) -> str:
@@ -109,7 +115,7 @@ def _lists(explanation: Explanation) -> Iterator[str]:
     undecided = words.undecided(explanation).items()
     for title, items in (
         (_unexplained(explanation), [f"{sign.text}; next: {sign.next_measurement}" for sign in explanation.symptoms]),
-        ("Not visible", [f"{', '.join(what)}: {why}; {fix}" for what, why, fix in words.unseen(explanation)]),
+        ("Blind spots", [f"{', '.join(what)}: {why}; {fix}" for what, why, fix in words.unseen(explanation)]),
         ("Could not be decided", [f"{', '.join(checks)}: {reason}" for reason, checks in undecided]),
     ):
         if items:

@@ -40,19 +40,21 @@ def text(explanation: Explanation, style: Style = plain) -> str:
 
 
 def _answer(explanation: Explanation, style: Style) -> Iterator[str]:
-    verdict = explanation.verdict.value
+    yield from (style(line, "yellow") for line in wrapped(explanation.stale))
     if explanation.loud:
         first = explanation.loud[0]
-        head = fitted(f"{verdict}: {first.check} of {words.subject_name(first)}", WIDTH)
-        yield style(head, _COLOURS[first.severity])
+        yield style(fitted(words.title(explanation), WIDTH), _COLOURS[first.severity])
         yield from wrapped(words.headline(explanation), "  ")
         yield from wrapped(words.rough(explanation), "  ")
     else:
         colour = "green" if explanation.verdict is Verdict.HEALTHY else "yellow"
-        head, *rest = wrapped(f"{verdict}: {words.headline(explanation)}", "", hang="  ")
+        head, *rest = wrapped(f"{words.title(explanation)}: {words.headline(explanation)}", "", hang="  ")
         yield style(head, colour)
         yield from rest
-    yield from wrapped(words.next_step(explanation), "  ", hang="  ")
+    command = words.next_command(explanation)
+    yield from wrapped(words.next_step(explanation).removesuffix(command), "  ", hang="  ")
+    if command:
+        yield f"    {command}"
     for change in words.changes(explanation):
         yield from wrapped(change, "  ", hang="  ")
 
@@ -132,7 +134,7 @@ def _anatomies(explanation: Explanation) -> Iterator[str]:
         yield from (_stage(stage, item) for stage in item.stages)
         if item.unattributed_seconds > 0:
             yield f"  {words.rest(item):<24}{'':>36}{_totals(item.unattributed_seconds, item)}"
-        for sentence in words.beside_path(item):
+        for sentence in (words.derivation(item), *words.beside_path(item)):
             yield from wrapped(sentence, "  ")
     if len(anatomy) > _ENTRIES_SHOWN:
         yield f"  and {len(anatomy) - _ENTRIES_SHOWN} more"
@@ -162,7 +164,7 @@ def _cell(seconds: float) -> str:
 def _unseen(explanation: Explanation) -> Iterator[str]:
     if explanation.blind_spots:
         yield ""
-        yield "not visible:"
+        yield "blind spots:"
     for what, why, fix in words.unseen(explanation):
         yield from wrapped(f"{', '.join(what)}: {why}{f'; {fix}' if fix else ''}", "  ", "- ")
     undecided = words.undecided(explanation)
