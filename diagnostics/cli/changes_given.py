@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from diagnostics.cli.near_matches import among
 from diagnostics.errors import UsageError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.names import ENSEMBLE_PLATFORM
@@ -54,7 +55,7 @@ def model_and_path(text: str, models: Sequence[str], option: str) -> tuple[str, 
     model = max((one for one in models if text.startswith(f"{one}.")), key=len, default=None)
     if model is None:
         name = _named(text)
-        raise UsageError(f"there is no model {name!r}", where=option, hint=f"models are {_listed(models)}")
+        raise UsageError(f"there is no model {name!r}", where=option, hint=among(name, models, "models"))
     path = text[len(model) + 1 :]
     if path not in KNOWN_PATHS and not path.startswith("parameters."):
         known = sorted(KNOWN_PATHS)
@@ -98,10 +99,6 @@ def _named(text: str) -> str:
     words = text.split(".")
     end = next((at for at, word in enumerate(words) if at and word in heads), 1)
     return ".".join(words[:end])
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "unknown: nothing was read of any"
 
 
 def _is_ensemble(evidence: Evidence, server: str, model: str) -> bool:

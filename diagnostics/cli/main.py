@@ -9,9 +9,10 @@ import contextlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -154,9 +155,28 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _misuse(error: click.ClickException) -> str:
-    text = error.format_message().strip().rstrip(".")
+    text = error.format_message().strip().rstrip(".") + _meant(error)
     context = error.ctx if isinstance(error, click.UsageError) else None
     return f"{text}; see {context.command_path} --help" if context else text
+
+
+def _meant(error: click.ClickException) -> str:
+    """Return the verb or the value that was probably meant; empty where nothing is like what was given."""
+    from diagnostics.cli.near_matches import close_to
+
+    given = re.search(r"^No such command '(.*)'|: '(.*)' is not one of ", error.format_message())
+    if given is None or not isinstance(error, click.UsageError):
+        return ""
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param is not None else None
+    context = error.ctx
+    group = context.command if context is not None else None
+    known: Sequence[str] = ()
+    if isinstance(kind, click.Choice):
+        known = [str(choice) for choice in kind.choices]
+    elif isinstance(group, click.Group) and context is not None:
+        known = group.list_commands(context)
+    close = close_to(given[1] or given[2], known)
+    return f". Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def _fail(text: str, code: int) -> int:

@@ -13,6 +13,7 @@ from diagnostics.anatomy.anatomy import anatomies
 from diagnostics.cli.changes_given import changes_given, models_on
 from diagnostics.cli.evidence_source import Seen
 from diagnostics.cli.load_given import rate_factor
+from diagnostics.cli.near_matches import among
 from diagnostics.cli.sweep_given import SweepGiven, sweep_given
 from diagnostics.diagnosis.proposal import Load, Proposal, SweepProposal, moves, patches
 from diagnostics.errors import CollectError, UsageError
@@ -136,8 +137,8 @@ def entry_of(evidence: Evidence, name: str | None) -> Subject:
     entries = {entry_subject(item): item.requests for item in anatomies(evidence)}
     named = {on: requests for on, requests in entries.items() if name in (None, _name(on))}
     if name is not None and not named:
-        known = ", ".join(dict.fromkeys(_name(on) for on in entries)) or "unknown"
-        raise UsageError(f"nothing named {name!r} is called", where="--entry", hint=f"entries are {known}")
+        known = list(dict.fromkeys(_name(on) for on in entries))
+        raise UsageError(f"nothing named {name!r} is called", where="--entry", hint=among(name, known, "entries"))
     busiest = max(named, key=lambda on: named[on], default=None)
     if busiest is None or not named[busiest]:
         raise CollectError("no request was completed, so nothing can be predicted", hint="look at it under load")

@@ -57,7 +57,7 @@ def test_settings_of_one_model_are_one_change() -> None:
     ("text", "said"),
     [
         ("safety.instance_group.count", "write it like safety.instance_group.count=3"),
-        ("safty.instance_group.count=3", "there is no model 'safty'; models are safety, embedder"),
+        ("safty.instance_group.count=3", "there is no model 'safty'; did you mean safety? models are safety, embedder"),
         ("bert.huge.instance_group.count=3", "there is no model 'bert.huge'"),
         ("safety.instance_group.cuont=3", "did you mean instance_group.count?"),
         ("safety.count=3", "did you mean instance_group.count?"),

@@ -80,6 +80,24 @@ def test_an_unknown_verb_is_a_usage_error(capsys: pytest.CaptureFixture[str]):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["explian"], "No such command 'explian'. Did you mean 'explain'?"),
+        (["explain", "--output", "markdwn", "x"], "Did you mean 'markdown'?"),
+        (["slo", "report", "--fail-on", "spend", "x"], "Did you mean 'spent'?"),
+    ],
+)
+def test_what_was_probably_meant_is_named(arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_nothing_is_named_where_nothing_is_like_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--output", "zzz", "x"]) == 2
+    assert "Did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("error", "code", "line"),
     [
         (UsageError("is no address", where="x"), 2, "diag: x: is no address\n"),
