@@ -118,7 +118,7 @@ def _lost_before(view: View) -> Reading:
     sources = ensemble.before(view.model or "") if ensemble else ()
     here = _completed(view, view.model or "", backlog=True)
     lost = _difference(view, here, (_completed(view, model, backlog=False) for model in sources), min)
-    return lost if lost.value is None else Reading.of(-lost.value, Unit.COUNT, lost.source, estimated=True)
+    return lost if lost.value is None else Reading.of(max(-lost.value, 0.0), Unit.COUNT, lost.source, estimated=True)
 
 
 def _difference(

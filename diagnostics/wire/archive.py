@@ -46,13 +46,16 @@ class _Source(Protocol):
     def read1(self, size: int, /) -> bytes: ...
 
 
-def files(path: Path, wanted: Callable[[str], bool], most: int = MAX_BODY_BYTES) -> Iterator[tuple[str, bytes]]:
+def files(
+    path: Path, wanted: Callable[[str], bool], most: int = MAX_BODY_BYTES, depth: int | None = None
+) -> Iterator[tuple[str, bytes]]:
     """Yield (path inside, content) of each wanted regular file; links and devices are passed over.
 
     Args:
         path: a folder or an archive, told apart by content.
         wanted: whether the file at a path inside is to be read.
         most: bytes of the largest of these; `MAX_BODY_BYTES` by default.
+        depth: how many folders below a folder are looked into; None for all.
 
     Raises:
         CaptureError: the path cannot be read, is no archive, breaks a bound, or names a path outside itself.
@@ -63,7 +66,7 @@ def files(path: Path, wanted: Callable[[str], bool], most: int = MAX_BODY_BYTES)
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            yield from _folder_files(path, wanted, most)
+            yield from _folder_files(path, wanted, most, depth)
         elif stat.S_ISREG(mode):
             yield from _archive_files(path, wanted, most)
         else:
@@ -72,10 +75,14 @@ def files(path: Path, wanted: Callable[[str], bool], most: int = MAX_BODY_BYTES)
         raise CaptureError(f"cannot be read: {error.strerror or error}", where=str(path)) from error
 
 
-def _folder_files(path: Path, wanted: Callable[[str], bool], most: int) -> Iterator[tuple[str, bytes]]:
+def _folder_files(
+    path: Path, wanted: Callable[[str], bool], most: int, depth: int | None
+) -> Iterator[tuple[str, bytes]]:
     members, total = 0, 0
     for folder, folders, names in os.walk(path, onerror=_refuse):
         folders.sort()
+        if depth is not None and len(Path(folder).relative_to(path).parts) >= depth:
+            folders.clear()
         for name in sorted(names):
             file = Path(folder, name)
             inside = file.relative_to(path).as_posix()

@@ -84,7 +84,8 @@ class Capture:
                 elif scrape := scrape_at(inside, body, self.manifest.window_from or 0.0):
                     yield scrape
         except Damage as damage:
-            self.damage = f"damaged after {read} files ({damage}); what came before is used"
+            whole = "1 file" if read == 1 else f"{read} files"
+            self.damage = f"damaged after {whole} ({damage}); what came before is used"
 
     def _is_inside(self, path: str) -> bool:
         return path.startswith(self._top)
@@ -101,7 +102,7 @@ def open_capture(path: Path) -> Capture:
         hint = "name a capture, or a server as in triton:8000"
         raise CaptureError("no such file or folder", where=str(path), hint=hint)
     try:
-        for inside, body in files(path, _may_be_manifest, _MANIFEST_BYTES):
+        for inside, body in files(path, _may_be_manifest, _MANIFEST_BYTES, depth=1):
             return Capture(path, _manifest(body, path), inside.removesuffix(MANIFEST))
     except Damage as damage:
         raise CaptureError(

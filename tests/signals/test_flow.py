@@ -99,6 +99,12 @@ def test_requests_refused_at_a_queue_are_missing_before_the_stage() -> None:
     assert read(LOST_BEFORE_STAGE, "post", *stages).value == pytest.approx(0)
 
 
+def test_fewer_than_none_are_never_lost_before_a_stage() -> None:
+    stages = (CHAT, PRE, replace(SAFETY, rate=11), POST)
+
+    assert read(LOST_BEFORE_STAGE, "safety", *stages).value == 0
+
+
 def test_a_growing_queue_is_not_lost_before_the_stage() -> None:
     stages = (CHAT, PRE, replace(SAFETY, rate=7, pending_growth=3.0), replace(POST, rate=7))
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import lzma
+import os
 import shutil
 import tarfile
 from collections import Counter
@@ -233,6 +234,18 @@ def test_of_a_truncated_archive_what_came_whole_is_used_and_the_damage_told(tmp_
         for scrape in metrics
     )
     assert "damaged after" in capture.damage
+    assert "1 files" not in capture.damage
+
+
+def test_folders_that_lie_deeper_than_a_manifest_may_are_not_walked(tmp_path, monkeypatch):
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "c" / "file").write_bytes(b"")
+    walked = []
+    walk = os.walk
+    monkeypatch.setattr(os, "walk", lambda *a, **k: (walked.append(one[0]) or one for one in walk(*a, **k)))
+
+    assert "it holds no capture.json" in refusal(tmp_path)
+    assert walked == [str(tmp_path), str(tmp_path / "a")]
 
 
 def test_an_archive_cut_between_two_members_is_damaged_too(tmp_path):
