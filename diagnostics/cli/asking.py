@@ -74,7 +74,7 @@ def _indented(report: str) -> str:
 def _exit_code(headers: Mapping[str, str], fail_on: str) -> int:
     """Return the exit code that an explanation's headers mean."""
     verdict, severities, to = (headers[f"Diag-{name}"] for name in ("Verdict", "Severities", "Window-To"))
-    if float(to) <= 0:
+    if float(to) <= 0 or headers.get("Diag-Current") == "false":
         return EXIT_COLLECT
     return EXIT_FINDINGS if fails(fail_on, verdict, severities.split(", ")) else EXIT_OK
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Path, Query
+from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.responses import Response
+from pydantic import BaseModel, Field
 
+from diagnostics import __version__
 from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.service.http.answers import (
     CheckAnswer,
     DeploymentState,
@@ -24,6 +28,7 @@ from diagnostics.service.http.openapi import EXPLANATION, PROBLEMS
 from diagnostics.service.http.parameters import ONLY_KNOWN
 from diagnostics.service.http.rendering import Output, rendered
 from diagnostics.service.state import Evaluation, TargetState
+from diagnostics.units import time_text
 
 PREFIX = "/api/v1"
 LONGEST_WAIT = 30.0
@@ -34,6 +39,7 @@ Name = Annotated[str, Path(min_length=1, max_length=200)]
 def router(context: WebContext, live: Live) -> APIRouter:
     """Return what is under `/api/v1` about now."""
     routes = APIRouter(prefix=PREFIX, responses=PROBLEMS, dependencies=ONLY_KNOWN)
+    _add_index(routes)
     _add_state(routes, context, live)
     _add_deployments(routes, context)
 
@@ -48,6 +54,23 @@ def router(context: WebContext, live: Live) -> APIRouter:
         return sorted(context.service.board.read().targets.values(), key=lambda one: one.server)
 
     return routes
+
+
+class ApiIndex(BaseModel):
+    """What the API holds."""
+
+    version: str = Field(description="Of the service.")
+    openapi: str = Field(description="Where the OpenAPI document is.")
+    paths: dict[str, str] = Field(description="What each path answers with, in words.")
+
+
+def _add_index(routes: APIRouter) -> None:
+    @routes.get("/", summary="What there is")
+    def index(request: Request) -> ApiIndex:
+        """Return every path of the API with what it answers with."""
+        held = request.app.openapi()["paths"]
+        told = {path: next(iter(methods.values())).get("summary", "") for path, methods in held.items()}
+        return ApiIndex(version=__version__, openapi=f"{PREFIX}/openapi.json", paths=told)
 
 
 def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
@@ -73,7 +96,7 @@ def _add_deployments(routes: APIRouter, context: WebContext) -> None:
     @routes.get("/deployments/{name}/explanation", summary="Explanation", responses=EXPLANATION, response_model=None)
     def explanation(name: Name, output: Output = Output.JSON) -> Response:
         """Return the newest verdict on a deployment with all its evidence."""
-        return rendered(_evaluation(context, name).explanation, output)
+        return rendered(_as_of_now(context, name), output)
 
     @routes.get("/deployments/{name}/checks/{check}", summary="Why, or why not")
     def why(name: Name, check: Name) -> WhyAnswer:
@@ -88,6 +111,25 @@ def _evaluation(context: WebContext, name: str) -> Evaluation:
     if name in context.service.deployments:
         raise HTTPException(503, f"{name} was not judged yet: its first rounds are still to come", {"Retry-After": "5"})
     raise HTTPException(404, f"there is no deployment {name!r}")
+
+
+def _as_of_now(context: WebContext, name: str) -> Explanation:
+    """Return the newest explanation, and beside it which servers do not answer any more."""
+    found = _evaluation(context, name).explanation
+    targets = [one for one in context.service.board.read().targets.values() if one.deployment == name]
+    away = [one for one in targets if not one.up and one.failures]
+    spots = tuple(
+        BlindSpot(what=f"{one.server} as it is now", why=_away(one), fix="look whether it runs, and at its log")
+        for one in away
+    )
+    told = "; ".join(f"{one.server} {_away(one)}" for one in away)
+    stale = f"Not current: {told}. This is the last state that was read." if len(away) == len(targets) else ""
+    return replace(found, blind_spots=(*spots, *found.blind_spots), stale=stale if away else "")
+
+
+def _away(target: TargetState) -> str:
+    since = f" since {time_text(target.last_success)}" if target.last_success is not None else ""
+    return f"has not answered{since} ({target.error or 'no reason is known'})"
 
 
 def _check(identifier: str) -> Registered:

@@ -21,6 +21,7 @@ _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36}
 HEADERS = {
     "Diag-Verdict": "The verdict.",
     "Diag-Severities": "Of the findings in their order, with commas between them; empty for none.",
+    "Diag-Current": "false where no server of the deployment answers any more: it is their last state.",
     "Diag-Window-To": "Unix seconds at which the window ends; 0 where nothing was read.",
 }
 
@@ -46,9 +47,10 @@ def rendered(explanation: Explanation, output: Output) -> Response:
     return answer
 
 
-def _heads(explanation: Explanation) -> tuple[str, str, str]:
+def _heads(explanation: Explanation) -> tuple[str, str, str, str]:
     severities = ", ".join(finding.severity.value for finding in explanation.findings)
-    return explanation.verdict.value, severities, str(explanation.window.end)
+    current = "false" if explanation.stale else "true"
+    return explanation.verdict.value, severities, current, str(explanation.window.end)
 
 
 def _written(explanation: Explanation, output: Output) -> Response:

@@ -8,15 +8,20 @@ from collections.abc import Iterator
 import jsonschema
 import pytest
 
+from diagnostics.cli.asking import Asked, ask
+from diagnostics.cli.running_service import RunningService
+from diagnostics.errors import EXIT_COLLECT
 from diagnostics.render.explanation.json import schema
 from diagnostics.service.http import api
 from diagnostics.service.state import Evaluation, TargetState
+from exporters.sources.access import SourceOptions
 from tests.builders import SERVER
-from tests.service.http.door import Door, door, lived, show
+from tests.service.http.door import Door, door, judged, lived, show
 from tests.service.parts import count, until
 from tests.store.lived import NAME
 
 HERE = f"deployment={NAME}"
+NOW = Asked(deployment=NAME, at=None, since=None, output="text", fail_on="never", check=None)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +96,39 @@ def test_whoever_waits_when_the_service_ends_gets_an_answer() -> None:
     watcher.join(5)
     assert statuses == [200]
     assert time.monotonic() - begun < 5
+
+
+def test_a_server_that_is_gone_is_not_told_as_current() -> None:
+    gone = TargetState(
+        server=SERVER,
+        url=f"http://{SERVER}:8000",
+        deployment=NAME,
+        up=False,
+        interval=15.0,
+        last_success=1_700_000_000.0,
+        failures=3,
+        error="connection refused",
+    )
+    with door() as opened:
+        show(opened.service, judged())
+        path = f"/api/v1/deployments/{NAME}/explanation"
+        current = opened.ask(f"{path}?output=text")
+        opened.service.board.publish_target(gone)
+        stale = opened.ask(f"{path}?output=text")
+
+        assert current.headers["Diag-Current"] == "true"
+        assert b"Not current" not in current.data
+        assert stale.headers["Diag-Current"] == "false"
+        assert stale.data.decode().startswith(f"Not current: {SERVER} has not answered since 2023-11-14T22:13:20Z")
+        assert opened.json(path)["blind_spots"][0]["what"] == f"{SERVER} as it is now"
+        assert ask(RunningService(opened.url, SourceOptions()), NOW) == EXIT_COLLECT
+
+
+def test_the_root_of_the_api_lists_what_there_is(opened: Door) -> None:
+    index = opened.json("/api/v1/")
+    assert index["openapi"] == "/api/v1/openapi.json"
+    assert index["paths"]["/api/v1/state"] == "State"
+    assert set(index["paths"]) == set(opened.json(index["openapi"])["paths"])
 
 
 def test_an_explanation_meets_its_schema(opened: Door) -> None:
