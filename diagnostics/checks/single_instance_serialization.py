@@ -70,7 +70,14 @@ from diagnostics.signals.rate_limiter import RATE_LIMIT, RATE_LIMIT_USE
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import BATCH_DELAY, DYNAMIC_BATCHING, INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import ARRIVAL_RATE, BATCH_SIZE, CLIENT_BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS
+from diagnostics.signals.triton import (
+    ARRIVAL_RATE,
+    BATCH_SIZE,
+    CLIENT_BATCH_SIZE,
+    COMPUTE_SECONDS,
+    QUEUE_SECONDS,
+    REQUEST_SECONDS,
+)
 from diagnostics.tuning.queueing import StageForecast
 from diagnostics.units import Unit
 
@@ -126,7 +133,7 @@ def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, s
     unless = "the backend shares a lock or thread pool" if risk and now == 1 else ""
     return Fires(
         summary=f"{lanes} of {on.model} busy {Unit.RATIO.show(min(busy, 1.0))} of the time: requests wait "
-        f"{show(queue)} for {show(see.need(EXECUTION_SECONDS, on))} of work{caller}",
+        f"{show(queue)} for {show(_work(see, on))} of work{caller}",
         claims=(Claim(stage=on.model or "", phase=Phase.QUEUE, seconds=saved),),
         saved_seconds=saved,
         suggestion=Suggestion(
@@ -135,6 +142,13 @@ def _finding(see: Ledger, on: Subject, more: Scaling, forecast: StageForecast, s
             prediction=prediction(Phase.QUEUE, queue, queue_of(forecast), forecast.assumptions, unless),
         ),
     )
+
+
+def _work(see: Ledger, on: Subject) -> float:
+    """Return how long the execution takes that a request is part of: more of them are in the long, large batches."""
+    execution, size = see.need(EXECUTION_SECONDS, on), see.evidence.read(BATCH_SIZE, on).value or 1.0
+    of_request = see.evidence.read(COMPUTE_SECONDS, on).value
+    return max(of_request, execution) if of_request is not None and size > 1 else execution
 
 
 def _risk(see: Ledger, on: Subject) -> str:
