@@ -306,3 +306,27 @@ def test_a_large_file_without_a_word_of_what_rules_know_is_not_parsed(tmp_path: 
     report = lint([Path()], rules={"unreadable-file": catalogue()["unreadable-file"], RULE: BATCHES})
 
     assert [one.place.path for one in report.problems if one.rule != RULE] == ["known.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("backend", "versions", "empty"),
+    [
+        ("python", ("1",), True),
+        ("python", ("1", "2"), True),
+        ("onnxruntime", ("1",), True),
+        ("tensorrtllm", ("1",), False),
+        ("python", (), False),
+    ],
+)
+def test_the_folder_of_the_latest_version_holds_the_model(
+    tmp_path: Path, backend: str, versions: tuple[str, ...], empty: bool
+) -> None:
+    write(tmp_path, {"models/a/config.pbtxt": f'backend: "{backend}"\n'})
+    for version in versions:
+        (tmp_path / "models/a" / version).mkdir()
+    if len(versions) > 1:
+        (tmp_path / "models/a/1/model.py").write_text("class TritonPythonModel: ...\n")
+
+    found = [one.message for one in lint([Path("models")]).problems if one.rule == "no-version-served"]
+
+    assert found == ([f"the folder of version {versions[-1]} is empty: the model does not load"] if empty else [])

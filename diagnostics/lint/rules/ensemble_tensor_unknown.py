@@ -2,7 +2,7 @@
 
 ## Looks for
 A key of `input_map` or `output_map` that is no input or output of the member, and inputs of the member that are not
-`optional` and not mapped. Members whose backend may tell the server more than the file are asked for the latter only.
+`optional` and not mapped. It is a warning where the member's backend may add tensors to those of its file.
 
 ## Means
 The server refuses the ensemble at load: "… is mapping to non-existing input …", "… is not mapped to any ensemble
@@ -23,7 +23,7 @@ from diagnostics.lint.block import Text
 from diagnostics.lint.model_folder import ModelFolder
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.tensors import Step, Tensor, declared, steps, tensors
+from diagnostics.lint.tensors import Step, declared, steps, tensors
 
 RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
 
@@ -34,18 +34,22 @@ def lint(see: ModelView) -> Iterator[Problem]:
         member = see.repository.models.get(step.model or "")
         if member is None or member.config is None:
             continue
-        yield from _without_tensor(see, step.inputs, declared(member, "input"), f"input of {member.name}")
-        yield from _without_tensor(see, step.outputs, declared(member, "output"), f"output of {member.name}")
+        yield from _without_tensor(see, step.inputs, member, "input")
+        yield from _without_tensor(see, step.outputs, member, "output")
         yield from _not_mapped(see, step, member)
 
 
-def _without_tensor(
-    see: ModelView, keys: Mapping[str, Text], there: tuple[Tensor, ...] | None, what: str
-) -> Iterator[Problem]:
-    names = {tensor.name for tensor in there or ()}
+def _without_tensor(see: ModelView, keys: Mapping[str, Text], member: ModelFolder, field: str) -> Iterator[Problem]:
+    written = tensors(member.config, field) if member.config else None
+    names, sure = {tensor.name for tensor in written or ()}, declared(member, field) is not None
     for key, text in keys.items() if names else ():
         if "${" not in key and key not in names:
-            yield see.problem(f"{key!r} is no {what}", at=text.place, help=f"it has {_listed(names)}")
+            yield see.problem(
+                f"{key!r} is no {field} of {member.name}{'' if sure else ' in its configuration'}",
+                at=text.place,
+                help=f"it has {_listed(names)}",
+                severity=None if sure else Severity.WARNING,
+            )
 
 
 def _not_mapped(see: ModelView, step: Step, member: ModelFolder) -> Iterator[Problem]:
@@ -98,6 +102,14 @@ CASES = (
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": 'name: "safety"\nbackend: "onnxruntime"\n',
         },
+    ),
+    Case(
+        title="warns when a backend that may add tensors declares others",
+        files={
+            "models/all/config.pbtxt": _ENSEMBLE,
+            "models/safety/config.pbtxt": _MEMBER.replace("SCORE", "MARK").replace("python", "onnxruntime"),
+        },
+        places=("models/all/config.pbtxt:5:36",),
     ),
     Case(
         title="is silent of inputs when a template may map them",

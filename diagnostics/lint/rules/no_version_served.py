@@ -1,12 +1,14 @@
-"""A version policy leaves no version to serve.
+"""No version can be served: the version policy leaves none, or the folder of the one that it takes is empty.
 
 ## Looks for
 `latest` without a `num_versions` of at least 1, `specific` without versions, and `specific` with versions of which none
-has a folder although others have.
+has a folder although others have. The folder of the latest version without any file, where the backend loads its model
+from there.
 
 ## Means
 The server refuses the model at load: "at least one version must be available under the version policy". `latest { }`
-does not mean the latest version, but the latest 0.
+does not mean the latest version, but the latest 0. Of an empty folder, the load fails; of a Python model, it does not
+end.
 
 ## Do
 Write how many versions, or which, are to be served; or leave `version_policy` out, which serves the latest.
@@ -21,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.block import Block
+from diagnostics.lint.model_folder import LOADED_FROM_FOLDER
 from diagnostics.lint.problem import Problem, Severity
 from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
 
@@ -30,12 +33,25 @@ RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FI
 def lint(see: ModelView) -> Iterator[Problem]:
     """Tell of a policy that serves nothing."""
     policy = see.config.block("version_policy")
+    if policy is None:
+        yield from _empty(see)
     latest, specific = (policy.block("latest"), policy.block("specific")) if policy else (None, None)
     if latest is not None and latest.integer("num_versions") == 0:
         help_ = "write num_versions: 1, or leave version_policy out"
         yield see.problem("the latest 0 versions are served: the model does not load", at=latest.place, help=help_)
     if specific is not None:
         yield from _of_specific(see, specific)
+
+
+def _empty(see: ModelView) -> Iterator[Problem]:
+    """Tell of a latest version without a file; version control keeps no empty folder, so nothing is to come there."""
+    latest = max(see.model.versions, default=None)
+    if latest is not None and see.model.backend in LOADED_FROM_FOLDER and not see.model.version_files(latest):
+        yield see.problem(
+            f"the folder of version {latest} is empty: the model does not load",
+            at=see.model.place,
+            help=f"put the model into {see.model.name}/{latest}, or remove that folder",
+        )
 
 
 def _of_specific(see: ModelView, specific: Block) -> Iterator[Problem]:
