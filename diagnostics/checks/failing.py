@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.forecast.target import MOST_REFUSED
 from diagnostics.signals.flow import FAILED_REQUESTS
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Subject
@@ -15,7 +16,7 @@ ENOUGH_FAILURES = Limit(
     because="a few failed requests may be one client's mistake, and reads that fall apart look like a few",
 )
 FAILED_PART = Limit(
-    value=0.01,
+    value=MOST_REFUSED,
     unit=Unit.RATIO,
     because="1 % failed spends a 99.9 % objective's budget ten times too fast (SRE workbook, burn rates)",
 )

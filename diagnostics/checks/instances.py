@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
-from diagnostics.evidence.ledger import Ledger
+from diagnostics.evidence.ledger import Ledger, Undecided
 from diagnostics.evidence.load import stage_load
 from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.signals.subject import Subject
@@ -38,6 +38,14 @@ class Scaling:
     count: int
     forecast: StageForecast | None
     most: StageForecast
+
+
+def is_short(see: Ledger, on: Subject) -> bool:
+    """Return whether the instances cannot do what is offered, refused requests included; not known counts as no."""
+    try:
+        return not predict(stage_load(see, on)).stable
+    except Undecided:
+        return False
 
 
 def scaling(see: Ledger, on: Subject, measured_seconds: float) -> Scaling:

@@ -14,9 +14,10 @@ nowhere as such; in an ensemble it shows as failures with reason OTHER of the en
 
 ## Do
 1. Mend why the queue fills: the finding that causes this one says how. If there is none, less must arrive, or more
-   must be served.
+   must be served. Raise the number of instances where they cannot do what is offered and the device has room.
 2. Know that any queue policy turns off Triton's prefetching and exposes a wake-up that can be lost: work can wait up to
-   0.5 s while instances idle. With idle instances, drop `max_queue_size` and limit load in front of Triton.
+   0.5 s while instances idle. Where the instances can do what is offered, drop `max_queue_size` and limit load in front
+   of Triton. Where they cannot, keep it: without a limit the queue grows without end.
 
 ## Sources
 Triton user guide, "Queue policy". Core, dynamic batch scheduler: `Exceeds maximum queue size` returns from enqueue and
@@ -27,14 +28,15 @@ from __future__ import annotations
 
 from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
-from diagnostics.checks.gates import BUSY
-from diagnostics.evidence.ledger import Ledger
-from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
+from diagnostics.checks.gates import BUSY, device_is_full, host_is_full
+from diagnostics.checks.instances import instances_change, is_short, scaling
+from diagnostics.evidence.ledger import Ledger, Undecided
+from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_BEFORE_STAGE, REJECTED_REQUESTS
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.settings import QUEUE_LIMIT
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.signals.triton import REQUESTS
+from diagnostics.signals.triton import QUEUE_SECONDS, REQUESTS
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Unit
 
@@ -77,6 +79,8 @@ def _refused(see: Ledger, on: Subject) -> Reading:
 
 
 def _suggestion(see: Ledger, on: Subject, limit: float) -> Suggestion:
+    if is_short(see, on):
+        return _more_instances(see, on) or _less_load(on)
     busy = see.read(INSTANCE_BUSY_SHARE, on).value
     if limit and busy is not None and busy < BUSY.value:
         path = "dynamic_batching.default_queue_policy.max_queue_size"
@@ -85,6 +89,30 @@ def _suggestion(see: Ledger, on: Subject, limit: float) -> Suggestion:
             "wait up to 0.5 s while instances idle",
             change=ConfigChange(model=on.model or "", settings=(Setting(path=path, value=None),)),
         )
+    return _less_load(on)
+
+
+def _more_instances(see: Ledger, on: Subject) -> Suggestion | None:
+    """Return the number of instances that do what is offered; None where the host or the device has no room for it."""
+    try:
+        if host_is_full(see, on) or device_is_full(see, on):
+            return None
+        more = scaling(see, on, see.need(QUEUE_SECONDS, on) + see.need(EXECUTION_SECONDS, on))
+    except Undecided:
+        return None
+    if more.forecast is None:
+        return None
+    words, change = instances_change(see, on, more.load.instances, more.count)
+    show = Unit.PER_SECOND.show
+    return Suggestion(
+        text=f"raise {words}: it is offered {show(more.load.arrival_rate / more.load.items)} and can do "
+        f"{show(more.now.capacity_per_second / more.load.items)}; keep max_queue_size, since without a limit the queue "
+        "would grow without end",
+        change=change,
+    )
+
+
+def _less_load(on: Subject) -> Suggestion:
     return Suggestion(
         text=f"give {on.model} the capacity for what arrives, or shed load in front of Triton; a longer queue only "
         "trades refusals for waiting",

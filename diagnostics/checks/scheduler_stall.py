@@ -14,6 +14,8 @@ request. With a short limit, requests are refused meanwhile.
 - A batching window, in which waiting is meant (`batch-window-mistuned`): its length is taken off.
 - Bursts: what a full queue can explain is taken off (`bursty-arrivals`).
 - Instances that are hung or gone (`execution-hung`), and the rate limiter (`single-instance-serialization`).
+- Too few instances for what is offered, refused requests included: without the policy the queue would grow without end
+  (`queue-rejections`).
 - A host without processors to spare, whose threads wake late (`host-cpu-starved`).
 
 ## Do
@@ -32,6 +34,7 @@ from __future__ import annotations
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, has_lost_instances, host_is_full
+from diagnostics.checks.instances import is_short
 from diagnostics.evidence.capacity import limiting
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.signals.device import HOST_CPU_BUSY
@@ -71,6 +74,8 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
         return Quiet(because="busy instances and a full queue explain the waits")
     if host_is_full(see, on):
         return Quiet(because="the host's processors are full: threads wake late")
+    if is_short(see, on):
+        return Quiet(because="more is offered than its instances can do: without its queue policy the queue would grow")
     return _finding(see, on, blocked.value or 0.0)
 
 

@@ -10,6 +10,9 @@ from diagnostics.cli.changes_given import models_on
 from diagnostics.cli.evidence_source import Seen
 from diagnostics.cli.proposing import Wish, entry_of, load_of
 from diagnostics.cli.vary_given import vary_given
+from diagnostics.diagnosis.explanation import explain
+from diagnostics.diagnosis.finding import Finding
+from diagnostics.diagnosis.proof import proved
 from diagnostics.diagnosis.proposal import Load, moves, patches
 from diagnostics.diagnosis.tuned import CarriedProposal, Test, TunedProposal
 from diagnostics.errors import UsageError
@@ -185,9 +188,16 @@ def _proposal(ground: _Ground, found: Tuning, memory: GpuMemory | None, began: f
         assumptions=_assumptions(ground, found, memory),
         shortfall=_shortfall(ground, found),
         packing=_packing(ground, shown, memory),
+        cause=_cause(ground) if ground.load.same else None,
         seconds=time.monotonic() - began,
         test=_test(ground.fitted),
     )
+
+
+def _cause(ground: _Ground) -> Finding | None:
+    """Return what `diag explain` names first of the same window."""
+    found = proved(explain(ground.evidence, ground.seen.window)).loud
+    return found[0] if found else None
 
 
 def _test(fitted: Fitted) -> Test:

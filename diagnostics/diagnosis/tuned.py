@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.explanation import WindowFacts
+from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.proposal import Load, Move
 from diagnostics.forecast.capacity import Carried
 from diagnostics.forecast.packing import Packing
@@ -51,6 +52,7 @@ class TunedProposal:
         assumptions: what the numbers rest on.
         shortfall: why nothing meets the objective; None where something does, or nothing was simulated.
         packing: how few GPUs hold the models with the answer; None where no GPU was seen.
+        cause: what the checks name first in the window; None where they name nothing, or another load is asked for.
         seconds: how long the search took.
         test: the load that confirms it.
 
@@ -67,8 +69,19 @@ class TunedProposal:
     assumptions: tuple[str, ...]
     shortfall: Shortfall | None
     packing: Packing | None
+    cause: Finding | None
     seconds: float
     test: Test
+
+    @property
+    def beside_cause(self) -> bool:
+        """Whether the cause that the checks name first has another remedy than what is shown."""
+        suggestion = self.cause.suggestion if self.cause else None
+        if suggestion is None:
+            return False
+        shown = {(one.model, one.path) for one in self.moves}
+        change = suggestion.change
+        return change is None or not {(change.model, one.path) for one in change.settings} & shown
 
     @property
     def shown(self) -> Candidate | None:

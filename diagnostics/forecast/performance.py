@@ -96,6 +96,12 @@ class Performance:
         return self.beyond(mean_seconds) <= max(_NEAR * WORTHWHILE_SHARE * mean_seconds, _NEAR * WORTHWHILE_SECONDS)
 
     @property
+    def refused_share(self) -> float:
+        """The share of requests that are turned away."""
+        everything = self.rejected + self.throughput.value
+        return self.rejected / everything if everything > 0 else 0.0
+
+    @property
     def stable(self) -> bool:
         """Whether every stage keeps up."""
         return all(stage.stable for stage in self.stages)

@@ -20,7 +20,7 @@ from diagnostics.forecast.options import Minimize, Option, options, varied
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.summary import DRAWS
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import Target, refuses
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.tuning.changes import SettingValue
 from diagnostics.tuning.simulation.scenario import Model
@@ -139,7 +139,7 @@ class _Search:
 
     def _nearest(self, baseline: Performance) -> Candidate:
         """Return what comes nearest, as it is where no change brings it nearer by what a forecast could tell."""
-        now = self.target.forecast(baseline)
+        now = None if refuses(baseline) else self.target.forecast(baseline)
         least, one = min(self.misses, key=lambda miss: miss[0], default=(inf, None))
         if one is None or least >= (inf if now is None else now.value) * (1 - _SAME):
             return _unchanged(self.fitted, baseline)
@@ -217,7 +217,7 @@ class _Search:
         """Simulate a combination and note whether it meets the target, and what the closed forms were off by."""
         found = self._candidate(one, self._quick(one.what_if))
         self.simulated += 1
-        value = self.target.forecast(found.performance)
+        value = None if refuses(found.performance) else self.target.forecast(found.performance)
         if self.target.met(found.performance):
             self.meeting.append((one, found))
             return True

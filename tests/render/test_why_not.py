@@ -25,10 +25,23 @@ def exact(value: float | None, unit: Unit, missing: Missing | None = None) -> Re
 
 
 def test_the_margin_of_a_share_is_told_in_points_and_of_a_time_in_its_unit() -> None:
-    share = Line(signal="headroom", reading=exact(0.83, Unit.RATIO), limit=0.1, sign=">=", met=True)
+    share = Line(signal="headroom", reading=exact(0.03, Unit.RATIO), limit=0.1, sign=">=", met=False)
     time = Line(signal="wait", reading=exact(0.001, Unit.SECONDS), limit=0.005, sign=">=", met=False)
-    assert "decided by headroom: 73 percentage points less would have passed this gate" in quiet(share)
+    assert "decided by headroom: 7 percentage points more would have passed this gate" in quiet(share)
     assert "decided by wait: 4 ms more would have passed this gate" in quiet(time)
+
+
+def test_a_limit_that_is_met_decides_nothing() -> None:
+    early = Line(signal="batch", reading=exact(1.0, Unit.COUNT), limit=2, sign=">=", met=False)
+    met = Line(signal="headroom", reading=exact(0.83, Unit.RATIO), limit=0.1, sign=">=", met=True)
+    assert "decided by" not in quiet(met)
+    assert "decided by" not in quiet(early, met)
+
+
+def test_of_seconds_and_their_share_the_one_that_failed_decides() -> None:
+    seconds = Line(signal="saved", reading=exact(0.001, Unit.SECONDS), limit=0.005, sign=">=", met=False)
+    share = Line(signal="saved_share", reading=exact(0.2, Unit.RATIO), limit=0.15, sign=">=", met=True)
+    assert "decided by saved: 4 ms more" in quiet(seconds, share)
 
 
 def test_why_a_reading_is_missing_is_told_in_words() -> None:

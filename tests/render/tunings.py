@@ -53,6 +53,7 @@ def tuned(
     other = candidate(0.12, 1, model=model)
     tenants = [Tenant(model=model, share=0.6, held=None), Tenant(model="llm", share=0.2, held=8e9, engine=True)]
     return TunedProposal(
+        cause=None,
         on=Subject(server=SERVER, ensemble="chat") if ensemble else Subject(server=SERVER, model="safety"),
         window=WINDOW,
         load=load or Load(),

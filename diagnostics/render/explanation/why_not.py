@@ -78,10 +78,14 @@ def _shown(line: Line) -> str:
 
 
 def _deciding(lines: Sequence[Line]) -> Line | None:
-    """The comparison after which nothing more was read; of the pair that judges a saving, the one that failed."""
-    compared = [line for line in lines if line.limit is not None and line.reading.value is not None]
-    failed = [line for line in compared[-2:] if line.met is False]
-    return failed[-1] if failed else (compared[-1] if compared else None)
+    """Return the comparison that failed last; None where a forecast or a setting decided, and none failed last.
+
+    A saving is judged by two comparisons, of its seconds and of their share: it is the one of them that failed.
+    """
+    compared = [line for line in lines if line.limit is not None and line.reading.value is not None][-2:]
+    if len(compared) == 2 and compared[1].signal != f"{compared[0].signal}_share":
+        compared = compared[1:]
+    return next((line for line in reversed(compared) if line.met is False), None)
 
 
 def _margin(line: Line) -> str:

@@ -23,7 +23,7 @@ def carried_markdown(found: CarriedProposal) -> str:
 
 def _lines(found: TunedProposal) -> Iterator[str]:
     yield f"**{escaped(told.headline(found))}**"
-    for said in (told.certainty(found), *told.reasons(found)):
+    for said in (told.certainty(found), *told.reasons(found), told.cause(found)):
         if said:
             yield from ("", f"{escaped(said)}.")
     if found.shown is not None:

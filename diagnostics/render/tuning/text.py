@@ -19,6 +19,7 @@ def tuned_text(found: TunedProposal, style: Style = plain) -> str:
         *(style(line, colour) for line in wrapped(told.headline(found), hang="  ")),
         *wrapped(told.certainty(found), "  "),
         *(line for reason in told.reasons(found) for line in wrapped(reason, "  ", "- ")),
+        *wrapped(told.cause(found), "  "),
         "",
         *_before_and_after(found),
         *_runners_up(found),

@@ -11,8 +11,9 @@ from diagnostics.forecast.packing import MOST_SHARE, Packing
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.search import Candidate
 from diagnostics.forecast.shortfall import Shortfall
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import Target, refuses
 from diagnostics.render.forecast import words
+from diagnostics.render.words import subject_name
 from diagnostics.units import Unit
 
 _show = Unit.SECONDS.show
@@ -38,9 +39,13 @@ def _nearest(found: TunedProposal) -> str:
     nearest = found.tuning.nearest
     if nearest is None:
         return ""
-    value = found.tuning.target.forecast(nearest.performance)
+    value, refused = found.tuning.target.forecast(nearest.performance), ""
+    if refuses(nearest.performance):
+        refused = f", with {_share(nearest.performance.refused_share)} of requests refused"
     how = f"with {_changes(found.moves)}" if found.moves else "as it is"
-    return f"; it {words.NO_KEEPING_UP} {how}" if value is None else f"; nearest is {_show(value.value)}, {how}"
+    return (
+        f"; it {words.NO_KEEPING_UP} {how}" if value is None else f"; nearest is {_show(value.value)}, {how}{refused}"
+    )
 
 
 def _value(target: Target, one: Performance) -> str:
@@ -62,6 +67,15 @@ def certainty(found: TunedProposal) -> str:
     why = f"the 90 % interval {reach}" if found.plausible else "the model does not account for what was measured"
     then = "; apply it and hold it against this window with diag verify" if found.moves else ""
     return f"{'likely' if found.plausible else 'possible'}, not certain: {why}{then}"
+
+
+def cause(found: TunedProposal) -> str:
+    """Return what `diag explain` names first; empty where that is nothing, or its remedy is what is shown."""
+    named = found.cause
+    if named is None or named.suggestion is None or not found.beside_cause:
+        return ""
+    about = f"{named.check} of {subject_name(named)}"
+    return f"diag explain names {about} first; {named.suggestion.remedy.value}: {named.suggestion.text}"
 
 
 def reasons(found: TunedProposal) -> Iterator[str]:
