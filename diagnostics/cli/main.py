@@ -9,7 +9,6 @@ import contextlib
 import importlib
 import importlib.util
 import os
-import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -164,8 +163,9 @@ def _meant(error: click.ClickException) -> str:
     """Return the verb or the value that was probably meant; empty where nothing is like what was given."""
     from diagnostics.cli.near_matches import close_to
 
-    given = re.search(r"^No such command '(.*)'|: '(.*)' is not one of ", error.format_message())
-    if given is None or not isinstance(error, click.UsageError):
+    told, mark, _ = error.format_message().partition("' is not one of ")
+    given = told.rpartition(": '")[2] if mark else told.partition("No such command '")[2].partition("'")[0]
+    if not given or not isinstance(error, click.UsageError):
         return ""
     kind = error.param.type if isinstance(error, click.BadParameter) and error.param is not None else None
     context = error.ctx
@@ -175,7 +175,7 @@ def _meant(error: click.ClickException) -> str:
         known = [str(choice) for choice in kind.choices]
     elif isinstance(group, click.Group) and context is not None:
         known = group.list_commands(context)
-    close = close_to(given[1] or given[2], known)
+    close = close_to(given, known)
     return f". Did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
