@@ -34,10 +34,12 @@ class MindfulLedger(Ledger):
         assert signal.unit is limit.unit, signal.name
         return Ledger.ruled_out(self, signal, on, limit, above=above)
 
-    def compare(self, name: str, reading: Reading, limit: Limit, *, at_least: bool = True) -> bool:
+    def compare(
+        self, name: str, reading: Reading, limit: Limit, *, at_least: bool = True, alternative: bool = False
+    ) -> bool:
         """Compare as a ledger does, after a look at the units."""
         assert reading.unit is limit.unit, name
-        return Ledger.compare(self, name, reading, limit, at_least=at_least)
+        return Ledger.compare(self, name, reading, limit, at_least=at_least, alternative=alternative)
 
 
 def subject_of(check: Registered) -> Subject:
