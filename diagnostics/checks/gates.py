@@ -170,8 +170,8 @@ def waits_for_callees(see: Ledger, on: Subject) -> bool:
     That costs confidence where others are called in step with it, which it may be what calls.
 
     Raises:
-        Undecided: traces of another time show that it calls others, or calls that may fill its executions run ahead of
-            it as calls from inside do.
+        Undecided: traces of another time show that it calls others; or calls that may fill its executions run ahead of
+            it as calls from inside do, or too few reads tell whether they are called in step with it.
 
     """
     share = see.evidence.read(NESTED_SHARE, on)
@@ -185,16 +185,25 @@ def waits_for_callees(see: Ledger, on: Subject) -> bool:
 
 
 def shows_callees(see: Ledger, on: Subject) -> bool:
-    """Return whether it is traced what a model calls, or other models that are called in step leave that open."""
-    traced = see.evidence.read(NESTED_SHARE, on).value is not None
-    return traced or (see.evidence.read(FILLABLE_SHARE, on).value or 0.0) >= MOSTLY_NESTED
+    """Return whether it is traced what a model calls, or other models that are called in step leave that open.
+
+    Raises:
+        Undecided: neither, and too few reads tell whether those are called in step that would fill its executions.
+
+    """
+    if see.evidence.read(NESTED_SHARE, on).value is not None:
+        return True
+    possible = see.evidence.read(FILLABLE_SHARE, on)
+    if possible.missing is Missing.TOO_FEW_EVENTS:
+        raise Undecided(NESTED_SHARE.name, Missing.TOO_FEW_EVENTS)
+    return (possible.value or 0.0) >= MOSTLY_NESTED
 
 
 def callees_are_told_apart(see: Ledger, on: Subject) -> None:
     """End the check as unknown where its executions may be mostly other models' work, and no trace tells.
 
     Raises:
-        Undecided: others are called in step with it, or one that it calls may go on after its span.
+        Undecided: others are, or may be, called in step with it, or one that it calls may go on after its span.
 
     """
     if shows_callees(see, on):

@@ -91,13 +91,14 @@ class InnerCalls:
 class _Candidate:
     """A model that another may call, `times` per request, which takes `part` of its executions.
 
-    `ahead` is of `runs_ahead`; `shared` where others call it, too, if it is called at all.
+    `in_step` and `ahead` are of the functions of these names; `shared` where others call it, too, if it is called at
+    all.
     """
 
     row: Row
     times: float
     part: float
-    in_step: bool
+    in_step: bool | None
     ahead: bool | None = None
     shared: bool = False
 
@@ -111,11 +112,13 @@ def inner_calls(view: View) -> Mapping[str, InnerCalls]:
 class Possible:
     """The share of a model's executions that others, called in step with it, fill if it is what calls them.
 
-    `ahead` is the part of those whose calls run ahead of it as calls from inside do; `source` the counters that tell.
+    `ahead` is the part of those whose calls run ahead of it as calls from inside do; `undecided` the share with those
+    of which too few reads tell whether they are called in step; `source` the counters that tell.
     """
 
     share: float = 0.0
     ahead: float = 0.0
+    undecided: float = 0.0
     source: str = METRICS
 
 
@@ -132,12 +135,16 @@ def possible_share(view: View) -> Possible:
     known = inner_calls(view)
     others = {call.model for caller, found in known.items() if caller != own.model for call in found.calls}
     parts = [
-        (one.ahead, 1.0 if hides_its_time(view.beside(one.row.model)) else one.part)
+        (one, 1.0 if hides_its_time(view.beside(one.row.model)) else one.part)
         for one in _candidates(own, rows, others)
-        if one.in_step and one.ahead is not False
+        if one.in_step is not False and one.ahead is not False
     ]
-    share, ahead = sum(part for _, part in parts), sum(part for told, part in parts if told)
-    return Possible(share=min(share, 1.0), ahead=min(ahead, 1.0), source=own.source)
+    return Possible(
+        share=min(sum(part for one, part in parts if one.in_step), 1.0),
+        ahead=min(sum(part for one, part in parts if one.in_step and one.ahead), 1.0),
+        undecided=min(sum(part for _, part in parts), 1.0),
+        source=own.source,
+    )
 
 
 def _may_call(view: View) -> bool:
@@ -211,9 +218,12 @@ def _ways(own: Row, row: Row) -> Iterator[_Candidate]:
     whole, ratio = sum(row.seconds.values()) / own.busy, row.calls / own.count
     for base in (own.requests, own.executions):
         times = round(row.calls / sum(base.values())) if sum(base.values()) > 0 else 0
-        if times >= 1 and row.request < own.execution and in_step(base, row, times):
+        if times < 1 or row.request >= own.execution:
+            continue
+        step = in_step(base, row, times)
+        if step is not False:
             ahead = runs_ahead(own, row, times) if base is own.requests else None
-            yield _Candidate(row, ratio, whole, in_step=True, ahead=ahead)
+            yield _Candidate(row, ratio, whole, in_step=step, ahead=ahead)
             return
     if not 1 / _EDGE <= ratio <= _EDGE:  # else it is called as often, and not from inside
         yield _Candidate(row, ratio, whole, in_step=False)

@@ -111,10 +111,16 @@ def row_of(view: View, source: str) -> Row | None:
     )
 
 
-def in_step(caller: Steps, called: Row, times: int) -> bool:
-    """Return whether a model is called so many times per request or execution of another, read for read."""
+def in_step(caller: Steps, called: Row, times: int) -> bool | None:
+    """Return whether a model is called so many times per request or execution of another, read for read.
+
+    None where too few reads tell, and the totals are as close as those of calls in step.
+    """
     parting = parting_of([caller, {span: count / times for span, count in called.direct.items()}], called.source)
-    return parting.value is not None and parting.value <= LOCKSTEP
+    if parting.value is not None:
+        return parting.value <= LOCKSTEP
+    most, least = sum(caller.values()), called.calls / times
+    return None if abs(most - least) <= LOCKSTEP * math.sqrt(2 * min(most, least)) else False
 
 
 def runs_ahead(caller: Row, called: Row, times: int) -> bool | None:

@@ -43,11 +43,14 @@ def _nested_share(view: View) -> Reading:
 
     An engine's span ends where the request is handed to it; until the caller goes on, it is at work. Of a Python model
     that may be so, which is the upper end. Calls that were traced at another time tell that there are some, and not
-    how long they take now. A caller that does not pass its trace on shows none, whatever it calls.
+    how long they take now. A caller that does not pass its trace on shows none, whatever it calls: then counters tell.
     """
     visits = executed_visits(view)
-    if not any(visit.below for visit in visits) and (view.model or "") in inner_calls(view):
-        return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
+    if not any(visit.below for visit in visits):
+        if (view.model or "") in inner_calls(view):
+            return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
+        if FILLABLE_SHARE.read(view).missing is Missing.TOO_FEW_EVENTS:
+            return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, TRACES)
     if not visits:
         calls = any(visit.below for _, visit in view.traces().visits(view.model or ""))
         return Reading.unknown(Missing.STALE if calls else Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
@@ -96,6 +99,8 @@ def _wait_by_counters(view: View) -> Reading:
 
 def _fillable(view: View) -> Reading:
     found = possible_share(view)
+    if found.share < MOSTLY_NESTED <= found.undecided:
+        return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, found.source)
     return Reading.of(
         found.share, Unit.RATIO, found.source, low=found.ahead, high=found.share, estimated=found.share > 0
     )
@@ -120,6 +125,7 @@ FILLABLE_SHARE = Signal(
     name="fillable_share",
     unit=Unit.RATIO,
     scope=Scope.MODEL,
-    doc="Share of the model's execution that others, called in step with it, would fill if it is what calls them.",
+    doc="Share of the model's execution that others, called in step with it, would fill if it is what calls them. "
+    "Unknown where too few reads tell whether those are called in step that would fill most of it.",
     readers=(_fillable,),
 )

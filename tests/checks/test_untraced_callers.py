@@ -11,13 +11,21 @@ from diagnostics.evidence.evidence import Span
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.nested import FILLABLE_SHARE, NESTED_SHARE
-from diagnostics.signals.reading import Reading
+from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Subject
 from diagnostics.units import Unit
 
 # Others are called in step with it, and nothing tells whether they run ahead of it.
 IN_STEP = Reading.of(0.9, Unit.RATIO, "statistics", low=0.0, high=0.9, estimated=True)
+
+
+FEW_READS = Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, "statistics")
+
+
+class _FewReads(StatedEvidence):
+    def read(self, signal: Signal, on: Subject, span: Span | None = None) -> Reading:
+        return FEW_READS if signal is FILLABLE_SHARE else super().read(signal, on, span)
 
 
 class _InStep(StatedEvidence):
@@ -66,3 +74,11 @@ def test_calls_that_run_ahead_and_may_fill_its_executions_leave_the_cause_unknow
 
     assert isinstance(outcome, Unknown)
     assert outcome.signal == NESTED_SHARE.name
+
+
+@pytest.mark.parametrize("check", ["single-instance-serialization", "bls-serialization", "batch-size-collapse"])
+def test_too_few_reads_to_tell_calls_in_step_leave_the_cause_unknown(check: str) -> None:
+    outcome, _ = said(check, _FewReads)
+
+    assert isinstance(outcome, Unknown)
+    assert (outcome.signal, outcome.reason) == (NESTED_SHARE.name, Missing.TOO_FEW_EVENTS)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from diagnostics.signals.inner_calls import InnerCalls, inner_calls, possible_share
-from diagnostics.signals.nested import NESTED_SHARE, NESTED_WAIT
+from diagnostics.signals.nested import FILLABLE_SHARE, NESTED_SHARE, NESTED_WAIT
 from diagnostics.signals.reading import Missing
 from diagnostics.window.view import View
 from diagnostics.window.window import window_of
@@ -102,6 +102,22 @@ def test_models_of_the_same_length_that_a_client_calls_at_once_call_nobody() -> 
     story = {name: did(Did(seconds=seconds, infer=seconds)) for name, seconds in (("a", 0.1), ("b", 0.099), ("c", 0.1))}
 
     assert called(story) == {}
+
+
+@pytest.mark.parametrize(("called", "share"), [(120.0, 0.98), (128.0, 0.98), (150.0, 0.0)])
+def test_few_reads_leave_open_whether_models_called_as_often_are_called_inside(called: float, share: float) -> None:
+    """Independent streams of 240 requests end within 11 of each other in a third of all windows."""
+    story = {
+        "wrapper": did(Did(seconds=0.4, queue=0.3, infer=0.1), (120.0, 120.0)),
+        "full": did(Did(seconds=0.098, queue=0.06, infer=0.038), (120.0, called)),
+    }
+    seen = view(story)
+    possible = possible_share(seen.beside("wrapper"))
+
+    assert (possible.share, possible.ahead) == (0.0, 0.0)
+    assert possible.undecided == pytest.approx(share, abs=0.05)
+    assert inner_calls(seen) == {}
+    assert (FILLABLE_SHARE.read(seen.beside("wrapper")).missing is Missing.TOO_FEW_EVENTS) is (share > 0)
 
 
 def test_members_of_an_ensemble_are_called_by_it() -> None:
