@@ -13,6 +13,8 @@ from itertools import pairwise
 from math import sqrt
 from statistics import median, quantiles
 
+import msgspec
+
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
@@ -21,6 +23,7 @@ from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import TRACES
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import Change, Happened, changes, touch
+from diagnostics.window.steps import sum_steps
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
 _CLIENT = "client records"
@@ -89,6 +92,7 @@ def _cold_waits(view: View, loads: Sequence[Change]) -> float | None:
 def _all_of(entry: View, loads: Sequence[Change]) -> Iterator[_Held]:
     """Yield what each source shows; clients whose record holds all requests know of each stop of answers."""
     steps, source = _steps(entry)
+    steps = _of_all_versions(steps)
     callers = (entry.beside(ensemble.name) for ensemble in entry.server.graph.callers(entry.model or ""))
     whole = _requests(steps) <= _MOST_SENT * sum(len(_by_clients(one)) for one in (entry, *callers))
     if len(steps) >= _FEWEST_STEPS and not entry.has_holes():
@@ -108,6 +112,14 @@ def _steps(entry: View) -> tuple[list[Step], str]:
         if any(step.values[Counter.SUCCESS] for step in steps):
             return steps, source
     return [], METRICS
+
+
+def _of_all_versions(steps: Sequence[Step]) -> list[Step]:
+    """Return one step for each stretch: where one version takes over from another, both answer between two reads."""
+    spans: dict[tuple[float, float], list[Step]] = {}
+    for step in steps:
+        spans.setdefault((step.start, step.end), []).append(step)
+    return [msgspec.structs.replace(some[0], values=sum_steps(some).values) for _, some in sorted(spans.items())]
 
 
 def _from_row(steps: Sequence[Step], loads: Sequence[Change], source: str) -> _Held:

@@ -16,6 +16,9 @@ from diagnostics.window.onset import FEWEST_OUTSIDE, MOST_STEPS, rise
 from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
 
 CLIENT = "client"
+# A request has an item or more. Of fewer, requests were answered without an execution (response cache): their size is
+# not counted. A tenth is what may be under way at either end of a stretch.
+_LEAST_ITEMS = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +94,13 @@ def size_shift(view: View) -> Shift | Missing | None:
     return Missing.TOO_FEW_EVENTS
 
 
-def _size_shift(view: View, steps: Sequence[Step], source: str) -> Shift | None:
+def _size_shift(view: View, steps: Sequence[Step], source: str) -> Shift | Missing | None:
     sizes = [step.values[Counter.INFERENCES] / step.values[Counter.SUCCESS] for step in steps]
     found = rise(sizes)
     if found is None or found.last < len(sizes):
         return None
+    if found.outside < _LEAST_ITEMS:
+        return Missing.NOT_EXPORTED
     at, latencies = steps[found.first].start, view.beside(view.model or "").steps(source)
     then, now = (_mean_latency([step for step in latencies if (step.start >= at) is late]) for late in (False, True))
     if then is None or now is None:

@@ -14,6 +14,7 @@ from diagnostics.signals.fleet import (
     TRAFFIC_CERTAINTY,
     TRAFFIC_RATIO,
 )
+from diagnostics.signals.load_waits import HELD_SECONDS
 from diagnostics.signals.mix import RATE_SHIFT, RATE_SHIFT_CERTAINTY, RATE_SHIFT_SECONDS, SIZE_SHIFT
 from diagnostics.signals.plausibility import COUNTED_SHARE, IMPLAUSIBLE_STEPS
 from diagnostics.signals.reading import Missing
@@ -187,6 +188,25 @@ class TestShifts:
         view = view_of(told({KEY: [Did(requests=40)] * 8 + [Did(requests=40, size=4)] * 8}), "m", None)
 
         assert SIZE_SHIFT.read(view).value == pytest.approx(4.0)
+
+    def test_requests_that_are_no_longer_answered_from_a_cache_did_not_grow(self) -> None:
+        """Requests that the response cache answers execute no item: what they hold is not counted."""
+        story = [Did(requests=40, size=0)] * 8 + [Did(requests=40, seconds=0.4)] * 8
+
+        assert SIZE_SHIFT.read(view_of(told({KEY: story}), "m", None)).value is None
+
+
+def test_a_version_that_takes_over_between_two_reads_is_no_stop_of_answers() -> None:
+    """Between two reads the old one answers 30 requests and the new one 12; both are answers of the model."""
+    gone, later = Did(absent=True), [Did(requests=60)] * 6
+    story = {
+        ("m", "1"): [*[Did(requests=40)] * 6, Did(requests=30), *[gone] * 6],
+        ("m", "2"): [*[gone] * 6, Did(requests=12), *later],
+    }
+    view = view_of(told(story), "m", None)
+
+    assert LOADS.read(view_of(told(story), "m", "2")).value == 1
+    assert HELD_SECONDS.read(view).value == 0.0
 
 
 class TestAvailability:
