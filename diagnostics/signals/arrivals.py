@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from itertools import groupby
+from statistics import fmean, median
 
 from diagnostics.signals.bunching import FEWEST_BINS, Bin, Crowding, crowding, dispersion, evened
 from diagnostics.signals.engine_rows import is_engine
@@ -24,6 +25,10 @@ from diagnostics.window.view import METRICS, Counter, View
 
 CLIENT = "client"
 BIN_SECONDS = 1.0
+# Of steady traffic, ten requests an interval vary by a third: half as many are a stop, half again as many a crowd, and
+# between them what makes up for a stop is known.
+_STOPPED, _CROWDED = 0.5, 1.5
+_LEAST_MADE_UP = 2 / 3
 MOST_BINS = 172_800  # two days: a longer window is one whose clock jumped, and would fill the memory
 
 
@@ -92,10 +97,49 @@ def _counter_bins(view: View) -> list[Bin] | Missing:
         return Missing.CONFLICTING
     held = _held(view, spans)
     # Every first stage of an ensemble gets each request once.
-    return [
-        Bin(span[1] - span[0], max(each[span] for each in taken), latency.get(span), was_held)
-        for span, was_held in zip(spans, held, strict=True)
-    ]
+    return _with_held_spread(
+        [
+            Bin(span[1] - span[0], max(each[span] for each in taken), latency.get(span), was_held)
+            for span, was_held in zip(spans, held, strict=True)
+        ]
+    )
+
+
+def _with_held_spread(bins: Sequence[Bin]) -> list[Bin]:
+    """Return the intervals with the longest stop, and what makes up for it at once behind it, as one.
+
+    Requests that a load or a gateway holds reach the first stage together: their clients sent them all the while.
+    Bursts come without such a stop, or with one before each.
+    """
+    usual = median([one.count / one.seconds for one in bins]) if bins else 0.0
+    stop = _longest_stop(bins, usual)
+    if stop is None:
+        return list(bins)
+    first, last = stop
+    missed = sum(usual * one.seconds - one.count for one in bins[first:last])
+    end = next((i for i in range(last, len(bins)) if bins[i].count <= _CROWDED * usual * bins[i].seconds), len(bins))
+    beyond = sum(one.count - usual * one.seconds for one in bins[last:end])
+    if not _LEAST_MADE_UP * missed <= beyond <= missed / _LEAST_MADE_UP:
+        return list(bins)
+    return [*bins[:first], _joined(bins[first:end]), *bins[end:]]
+
+
+def _longest_stop(bins: Sequence[Bin], usual: float) -> tuple[int, int] | None:
+    """Return where the longest run of intervals with few arrivals begins and ends; None without any."""
+    found, first = [], 0
+    for few, run in groupby(bins, key=lambda one: one.count < _STOPPED * usual * one.seconds):
+        last = first + len(list(run))
+        if few:
+            found.append((first, last))
+        first = last
+    return max(found, key=lambda stop: sum(one.seconds for one in bins[stop[0] : stop[1]]), default=None)
+
+
+def _joined(bins: Sequence[Bin]) -> Bin:
+    count = sum(one.count for one in bins)
+    seconds = sum(one.count * one.latency for one in bins if one.latency is not None)
+    held = any(one.held for one in bins)
+    return Bin(sum(one.seconds for one in bins), count, seconds / count if count > 0 else None, held)
 
 
 def _held(view: View, spans: Sequence[tuple[float, float]]) -> list[bool]:

@@ -103,6 +103,22 @@ def test_without_a_client_the_first_stages_intake_counts_and_not_what_it_complet
     assert PEAK_TO_MEAN.read(view).value == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(("at_once", "bursts"), [(100, False), (300, True), (0, False)])
+def test_what_makes_up_for_one_stop_was_held_and_did_not_arrive_at_once(at_once: int, bursts: bool) -> None:
+    """Nothing reaches the stage for ten seconds, and then as much as was missed, much more, or nothing more."""
+    usual, stop = [Did(requests=20)] * 12, [Did(requests=0)] * 5
+    view = view_of(told({KEY: [*usual, *stop, Did(requests=20 + at_once), *usual]}), "m", None)
+
+    assert ((BURST_SIZE.read(view).value or 0) > 4.0) is bursts
+
+
+def test_bursts_with_a_silence_before_each_are_bursts() -> None:
+    group = [*[Did(requests=10)] * 3, Did(requests=0), Did(requests=0), Did(requests=30)]
+    view = view_of(told({KEY: group * 6}), "m", None)
+
+    assert (BURST_CERTAINTY.read(view).value or 0) > 4.75
+
+
 def test_without_the_pending_gauge_nothing_is_known() -> None:
     scrapes = [s for s in scrapes_told({KEY: [Did(requests=20)] * 20}) if s.kind is not Kind.METRICS]
     reading = BURST_SIZE.read(view_of(window_of(scrapes), "m", None))
