@@ -125,8 +125,8 @@ def gpus_from_metrics(snapshot: Snapshot) -> list[Gpu]:
 
 
 def counters_from_statistics(model: ModelStatistics) -> dict[Counter, float]:
-    """Return cumulative counters of one entry of the statistics extension."""
-    return {
+    """Return cumulative counters of one entry of the statistics extension; what it has lost is no zero."""
+    counters = {
         Counter.SUCCESS: float(model.success.count),
         Counter.FAILURE: float(model.fail.count),
         Counter.INFERENCES: float(model.inference_count),
@@ -138,6 +138,18 @@ def counters_from_statistics(model: ModelStatistics) -> dict[Counter, float]:
         Counter.OUTPUT_SECONDS: model.compute_output.seconds,
         Counter.CACHE_HITS: float(model.cache_hit.count),
     }
+    for part in model.lost:
+        del counters[_OF_DURATIONS[part]]
+    return counters
+
+
+_OF_DURATIONS = {
+    "fail": Counter.FAILURE,
+    "queue": Counter.QUEUE_SECONDS,
+    "compute_input": Counter.INPUT_SECONDS,
+    "compute_infer": Counter.INFER_SECONDS,
+    "compute_output": Counter.OUTPUT_SECONDS,
+}
 
 
 def batches_from_statistics(model: ModelStatistics) -> dict[int, Batches]:

@@ -28,6 +28,8 @@ class Timed:
 
 
 NEVER = Timed(0, 0.0)
+_DURATIONS = ("fail", "queue", "compute_input", "compute_infer", "compute_output")
+_NONE = frozenset[str]()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class ModelStatistics:
         cache_hit: requests answered from the response cache.
         cache_miss: requests looked up there in vain, and the lookup's and insertion's time.
         batches: executions by batch size, in the server's order.
+        lost: the durations above that the entry leaves out although it has answered requests. A server lists them all.
 
     """
 
@@ -76,6 +79,7 @@ class ModelStatistics:
     cache_hit: Timed = NEVER
     cache_miss: Timed = NEVER
     batches: tuple[BatchStatistics, ...] = ()
+    lost: frozenset[str] = frozenset()
 
 
 def parse_statistics(body: bytes) -> tuple[ModelStatistics, ...]:
@@ -114,6 +118,7 @@ def _model(fields: Fields) -> ModelStatistics:
         cache_hit=_timed(inference, "cache_hit"),
         cache_miss=_timed(inference, "cache_miss"),
         batches=tuple(_batch(batch) for batch in fields.children("batch_stats")),
+        lost=frozenset(part for part in _DURATIONS if not inference.has(part)) if inference.has("success") else _NONE,
     )
 
 

@@ -38,6 +38,18 @@ def test_an_ensemble_that_cannot_be_still_has_an_explanation(config: dict[str, o
     assert {finding.subject.model for finding in explanation.loud} <= {"a"}
 
 
+@pytest.mark.parametrize(
+    "lost", [ensemble_config("e"), {"name": "e", "platform": "ensemble", "ensemble_scheduling": {"step": [{}]}}]
+)
+def test_an_ensemble_whose_steps_are_lost_has_no_time_between_them(lost: dict[str, object]):
+    """Its row is that of members that are not known: what they do not account for is not its own."""
+    member = Stage("m", rate=40, execution=0.09, config=model_config("m"))
+    explanation = SyntheticTriton(models=(member, Stage("e", rate=40, overhead=0.1, config=lost))).explain()
+
+    assert explanation.loud == ()
+    assert any("of the ensemble" in spot.why or "has no steps" in spot.why for spot in explanation.blind_spots)
+
+
 def test_a_cycle_is_taken_as_written():
     config = parse_model_config(json.dumps(CYCLE).encode())
     assert graph_of({"e": config}).ensembles["e"].models() == ("a", "b")
