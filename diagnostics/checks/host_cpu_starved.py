@@ -37,12 +37,12 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.cards import time_on
 from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import BUSY, CPU_STARVED, CPU_WAITED, HOST_FULL, QUEUE, is_idle, waits_for_processors
-from diagnostics.evidence.ledger import Ledger, Limit
+from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_EXCESS_QUEUE, CPU_SHORT_SHARE
 from diagnostics.signals.device import HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED, CPU_WAIT_PER_LANE, SERVER_CORES
-from diagnostics.signals.reading import Reading
+from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_SECONDS
 from diagnostics.units import Unit
@@ -106,11 +106,13 @@ def _throughout(see: Ledger, on: Subject) -> Fires | Quiet:
     """Decide by the window as a whole."""
     starved = _is_starved(see, on)
     if not starved and not see.at_least(QUEUE_SECONDS, on, QUEUE):
+        _waits_are_measured(see, on)
         return Quiet(because="requests hardly wait for an instance")
     if see.evidence.is_engine(on):
         return Quiet(because="an engine's row says nothing of processors")
     full, held = see.at_least(HOST_CPU_BUSY, on, HOST_FULL, alternative=True), _is_held_back(see, on)
     if not (full or held or waits_for_processors(see, on)):
+        _waits_are_measured(see, on)
         return Quiet(because="the processors have time left")
     if see.is_set(ON_GPU, on):
         return Quiet(because="the model executes on a GPU")
@@ -168,6 +170,14 @@ def _is_starved(see: Ledger, on: Subject) -> bool:
     if not waits_for_processors(see, on) or see.evidence.read(ON_GPU, on).value != 0:
         return False
     return (see.evidence.read(INSTANCE_BUSY_SHARE, on).value or 0.0) >= OCCUPIED.value
+
+
+def _waits_are_measured(see: Ledger, on: Subject) -> None:
+    """End the check as unknown where tasks wait for processors, and without its configuration not whether these do."""
+    wait, pressure = see.evidence.read(CPU_WAIT_PER_LANE, on), see.evidence.read(CPU_PRESSURE, on).value
+    unknown = wait.missing is Missing.NOT_EXPORTED and see.evidence.read(ON_GPU, on).value is None
+    if unknown and pressure is not None and pressure >= WAITING.value:
+        raise Undecided(CPU_WAIT_PER_LANE.name, Missing.NOT_EXPORTED)
 
 
 def _is_held_back(see: Ledger, on: Subject) -> bool:

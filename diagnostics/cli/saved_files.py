@@ -284,7 +284,7 @@ def _judged(explanation: Explanation, basis: Basis, test: LoadTest | None) -> Ex
     beside = [] if test is None else list(_outside(test))
     for symptom in beside or (list(_failed_loads(explanation)) if basis is Basis.NOTHING else []):
         explanation = _with_symptom(explanation, symptom)
-    if not basis.timed and explanation.verdict is Verdict.HEALTHY:
+    if not basis.timed and (explanation.verdict is Verdict.HEALTHY or explanation.healthy_as_read):
         reason = f"{basis} show nothing wrong, and would not show what is wrong now"
         return replace(explanation, verdict=Verdict.INSUFFICIENT_DATA, reason=reason)
     if basis is not Basis.LIFETIME:

@@ -62,6 +62,7 @@ class Explanation:
     """Everything a renderer shows. `results` keep each check's ledger for `--why-not`.
 
     `next_measurement` tells the causes that remain apart; empty where a cause is named or nothing is wrong.
+    `healthy_as_read` says that nothing is wrong as far as was read, and only what was not read forbids to say so.
     `proven` says that forecasts were asked of its findings (`diagnosis.proof`).
     `carried` are findings about another part of the window than the evidence, which are among `findings` too;
     `changes` are the changes of settings inside the window, with their servers; `cuts` are those of them before and
@@ -80,6 +81,7 @@ class Explanation:
     results: tuple[Result, ...]
     evidence: Evidence
     next_measurement: str = ""
+    healthy_as_read: bool = False
     proven: bool = False
     carried: tuple[Finding, ...] = ()
     changes: tuple[tuple[str, Change], ...] = ()

@@ -20,7 +20,7 @@ from diagnostics.diagnosis.run import Result, run
 from diagnostics.diagnosis.symptoms import Symptom, symptoms
 from diagnostics.diagnosis.trace_notes import Note, trace_notes
 from diagnostics.diagnosis.undecided import Open, could_matter, undecided
-from diagnostics.diagnosis.unread import absent_model, core_missing, silent_port, unread
+from diagnostics.diagnosis.unread import absent_model, core_missing, refusals_unseen, silent_port, unread
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.reading import Missing
@@ -61,6 +61,7 @@ def explain(
         verdict=judged.verdict,
         reason=judged.reason,
         next_measurement=judged.next_measurement,
+        healthy_as_read=judged.as_read,
         layer=loud[0].layer if loud else None,
         findings=found,
         symptoms=signs,
@@ -140,6 +141,7 @@ def rejudged(
         verdict=judged.verdict,
         reason=judged.reason,
         next_measurement=judged.next_measurement,
+        healthy_as_read=judged.as_read,
         layer=loud[0].layer if loud else None,
         findings=found,
         symptoms=signs,
@@ -161,6 +163,7 @@ class _Judged(NamedTuple):
     verdict: Verdict
     reason: str = ""
     next_measurement: str = ""
+    as_read: bool = False
 
 
 def _verdict(
@@ -186,8 +189,8 @@ def _verdict(
         return _Judged(Verdict.IDLE, f"{requests:.0f} requests completed; {ENOUGH_EVENTS} are needed to judge")
     if left:
         return _Judged(Verdict.INSUFFICIENT_DATA, left[0].text, left[0].next_measurement)
-    if absent := absent_model(evidence):
-        return _Judged(Verdict.INSUFFICIENT_DATA, *absent)
+    if unseen := absent_model(evidence) or refusals_unseen(evidence):
+        return _Judged(Verdict.INSUFFICIENT_DATA, *unseen, as_read=True)
     return _Judged(Verdict.HEALTHY)
 
 

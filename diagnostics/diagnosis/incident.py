@@ -16,7 +16,6 @@ from diagnostics.checks.check import Layer, Quiet, Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.link import OUTAGE
-from diagnostics.diagnosis.unread import absent_model
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.window.lifecycle import Change as Setting
@@ -215,7 +214,7 @@ class IncidentBook:
         self, at: float, elapsed: float, explanation: Explanation, present: Mapping[str, Finding]
     ) -> Iterator[IncidentChange]:
         yield from self._proven(at, explanation, present)
-        if explanation.verdict not in JUDGED and not _only_absent(explanation):
+        if explanation.verdict not in JUDGED and not explanation.healthy_as_read:
             return
         for fingerprint in self._candidates.keys() - present.keys():
             del self._candidates[fingerprint]
@@ -303,14 +302,6 @@ def _still_away(incident: Incident, explanation: Explanation) -> bool:
     seen = {(one.server, one.model or one.ensemble) for scope in scopes for one in evidence.subjects(scope)}
     listed = on.model is None or (on.server, on.model) in seen
     return not listed or any(not one.over for one in (*evidence.outages(on), *evidence.outages(server)))
-
-
-def _only_absent(explanation: Explanation) -> bool:
-    """Return whether all that is not known of a window is whether anybody asks for a model that was never there."""
-    if explanation.verdict is not Verdict.INSUFFICIENT_DATA or not explanation.reason:
-        return False
-    absent = absent_model(explanation.evidence)
-    return absent is not None and explanation.reason == absent.text
 
 
 def _undecided(explanation: Explanation) -> frozenset[tuple[str, str | None]]:

@@ -15,10 +15,12 @@ from diagnostics.diagnosis.claiming import Cell, entry_name
 from diagnostics.diagnosis.run import Result
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
+from diagnostics.signals.callers import HANDLING_SECONDS, OUTSIDE_SECONDS
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.engine_rows import generates
+from diagnostics.signals.neighbours import FOREIGN_EXCESS_REQUEST
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.settings import CONFIG_FIX
 from diagnostics.signals.subject import Subject
@@ -59,6 +61,13 @@ REACH: Mapping[str, frozenset[Phase]] = {
     "version-regression": _COMPUTE,
     "workload-shift": _QUEUE,
 }
+# Checks that reach these phases only once so much is seen that no more than this signal is left to know: a process of
+# others at work on a full card, of which nothing tells what it costs.
+REACH_ONCE_SEEN: Mapping[str, tuple[str, frozenset[Phase]]] = {
+    "gpu-contended-by-other-process": (FOREIGN_EXCESS_REQUEST.name, _INSIDE),
+}
+# Memory is copied with 8 GB/s or more by one thread; a network of 10 Gbit/s brings 1.25 GB/s.
+WAY_PER_COPY = 6.4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +102,7 @@ def undecided(evidence: Evidence, results: Sequence[Result], anatomy: Sequence[A
     """Return what may still hide a fault that is worth a change, the one with most of a request's time first."""
     found = (
         *_unaccounted(evidence, anatomy),
+        *_on_the_way(evidence, anatomy),
         *_inside_engines(evidence, anatomy),
         *_checks(evidence, results, anatomy),
     )
@@ -115,7 +125,7 @@ def _checks(evidence: Evidence, results: Sequence[Result], anatomy: Sequence[Ana
 
 def _reached(evidence: Evidence, result: Result, item: Anatomy) -> dict[Cell, float]:
     """Return the seconds of an entry's request that a check may claim."""
-    on, phases = result.subject, REACH.get(result.check.id, frozenset())
+    on, phases = result.subject, _phases(result)
     if item.server != on.server or item.requests < ENOUGH_EVENTS or _batched_outside(evidence, result):
         return {}
     part = min(result.entry.weight, 1.0) if result.entry and on.version else 1.0
@@ -172,6 +182,13 @@ def _may_be_on_card(evidence: Evidence, server: str, model: str) -> bool:
     return evidence.read(ON_GPU, Subject(server=server, model=model)).value != 0
 
 
+def _phases(result: Result) -> frozenset[Phase]:
+    signal, phases = REACH_ONCE_SEEN.get(result.check.id, ("", frozenset[Phase]()))
+    if isinstance(result.outcome, Unknown) and result.outcome.signal == signal:
+        return phases
+    return REACH.get(result.check.id, frozenset())
+
+
 def _batched_outside(evidence: Evidence, result: Result) -> bool:
     """Return whether an engine is handed whole batches: then requests wait in Triton's queue, and not inside."""
     of_engine = result.check.check.layer is Layer.ENGINE
@@ -211,6 +228,29 @@ def _unaccounted(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Ope
             next_measurement=_shows_the_rest(evidence, item, name),
             cells={(item.server, name, "", Phase.GAP): seconds},
             mean_seconds=item.mean_seconds,
+        )
+
+
+def _on_the_way(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Iterator[Open]:
+    """Yield the time in which large tensors travel, where neither clients nor spans of the frontend show it.
+
+    Rows begin when a request has been read. That its tensors are large shows in how long their copies take.
+    """
+    for item in anatomy:
+        if not item.stages or item.requests < ENOUGH_EVENTS or item.mean_seconds <= 0:
+            continue
+        name, first, last = entry_name(item.ensemble, item.stages[0].model), item.stages[0], item.stages[-1]
+        on = Subject(server=item.server, model=None if item.ensemble else name, ensemble=item.ensemble)
+        if any(evidence.read(signal, on).value is not None for signal in (HANDLING_SECONDS, OUTSIDE_SECONDS)):
+            continue
+        copied = first.cells.get(Phase.INPUT, 0.0) + last.cells.get(Phase.OUTPUT, 0.0)
+        seconds = WAY_PER_COPY * copied
+        yield Open(
+            text=f"copies of a request's tensors take {Unit.SECONDS.show(copied)} in {name}: their way through the "
+            "network and the frontend takes longer, and was not read",
+            next_measurement=f"{TRACE_FIX}, or record what a client sees",
+            cells={(item.server, name, "", Phase.GAP): seconds},
+            mean_seconds=item.mean_seconds + seconds,
         )
 
 

@@ -11,18 +11,21 @@ from diagnostics.diagnosis.clock_notes import DISORDERS
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.signals.absences import ABSENT_THROUGHOUT
+from diagnostics.signals.availability import FAILED_VERSIONS
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.engine_rows import LONGEST_HANDOVER, MOST_BUSY
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.flow import FAILED_REQUESTS
 from diagnostics.signals.latency import SUMMARIZED_REQUESTS
 from diagnostics.signals.orchestration import MODELS_IN_STEP, ORCHESTRATED_SECONDS
+from diagnostics.signals.outages import CLIENT_FAILURES
 from diagnostics.signals.plausibility import IMPLAUSIBLE_STEPS
 from diagnostics.signals.reading import Missing
-from diagnostics.signals.settings import CONFIG_FIX
+from diagnostics.signals.settings import CONFIG_FIX, INSTANCES
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.traces import TRACE_FIX
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_SECONDS, REQUESTS
+from diagnostics.window.view import METRICS
 
 # A steady level is told from a stall or a step beside it by a quartile of four intervals: five reads.
 FEWEST_READS = 5
@@ -99,6 +102,30 @@ def absent_model(evidence: Evidence) -> Unread | None:
                 f"look at the errors that clients of {on.model} get; load it if it is to serve",
             )
     return None
+
+
+def refusals_unseen(evidence: Evidence) -> Unread | None:
+    """Return that refusals go unseen where only metrics pages were read; None where something else was, too.
+
+    Triton refuses requests to a model that is not loaded. No counter shows them, and no page lists the model. Instances
+    are known from configurations, or from a service that watches the server: it knows which models are loaded.
+    """
+    for model in evidence.subjects(Scope.MODEL):
+        triton = evidence.read(BATCH_SIZE, model).value is not None
+        paged = evidence.read(REQUESTS, model).source == METRICS and evidence.read(INSTANCES, model).value is None
+        unlisted = evidence.read(FAILED_VERSIONS, model).missing is Missing.NOT_EXPORTED
+        if triton and paged and unlisted and not _clients_see(evidence):
+            return Unread(
+                f"only metrics pages of {model.server} were read: requests that it refuses, as for a model that is not "
+                "loaded, are in none of them",
+                FAILED_VERSIONS.fix,
+            )
+    return None
+
+
+def _clients_see(evidence: Evidence) -> bool:
+    """Return whether clients recorded what became of their requests."""
+    return any(evidence.read(CLIENT_FAILURES, model).value is not None for model in evidence.subjects(Scope.MODEL))
 
 
 def _unseen_inside(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:

@@ -129,6 +129,14 @@ def test_verdicts_that_tell_nothing_freeze_it(verdict: Verdict):
     assert [kinds(life.see()) for _ in range(4)][-1] == ["closed"]
 
 
+def test_it_closes_where_nothing_is_wrong_in_the_pages_that_alone_are_read():
+    life = Life(open_after=1, close_after=15)
+    life.opened(finding())
+    as_read = replace(judged(verdict=Verdict.INSUFFICIENT_DATA), healthy_as_read=True)
+
+    assert kinds(list(life.book.take(as_read, NOON + 60, life.time + 30))) == ["closed"]
+
+
 def test_it_ends_when_traffic_does():
     life = Life(open_after=1, close_after=30)
     life.opened(finding())
