@@ -334,7 +334,7 @@ def _call(one: _Candidate, *, beside: bool = False) -> InnerCall:
     row = one.row
     waits = min(row.waits, row.request)
     return InnerCall(
-        model=row.model, times=one.times, seconds=row.request, waits=waits, beside=beside, in_step=one.in_step
+        model=row.model, times=one.times, seconds=row.request, waits=waits, beside=beside, in_step=one.in_step is True
     )
 
 

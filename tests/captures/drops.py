@@ -1,4 +1,4 @@
-"""Prints what is left of each recorded incident's answer when one source of it was never read.
+"""Prints what is left of each recorded incident's answer when a source of it was never read, or sources were rarely.
 
 Run as `python -m tests.captures.drops [--every] [--only DROP]`. Exits with 1 when a fault reads as healthy, a wrong
 cause is named, or a healthy recording gets a loud finding.
@@ -13,50 +13,52 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import Kind
 from tests.benchmark.score import Scored, judged
 from tests.captures.recorded import explanation_of
-from tests.captures.variations import Scrapes, Variation, without
+from tests.captures.variations import Scrapes, Variation, without, without_steps
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-FOLDERS = ("captures", "benchmark", "held_out")
-SCRAPE_SECONDS = 15.0
+FOLDERS = ("captures", "benchmark", "held_out", "kinds")
+# The usual interval of a Prometheus, which has the metrics page alone.
+PROMETHEUS_SECONDS = 15.0
 RESULTS = ("hit", "extra", "abstained", "missed", "wrong", "silent", "alarm")
 FORBIDDEN = ("missed", "wrong", "alarm")
 
 
-def metrics_page_every_15_seconds(scrapes: Scrapes) -> Scrapes:
-    """Leave what a Prometheus with its usual interval has of a server: its metrics page, and nothing else."""
-    kept: dict[tuple[str, str], list[Scrape]] = {}
-    for scrape in sorted((s for s in scrapes if s.kind is Kind.METRICS), key=lambda s: s.at):
-        pages = kept.setdefault((scrape.server, scrape.name), [])
-        if not pages or scrape.at - pages[-1].at >= SCRAPE_SECONDS:
-            pages.append(scrape)
-    return [scrape for pages in kept.values() for scrape in pages]
+# What a reader asks for again and again; the others are read once, or hold their own times.
+ASKED_AGAIN = (Kind.METRICS, Kind.STATISTICS, Kind.INDEX, Kind.NVML, Kind.DCGM, Kind.HOST)
 
 
-def ensembles_without_steps(scrapes: Scrapes) -> Scrapes:
-    """Leave of an ensemble's configuration that it is one, as a proxy does that cuts what is deep."""
-    return [_without_steps(one) for one in scrapes if one.kind is not Kind.REPOSITORY]
+def read_every(seconds: float, *kinds: Kind) -> Variation:
+    """Return the variation that reads every source, or only these, no more often than every so many seconds."""
 
+    def thinned(scrapes: Scrapes) -> Scrapes:
+        last: dict[tuple[Kind, str, str], float] = {}
+        kept = []
+        for scrape in sorted((s for s in scrapes if not kinds or s.kind in kinds), key=lambda s: s.at):
+            key = scrape.kind, scrape.server, scrape.name
+            if scrape.kind in ASKED_AGAIN and key in last and scrape.at - last[key] < seconds:
+                continue
+            last[key] = scrape.at
+            kept.append(scrape)
+        return kept
 
-def _without_steps(scrape: Scrape) -> Scrape:
-    if scrape.kind is not Kind.CONFIG or b"ensemble_scheduling" not in (scrape.body or b""):
-        return scrape
-    return replace(scrape, body=json.dumps({**json.loads(scrape.body or b""), "ensemble_scheduling": {}}).encode())
+    return thinned
 
 
 DROPS: Mapping[str, Variation] = {
     "no-statistics": without(Kind.STATISTICS),
     "no-configuration": without(Kind.CONFIG, Kind.REPOSITORY),
-    "no-ensemble-steps": ensembles_without_steps,
+    "no-ensemble-steps": without_steps,
     "no-traces": without(Kind.TRACES),
-    "metrics-every-15s": metrics_page_every_15_seconds,
+    "all-every-15s": read_every(PROMETHEUS_SECONDS),
+    "metrics-every-15s": read_every(PROMETHEUS_SECONDS, Kind.METRICS),
+    "metrics-every-5s": read_every(5.0, Kind.METRICS),
 }
 
 

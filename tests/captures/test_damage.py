@@ -63,3 +63,7 @@ def test_the_command_exits_with_one_and_tells_the_number_when_a_cause_is_wrong(
 
     assert code == 1
     assert "WRONG 5 mislabelled" in capsys.readouterr().out
+
+    monkeypatch.setattr("tests.captures.damage.MOST_UNSURE", 0.99)
+    assert main(["--only", "5"]) == 0
+    assert "wrong, unsure 5 mislabelled" in capsys.readouterr().out

@@ -205,3 +205,76 @@ PERTURBATIONS: Mapping[str, Variation] = {
     "truncated": truncate_a_body,
     "idle-models": add_idle_models,
 }
+
+
+# --- parts of what is read that someone leaves out: a proxy, a relabeling rule, a reader that came late or stopped
+
+FAMILIES = (
+    "nv_inference_request_success",
+    "nv_inference_request_failure",
+    "nv_inference_count",
+    "nv_inference_exec_count",
+    "nv_inference_request_duration_us",
+    "nv_inference_queue_duration_us",
+    "nv_inference_compute_input_duration_us",
+    "nv_inference_compute_infer_duration_us",
+    "nv_inference_compute_output_duration_us",
+    "nv_inference_pending_request_count",
+)
+STATISTICS_FIELDS = ("batch_stats", "execution_count", "queue", "compute_infer", "compute_output", "success", "fail")
+
+
+def _rewritten(scrapes: Scrapes, kind: Kind, rewrite: Callable[[bytes], bytes]) -> Scrapes:
+    return [replace(s, body=rewrite(s.body)) if s.kind is kind and s.body else s for s in scrapes]
+
+
+def without_family(family: str) -> Variation:
+    """Return the variation that leaves a family out of all metrics pages."""
+    lines = re.compile(rf"^(# \w+ )?{family}[ {{].*\n".encode(), re.MULTILINE)
+    return lambda scrapes: _rewritten(scrapes, Kind.METRICS, lambda body: lines.sub(b"", body))
+
+
+def without_field(field: str) -> Variation:
+    """Return the variation that leaves a field out of all rows of statistics."""
+
+    def short(body: bytes) -> bytes:
+        answer = json.loads(body)
+        for row in answer["model_stats"]:
+            row.pop(field, None)
+            row.get("inference_stats", {}).pop(field, None)
+        return json.dumps(answer).encode()
+
+    return lambda scrapes: _rewritten(scrapes, Kind.STATISTICS, short)
+
+
+def without_steps(scrapes: Scrapes) -> Scrapes:
+    """Leave the steps out of the configurations of ensembles."""
+
+    def short(body: bytes) -> bytes:
+        config = json.loads(body)
+        return json.dumps({**config, "ensemble_scheduling": {}} if "ensemble_scheduling" in config else config).encode()
+
+    return _rewritten(without(Kind.REPOSITORY)(scrapes), Kind.CONFIG, short)
+
+
+def read_in_half(kind: Kind, *, later: bool) -> Variation:
+    """Return the variation in which a source is read in one half of the recording only."""
+
+    def halved(scrapes: Scrapes) -> Scrapes:
+        times = [scrape.at for scrape in scrapes if scrape.kind in _COUNTED]
+        middle = (min(times) + max(times)) / 2 if times else 0.0
+        return [scrape for scrape in scrapes if scrape.kind is not kind or (scrape.at >= middle) is later]
+
+    return halved
+
+
+HALF_SEEN: Mapping[str, Variation] = {
+    "ensembles without steps": without_steps,
+    **{f"pages without {family}": without_family(family) for family in FAMILIES},
+    **{f"statistics without {field}": without_field(field) for field in STATISTICS_FIELDS},
+    **{
+        f"{kind} {'begins late' if later else 'ends half way'}": read_in_half(kind, later=later)
+        for kind in (Kind.METRICS, Kind.STATISTICS, Kind.INDEX, Kind.TRACES, Kind.HOST)
+        for later in (False, True)
+    },
+}

@@ -22,9 +22,11 @@ from diagnostics.signals.stalls import LOAD_QUEUE_SHARE, STANDSTILL_SECONDS
 from diagnostics.window.boots import longest_boot
 from diagnostics.window.counters import MOST_JUMPS
 from diagnostics.window.window import STATISTICS, window_of
+from diagnostics.wire.capture import open_capture
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import parse_model_config
 from diagnostics.wire.records import Kind, Scrape
+from tests.benchmark.score import judged
 from tests.builders import (
     START,
     Alter,
@@ -41,6 +43,9 @@ from tests.builders import (
 )
 from tests.builders_traces import Leg, call, export, exported, trace_id
 from tests.builders_traffic import Did, scrapes_told, told
+from tests.captures.drops import FORBIDDEN, recordings
+from tests.captures.recorded import explanation_of, scrapes_of
+from tests.captures.variations import HALF_SEEN
 
 TIMED = {"default_queue_policy": {"default_timeout_microseconds": 100_000}}
 
@@ -328,3 +333,29 @@ def test_a_hole_before_failed_reads_is_as_unwatched_as_one_before_good_ones() ->
     steps = window_of(told).servers["triton-0"].tables[STATISTICS]["m", "1"].steps
 
     assert not any(step.opens for step in steps)
+
+
+# Three edits of every sixth recording, each recording others: every edit befalls some.
+EDITED = [
+    (name, edit)
+    for number, name in enumerate(tuple(recordings())[::6])
+    for edit in tuple(HALF_SEEN)[number % 9 :: 9][:3]
+]
+
+
+@pytest.mark.parametrize(("name", "edit"), EDITED)
+def test_what_was_left_out_of_a_recording_makes_no_wrong_cause_and_no_health(name: str, edit: str) -> None:
+    path, label = recordings()[name]
+    found = judged(explanation_of(HALF_SEEN[edit](tuple(open_capture(path).scrapes()))), name, label)
+
+    assert found.result not in FORBIDDEN, found
+
+
+@pytest.mark.parametrize("edit", HALF_SEEN)
+def test_each_edit_leaves_something_out(edit: str) -> None:
+    chain, watched = (
+        scrapes_of("cpu-handed-single-instance"),
+        tuple(open_capture(recordings()["kind-0163"][0]).scrapes()),
+    )
+
+    assert any(list(HALF_SEEN[edit](whole)) != list(whole) for whole in (chain, watched))
