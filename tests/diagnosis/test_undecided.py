@@ -125,7 +125,7 @@ def test_requests_whose_failures_are_not_counted_are_never_healthy() -> None:
 
 
 def test_what_only_metrics_pages_show_is_never_healthy() -> None:
-    triton = SyntheticTriton(models=(FAST,))
+    triton = SyntheticTriton(models=(replace(FAST, rate=10, execution=0.06),))
     paged = without_lines(triton, b"nothing")
 
     assert paged.verdict is Verdict.INSUFFICIENT_DATA
