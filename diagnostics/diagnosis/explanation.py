@@ -58,10 +58,7 @@ def explain(
     loud = [finding for finding in found if finding.severity.loud]
     return Explanation(
         window=window,
-        verdict=judged.verdict,
-        reason=judged.reason,
-        next_measurement=judged.next_measurement,
-        healthy_as_read=judged.as_read,
+        **judged._asdict(),
         layer=loud[0].layer if loud else None,
         findings=found,
         symptoms=signs,
@@ -138,10 +135,7 @@ def rejudged(
     before = set(_of_signals(evidence, explanation.results, anatomy, explanation.verdict))
     return replace(
         explanation,
-        verdict=judged.verdict,
-        reason=judged.reason,
-        next_measurement=judged.next_measurement,
-        healthy_as_read=judged.as_read,
+        **judged._asdict(),
         layer=loud[0].layer if loud else None,
         findings=found,
         symptoms=signs,
@@ -163,7 +157,7 @@ class _Judged(NamedTuple):
     verdict: Verdict
     reason: str = ""
     next_measurement: str = ""
-    as_read: bool = False
+    healthy_as_read: bool = False
 
 
 def _verdict(
@@ -190,7 +184,7 @@ def _verdict(
     if left:
         return _Judged(Verdict.INSUFFICIENT_DATA, left[0].text, left[0].next_measurement)
     if unseen := absent_model(evidence) or refusals_unseen(evidence):
-        return _Judged(Verdict.INSUFFICIENT_DATA, *unseen, as_read=True)
+        return _Judged(Verdict.INSUFFICIENT_DATA, *unseen, healthy_as_read=True)
     return _Judged(Verdict.HEALTHY)
 
 
