@@ -11,7 +11,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,\
 	$(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
 BIN := .venv/bin
-EXTRAS := test,dev,demo,bench,shell,grpc,gpu,serve,lint,postgresql,dashboards
+EXTRAS := test,dev,demo,bench,shell,grpc,gpu,serve,lint,postgresql,dashboards,docs
 # Debian packages whose programs tests start; another program is one more word.
 DEBIAN_PACKAGES := prometheus prometheus-alertmanager victoria-metrics
 # Schemas of Kubernetes' own kinds: read out of the wheel, as it holds seventeen thousand files.
@@ -19,6 +19,8 @@ SCHEMAS_VERSION := 1.37.0
 SCHEMAS := .tools/kubernetes_validate-$(SCHEMAS_VERSION)-py3-none-any.whl
 UNPACKED := .tools/has-$(subst $() ,-,$(DEBIAN_PACKAGES))
 PYTEST := $(BIN)/pytest -q
+# A link or a heading that is not there is an error. The variable keeps the theme from announcing its successor.
+MKDOCS := env NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 LIVE = $$(grep -rlE 'pytest\.mark\.live' --include='test_*.py' tests)
 # Of bench-prediction: minutes, after which the next run goes on, and servers at once, each of which wants two processors.
 BUDGET ?= 120
@@ -29,8 +31,8 @@ export DIAG_TRITON_ENV ?= $(CURDIR)/.triton
 export PYTHONDONTWRITEBYTECODE :=
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 
-.PHONY: help venv tools browser triton demo test attack check bench bench-prediction stack-test soak accuracy generate format clean
-.PHONY: check-format check-lint check-types check-layers check-generated check-rules
+.PHONY: help venv tools browser triton demo test attack check bench bench-prediction stack-test soak accuracy generate docs format clean
+.PHONY: check-format check-lint check-types check-layers check-generated check-rules check-docs
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,7 +51,7 @@ test: venv tools triton browser ## run all tests: the quick ones, then those wit
 attack: venv ## attack the command and a running service as an expert would, with ceilings of time and memory
 	@$(PYTEST) tests/attack
 
-check: check-format check-lint check-types check-layers check-generated check-rules ## check style, types, layers, generated files
+check: check-format check-lint check-types check-layers check-generated check-rules check-docs ## check style, types, layers, generated files, documentation
 
 bench: venv ## run the benchmarks, which compare times within one run
 	@$(PYTEST) tests/bench
@@ -75,10 +77,15 @@ accuracy: venv ## replay the recorded incidents, whole and without some sources,
 benchmark: venv ## diagnose the incidents that were drawn at random, and print how often it was right
 	@$(BIN)/python -m tests.benchmark score fixtures/benchmark
 
-generate: venv ## write rules/, dashboards/ and plain manifests from the checks, the panels and the chart
+generate: venv ## write rules/, dashboards/, plain manifests and reference pages from the code and the chart
 	@$(BIN)/diag gen --output rules
 	@$(BIN)/python -m dashboards
+	@$(BIN)/python -m docs
+	@.ci/quiet '--- shown output' $(BIN)/python -m docs.shown
 	@.ci/quiet '--- plain manifests' $(BIN)/python -m deploy
+
+docs: venv ## build the documentation as a site, in build/site
+	@.ci/quiet 'building build/site' $(MKDOCS)
 
 format: venv ## format the code and mend what can be mended
 	@$(BIN)/ruff check --fix --quiet .
@@ -106,11 +113,15 @@ check-generated: venv
 	@echo '--- generated files'
 	@$(BIN)/diag gen --check --output rules
 	@$(BIN)/python -m dashboards --check
+	@$(BIN)/python -m docs --check
 	@.ci/quiet '--- plain manifests' $(BIN)/python -m deploy --check
 
 check-rules: tools
 	@.ci/quiet '--- rules' promtool check rules rules/recording/*.yaml rules/alerts/*.yaml
 	@.ci/quiet '--- configuration of Alertmanager' amtool check-config rules/alertmanager/alertmanager.yaml
+
+check-docs: venv
+	@.ci/quiet '--- documentation' $(MKDOCS) --site-dir build/checked-site
 
 venv: .venv/installed ## make .venv with the product and its tools
 tools: $(UNPACKED) $(SCHEMAS) ## fetch what tests need besides Python packages: Debian programs, schemas

@@ -1,4 +1,4 @@
-"""Measure the README's two stacks anew: `python -m tests.loadgen.two_stacks`, about five minutes of a quiet machine.
+"""Measure the two stacks of docs/ anew: `python -m tests.loadgen.two_stacks`, about five minutes of a quiet machine.
 
 One is the reference deployment with its fault `single-instance`; the other is the same with three instances of the
 safety model and an embedder that waits for batches. Writes fixtures/bench/two-stacks.json.

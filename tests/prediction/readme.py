@@ -1,4 +1,4 @@
-"""The block of the README that is written by the benchmark."""
+"""The block of docs/explanation/predictions.md that is written by the benchmark."""
 
 from __future__ import annotations
 

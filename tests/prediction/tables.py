@@ -1,4 +1,4 @@
-"""The results in Markdown, as the README quotes them."""
+"""The results in Markdown, as the documentation quotes them."""
 
 from __future__ import annotations
 

@@ -3,15 +3,19 @@ from __future__ import annotations
 import re
 import subprocess
 from functools import cache
+from pathlib import Path
 
 import click
 import pytest
+from pages import commands, every_page, without_code, written
 from source import PRODUCT, ROOT, modules, texts
 
 from diagnostics import errors
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.main import diag
+from docs.__main__ import stale
 
+LONGEST_README = 150
 _VARIABLE = re.compile(r"(?:DIAG_[A-Z_]+|NO_COLOR)")
 # Unfinished thoughts, and paths of one machine.
 _FORBIDDEN = re.compile(
@@ -19,9 +23,8 @@ _FORBIDDEN = re.compile(
 )
 
 
-@cache
-def _readme() -> str:
-    return (ROOT / "README.md").read_text("utf-8")
+def _page(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
 
 
 @cache
@@ -45,44 +48,109 @@ def _variables() -> set[str]:
     return {value for value in every if _VARIABLE.fullmatch(value)}
 
 
+def _targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):", _page("Makefile"), re.MULTILINE))
+
+
+def test_generated_pages_are_fresh() -> None:
+    assert not [path.name for path in stale()], "run: python -m docs"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(_page("README.md").splitlines()) <= LONGEST_README
+
+
 @pytest.mark.parametrize("identifier", catalogue())
-def test_the_readme_names_the_check(identifier: str) -> None:
-    assert f"`{identifier}`" in _readme()
+def test_the_reference_names_the_check(identifier: str) -> None:
+    assert f"[`{identifier}`](../../rules/runbooks/{identifier}.md)" in _page("docs/reference/checks.md")
 
 
 @pytest.mark.parametrize("verb", _verbs())
-def test_the_readme_shows_the_verb(verb: str) -> None:
-    assert f"diag {verb}" in _readme()
+def test_a_page_shows_the_verb(verb: str) -> None:
+    assert any(["diag", verb] == words[:2] for text in written().values() for words in commands(text, "diag"))
 
 
 @pytest.mark.parametrize(("name", "code"), _exit_codes().items())
-def test_the_readme_has_a_row_for_the_exit_code(name: str, code: int) -> None:
-    assert re.search(rf"^\| *`?{code}`? *\|", _readme(), re.MULTILINE), name
+def test_the_reference_has_a_row_for_the_exit_code(name: str, code: int) -> None:
+    assert re.search(rf"^\| *`?{code}`? *\|", _page("docs/reference/exit-codes.md"), re.MULTILINE), name
 
 
-def test_the_readme_names_every_environment_variable() -> None:
+def test_the_reference_names_every_environment_variable() -> None:
     variables = _variables()
     assert "DIAG_TRITON_ENV" in variables
-    assert not [variable for variable in sorted(variables) if f"`{variable}`" not in _readme()]
+    page = _page("docs/reference/environment.md")
+    assert not [variable for variable in sorted(variables) if f"`{variable}`" not in page]
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "check", "bench", "accuracy"])
+@pytest.mark.parametrize("target", ["demo", "test", "check", "docs", "bench", "accuracy"])
+def test_contributors_are_shown_the_make_target(target: str) -> None:
+    assert f"`make {target}`" in _page("CONTRIBUTING.md")
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
 def test_the_readme_names_the_make_target(target: str) -> None:
-    assert f"make {target}" in _readme()
+    assert f"make {target}" in _page("README.md")
 
 
-def test_links_of_the_readme_lead_somewhere() -> None:
-    links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", _readme())
-    assert not [link for link in links if not (ROOT / link).exists()]
+@pytest.mark.parametrize("name", written())
+def test_commands_that_a_page_shows_exist(name: str) -> None:
+    text = written()[name]
+    wrong = [" ".join(words) for words in commands(text, "diag") if not _is_known(words)]
+    targets = {word for words in commands(text, "make") for word in words[1:] if "=" not in word}
+    assert not wrong
+    assert targets <= _targets()
 
 
-def test_anchors_of_the_readme_are_headings_of_it() -> None:
-    text = re.sub(r"```.*?```", "", _readme(), flags=re.DOTALL)
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    named = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-    anchors = set(re.findall(r"\]\(#([^)]+)\)", text))
-    assert anchors
-    assert anchors <= named
+def _is_known(words: list[str]) -> bool:
+    """Return whether the verbs and options of a command are those of the command line."""
+    command: click.Command = diag
+    options = {"--help", "-h", "--version"}
+    for word in words[1:]:
+        if isinstance(command, click.Group) and word in command.list_commands(click.Context(command)):
+            below = command.get_command(click.Context(command), word)
+            assert below is not None
+            command = below
+        elif word.startswith("-") and word != "-" and word.partition("=")[0] not in options | _options(command):
+            return False
+    return command is not diag or words[1].startswith("-")
+
+
+def _options(command: click.Command) -> set[str]:
+    """Return the options of a command; a verb with verbs below it takes those of its default, too."""
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    return {name for each in (command, *below) for one in each.params for name in (*one.opts, *one.secondary_opts)}
+
+
+@pytest.mark.parametrize(
+    "line", ["diag explain --no-such x", "diag nothing", "diag whatif slow.tar.xz --set a=b --why-not x"]
+)
+def test_a_command_that_does_not_exist_is_noticed(line: str) -> None:
+    assert not _is_known(line.split())
+
+
+def test_links_lead_to_files_and_headings() -> None:
+    pages = {path: path.read_text("utf-8") for path in every_page()}
+    links = [(path, link) for path, text in pages.items() for link in _links(text)]
+    assert len(links) > 100
+    assert not [f"{path.relative_to(ROOT)}: {link}" for path, link in links if not _leads_somewhere(path, link)]
+
+
+def _links(text: str) -> list[str]:
+    return re.findall(r"\]\((?![a-z]+:)([^)\s]+)\)", without_code(text))
+
+
+def _leads_somewhere(path: Path, link: str) -> bool:
+    name, _, anchor = link.partition("#")
+    target = path.parent / name if name else path
+    if not target.exists() or not target.resolve().is_relative_to(ROOT):
+        return False
+    return not anchor or anchor in _anchors(target.read_text("utf-8"))
+
+
+def _anchors(text: str) -> set[str]:
+    fenced = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", fenced, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def test_no_file_holds_unfinished_thoughts_or_paths_of_one_machine() -> None:

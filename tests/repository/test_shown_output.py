@@ -1,32 +1,26 @@
-"""What the README shows is what the commands print."""
+"""What the README and the documentation show is what the commands print. `python -m docs.shown` writes it anew."""
 
 from __future__ import annotations
 
 import re
-import shlex
 
 import pytest
-from click.testing import CliRunner
 from source import ROOT
 
-from diagnostics.cli.main import diag
+from docs.shown import BLOCK, output, pages
 
-_BLOCK = re.compile(r"^```console\n\$ diag (.+)\n((?:.*\n)*?)```$", re.MULTILINE)
-
-
-def _blocks() -> list[tuple[str, str]]:
-    return [match.groups() for match in _BLOCK.finditer((ROOT / "README.md").read_text("utf-8"))]
+BLOCKS = [block for page in pages() for block in BLOCK.finditer(page.read_text("utf-8"))]
 
 
-@pytest.mark.parametrize(("arguments", "shown"), _blocks())
-def test_a_shown_command_prints_what_is_shown(arguments: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block["arguments"].split()[0])
+def test_a_page_shows_what_its_command_prints(block: re.Match[str]) -> None:
+    assert output(block) == block["output"]
 
-    result = CliRunner().invoke(diag, shlex.split(arguments))
 
-    assert result.stdout == shown
+def test_every_command_whose_output_is_worth_a_look_is_shown() -> None:
+    verbs = {block["arguments"].split()[0] for block in BLOCKS}
+    assert verbs == {"explain", "slo", "lint", "bench", "whatif", "tune", "verify"}
 
 
 def test_the_readme_shows_real_output_on_its_first_screen() -> None:
-    assert _blocks()
     assert (ROOT / "README.md").read_text("utf-8").index("$ diag") < 1000

@@ -1,6 +1,6 @@
 """Kinds of faults: what happens to which topology. Each is a function of a random generator.
 
-Checks are named after what their table in the README says. Where the evidence cannot tell between causes, the label
+Checks are named after what their runbooks say. Where the evidence cannot tell between causes, the label
 holds each of them, and says that abstaining is right.
 """
 
