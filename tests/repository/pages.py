@@ -39,13 +39,17 @@ def without_code(text: str) -> str:
     return _SPAN.sub("Code", _FENCED.sub("", text))
 
 
+def spans(text: str) -> list[str]:
+    """Return the code that stands inside sentences and tables."""
+    return _SPAN.findall(_FENCED.sub("", text))
+
+
 def commands(text: str, program: str) -> Iterator[list[str]]:
     """Yield the words of each command of `program` in blocks and spans, up to a pipe or a redirection."""
     lines = [
         line for language in ("console", "text", "yaml") for body in blocks(text, language) for line in _lines(body)
     ]
-    spans = _SPAN.findall(_FENCED.sub("", text))
-    for line in (*lines, *spans):
+    for line in (*lines, *spans(text)):
         found = re.match(rf"(?:[A-Z_]+=\S+ |- run: |\$ )*({program} .*)", line)
         if found:
             words = shlex.split(found[1], comments=True)
