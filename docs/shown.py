@@ -1,13 +1,16 @@
-"""Writes what commands print into the pages that show them: `python -m docs.shown`, half a minute.
+"""Writes what commands print into the pages that show them: `python -m docs.shown [--scores]`, a quarter of a minute.
 
-A `console` block shows all that its command prints, a `text` block as many lines as it holds.
+A `console` block shows all that its command prints, a `text` block as many lines as it holds. With `--scores`, it also
+scores the benchmarks anew, which takes half a minute more.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +20,9 @@ from click.testing import CliRunner
 from diagnostics.cli.main import diag
 
 ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(
-    r"^```(?P<kind>console|text)\n\$ diag (?P<arguments>(?:.*\\\n)*.+)\n(?P<output>(?:.*\n)*?)```$", re.MULTILINE
-)
+_BLOCK = r"^```(?P<kind>console|text)\n\$ {program} (?P<arguments>(?:.*\\\n)*.+)\n(?P<output>(?:.*\n)*?)```$"
+BLOCK = re.compile(_BLOCK.format(program="diag"), re.MULTILINE)
+SCORES = re.compile(_BLOCK.format(program="python"), re.MULTILINE)
 
 
 def pages() -> Iterator[Path]:
@@ -30,11 +33,21 @@ def pages() -> Iterator[Path]:
 
 def output(block: re.Match[str]) -> str:
     """Return what a block should show."""
-    with contextlib.chdir(ROOT):
-        printed = CliRunner().invoke(diag, shlex.split(block["arguments"].replace("\\\n", " "))).stdout
+    words = shlex.split(block["arguments"].replace("\\\n", " "))
+    printed = _printed(words) if block.re is BLOCK else _scored(words)
     if block["kind"] == "console":
         return printed
     return "".join(printed.splitlines(keepends=True)[: block["output"].count("\n")])
+
+
+def _printed(words: list[str]) -> str:
+    with contextlib.chdir(ROOT):
+        return CliRunner().invoke(diag, words).stdout
+
+
+def _scored(words: list[str]) -> str:
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
 
 
 def _renewed(block: re.Match[str]) -> str:
@@ -44,9 +57,13 @@ def _renewed(block: re.Match[str]) -> str:
 
 def main() -> int:
     """Write the pages whose blocks changed."""
+    options = argparse.ArgumentParser(prog="python -m docs.shown", description="Write what pages show of commands.")
+    options.add_argument("--scores", action="store_true", help="score the benchmarks, too")
+    scores = options.parse_args().scores
     for page in pages():
         text = page.read_text("utf-8")
         renewed = BLOCK.sub(_renewed, text)
+        renewed = SCORES.sub(_renewed, renewed) if scores else renewed
         if renewed != text:
             sys.stdout.write(f"{page.relative_to(ROOT)} showed what is printed no longer\n")
             page.write_text(renewed, "utf-8")

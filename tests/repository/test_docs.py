@@ -60,6 +60,15 @@ def test_the_readme_is_short() -> None:
     assert len(_page("README.md").splitlines()) <= LONGEST_README
 
 
+def test_the_readme_and_the_page_of_accuracy_agree() -> None:
+    page = _page("docs/explanation/accuracy.md")
+    (score,) = re.findall(
+        r"score fixtures/benchmark\n(?:.*\n)*?top-1 (\d+ of \d+), .* wrong 0\n.*alarms 0 of (\d+)", page
+    )
+    assert f"it names {score[0]} causes and none wrongly" in _page("README.md")
+    assert f"None of {score[1]} healthy recordings" in _page("README.md")
+
+
 @pytest.mark.parametrize("identifier", catalogue())
 def test_the_reference_names_the_check(identifier: str) -> None:
     assert f"[`{identifier}`](../../rules/runbooks/{identifier}.md)" in _page("docs/reference/checks.md")

@@ -1,0 +1,21 @@
+"""The documentation shows the scores that the benchmarks have. `python -m docs.shown --scores` writes them anew."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from docs.shown import ROOT, SCORES, output
+
+BLOCKS = list(SCORES.finditer((ROOT / "docs/explanation/accuracy.md").read_text("utf-8")))
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block["arguments"].rpartition("/")[2])
+def test_the_page_shows_the_score(block: re.Match[str]) -> None:
+    assert output(block) == block["output"]
+
+
+def test_every_set_that_is_scored_in_seconds_is_shown() -> None:
+    shown = {block["arguments"].rpartition("/")[2] for block in BLOCKS}
+    assert shown == {"benchmark", "held_out", "kinds"}
