@@ -26,163 +26,178 @@ class Section(BaseModel):
 
 
 class WebSettings(Section):
-    """Where the page, the API, `/metrics` and OTLP over HTTP are served."""
+    """The listener of the page, the API, `/metrics` and OTLP over HTTP."""
 
-    listen_address: str = Field(default="127.0.0.1:9177", description="host:port to listen on.")
-    config_file: Path | None = Field(default=None, description="TLS and users, in the Prometheus web-config format.")
+    listen_address: str = Field(default="127.0.0.1:9177", description="Address to listen on, as host:port.")
+    config_file: Path | None = Field(
+        default=None, description="TLS and users, in Prometheus' web configuration format."
+    )
     bearer_token_file: Path | None = Field(
-        default=None, description="A token that clients may present instead of a password."
+        default=None, description="File with a token that clients may send instead of a password."
     )
-    allow_unauthenticated: bool = Field(default=False, description="Listen beyond this machine without authentication.")
-    external_url: Shown = Field(default="", description="How people reach the page; links in alerts begin with it.")
+    allow_unauthenticated: bool = Field(
+        default=False, description="Allow a listener beyond loopback without authentication."
+    )
+    external_url: Shown = Field(
+        default="", description="URL at which people reach the page. Links in alerts begin with it."
+    )
     route_prefix: str | None = Field(
-        default=None, description="The path all else is below; that of external_url unless a proxy strips it."
+        default=None,
+        description="Path that all routes begin with. Default: the path of external_url. Set / if a proxy strips it.",
     )
-    allowed_hosts: tuple[str, ...] = Field(default=(), description="Further names that a Host header may carry.")
-    max_body: Bytes = Field(default=4 * 2**20, gt=0, description="The largest request body, unpacked.")
+    allowed_hosts: tuple[str, ...] = Field(
+        default=(), description="Further host names that requests may use (Host header)."
+    )
+    max_body: Bytes = Field(default=4 * 2**20, gt=0, description="Largest request body, unpacked.")
 
 
 class CollectSettings(Section):
-    """How servers are read, where a server does not say otherwise."""
+    """How servers are read. A `[[server]]` may override interval and timeout."""
 
     interval: Seconds = Field(
-        default=15.0, ge=1, le=3600, description="Between the beginnings of two rounds of a server."
+        default=15.0, ge=1, le=3600, description="Time from the start of one round of reads to the next."
     )
-    timeout: Seconds = Field(default=5.0, gt=0, le=3600, description="After which one read counts as failed.")
-    max_body: Bytes = Field(default=16 * 2**20, gt=0, description="The largest answer, unpacked; more is given up.")
-    window: Seconds = Field(default=300.0, ge=10, le=3600, description="How much of the past a verdict is about.")
-    threads: int = Field(default=32, ge=1, le=512, description="Rounds that are under way at once.")
-    max_spans: int = Field(default=60_000, ge=0, description="Spans that are kept at once, over all deployments.")
+    timeout: Seconds = Field(default=5.0, gt=0, le=3600, description="Time after which one read fails.")
+    max_body: Bytes = Field(default=16 * 2**20, gt=0, description="Largest answer, unpacked. Larger ones fail.")
+    window: Seconds = Field(default=300.0, ge=10, le=3600, description="Length of the window that a verdict covers.")
+    threads: int = Field(default=32, ge=1, le=512, description="Rounds of reads that may run at once.")
+    max_spans: int = Field(default=60_000, ge=0, description="Spans kept in memory, over all deployments.")
 
 
 class ServerSettings(Section):
     """One Triton."""
 
-    url: Address = Field(description="Any endpoint of it: the others are found.")
-    interval: Seconds | None = Field(default=None, ge=1, le=3600, description="Instead of collect.interval.")
-    timeout: Seconds | None = Field(default=None, gt=0, le=3600, description="Instead of collect.timeout.")
-    metrics_url: Address | None = Field(
-        default=None, description="The metrics page, where it is not two ports above HTTP."
+    url: Address = Field(description="Any of its endpoints. The others are found.")
+    interval: Seconds | None = Field(default=None, ge=1, le=3600, description="Overrides collect.interval.")
+    timeout: Seconds | None = Field(default=None, gt=0, le=3600, description="Overrides collect.timeout.")
+    metrics_url: Address | None = Field(default=None, description="Metrics page, if it is not two ports above HTTP.")
+    grpc_url: Address | None = Field(default=None, description="gRPC endpoint, if it is not one port above HTTP.")
+    dcgm_url: Address | None = Field(
+        default=None, description="Metrics page of a dcgm-exporter, for GPUs of another machine."
     )
-    grpc_url: Address | None = Field(
-        default=None, description="The gRPC endpoint, where it is not one port above HTTP."
-    )
-    dcgm_url: Address | None = Field(default=None, description="A dcgm-exporter's page, for GPUs of another machine.")
     bearer_token_file: Path | None = Field(default=None, description="File with a bearer token.")
     basic_auth_file: Path | None = Field(default=None, description="File with user:password.")
-    ca_file: Path | None = Field(default=None, description="Authorities to trust instead of the system's, as PEM.")
+    ca_file: Path | None = Field(default=None, description="CA certificates to trust instead of the system's, as PEM.")
     cert_file: Path | None = Field(default=None, description="Client certificate, as PEM.")
-    key_file: Path | None = Field(default=None, description="Its key, where the certificate's file does not hold it.")
+    key_file: Path | None = Field(
+        default=None, description="Key of the client certificate, if it is not in the same file."
+    )
     insecure: bool = Field(default=False, description="Do not verify the server's certificate.")
     repository: Path | None = Field(
-        default=None, description="Its model repository: patches are then diffs of its files."
+        default=None, description="Its model repository. Patches are then diffs of its files."
     )
 
 
 class DeploymentSettings(Section):
     """Servers that hold the same models and are judged together."""
 
-    name: Name = Field(max_length=200, description="As incidents and alerts call it: no spaces and slashes.")
-    servers: tuple[Address, ...] = Field(min_length=1, description="URLs, as in [[server]].")
-    objective: str = Field(default="", description="What latency must be, as in 'p95 < 200ms'.")
+    name: Name = Field(max_length=200, description="Name in incidents and alerts, without spaces and slashes.")
+    servers: tuple[Address, ...] = Field(min_length=1, description="URLs of its servers, as in [[server]].")
+    objective: str = Field(default="", description="Latency objective, as in 'p95 < 200ms'.")
 
 
 class SloSettings(Section):
-    """What is promised to those who call a model or ensemble."""
+    """A service level objective of a model or ensemble."""
 
-    name: str = Field(description="As metrics, alerts and reports call it.")
-    objective: Share = Field(description="The share of requests that must be good, as in 0.99.")
-    model: str | None = Field(default=None, description="The model that is called, all its versions.")
-    ensemble: str | None = Field(default=None, description="The ensemble that is called, instead of a model.")
-    availability: bool = Field(default=False, description="Good is a request that does not fail.")
-    latency: Seconds | None = Field(default=None, description="Good is a request that takes no longer.")
-    time_to_first_token: Seconds | None = Field(default=None, description="Good is one whose answer begins by then.")
-    period: Seconds = Field(default=30 * 86400.0, description="Over which the promise is kept or broken.")
-    tenant: dict[str, str] = Field(default={}, description="Labels that the model's metrics carry (metric_tags).")
-    deployment: str | None = Field(default=None, description="Whose servers; all by default.")
-    description: str = Field(default="", description="What it is for.")
-    labels: dict[str, str] = Field(default={}, description="Added to its alerts.")
+    name: str = Field(description="Name in metrics, alerts and reports.")
+    objective: Share = Field(description="Share of requests that must be good, as in 0.99.")
+    model: str | None = Field(default=None, description="Model that clients call, with all its versions.")
+    ensemble: str | None = Field(default=None, description="Ensemble that clients call, instead of a model.")
+    availability: bool = Field(default=False, description="A request is good if it does not fail.")
+    latency: Seconds | None = Field(default=None, description="A request is good if it takes no longer.")
+    time_to_first_token: Seconds | None = Field(
+        default=None, description="A request is good if its answer begins by then."
+    )
+    period: Seconds = Field(default=30 * 86400.0, description="Period of the error budget.")
+    tenant: dict[str, str] = Field(
+        default={}, description="Count only series with these labels (Triton's metric_tags)."
+    )
+    deployment: str | None = Field(default=None, description="Count only servers of this deployment.")
+    description: str = Field(default="", description="Text for people.")
+    labels: dict[str, str] = Field(default={}, description="Labels to add to its alerts.")
 
 
 class OtlpSettings(Section):
     """Receiving spans."""
 
-    http: bool = Field(default=True, description="Take POST /v1/traces at web.listen_address.")
-    grpc_listen_address: str = Field(default="", description="host:port for OTLP over gRPC; empty for none.")
+    http: bool = Field(default=True, description="Receive OTLP over HTTP: POST /v1/traces at web.listen_address.")
+    grpc_listen_address: str = Field(
+        default="", description="Address for OTLP over gRPC, as host:port. Empty: no gRPC."
+    )
     max_spans_per_second: int = Field(
-        default=50_000, ge=1, description="Beyond, exporters are told to come back later."
+        default=50_000, ge=1, description="Spans accepted per second. Beyond, exporters must retry later."
     )
     max_kept_spans_per_second: int = Field(
         default=200,
         ge=1,
-        description="Beyond, whole traces are left out by their ids; a span takes 1 kB of memory and 0.7 kB of disk.",
+        description="Spans kept per second (1 kB of memory, 0.7 kB of disk each). Beyond, whole traces are dropped.",
     )
 
 
 class ProbeSettings(Section):
-    """Explaining a server that is not watched, on demand: GET /probe?target=…."""
+    """Explaining other servers on demand: GET /probe?target=…."""
 
     allowed_networks: tuple[IPvAnyNetwork, ...] = Field(
-        default=(), description="Networks whose servers may be asked for, as in 10.1.0.0/16; none by default."
+        default=(), description="Networks whose servers may be probed, as in 10.1.0.0/16. Empty: none."
     )
 
 
 class HistorySettings(Section):
-    """What is remembered, and for how long."""
+    """What is stored, and for how long."""
 
     directory: Path = Field(
-        default=Path("data"), description="Where recorded bodies and, unless told otherwise, the database lie."
+        default=Path("data"), description="Folder of recorded bodies and, by default, of the database."
     )
-    database: str = Field(default="", description="SQLAlchemy URL; empty for SQLite in the directory.")
-    database_password_file: Path | None = Field(default=None, description="Password for the database's URL.")
+    database: str = Field(default="", description="SQLAlchemy URL of a PostgreSQL. Empty: SQLite in the directory.")
+    database_password_file: Path | None = Field(default=None, description="File with the database's password.")
     keep_raw: Seconds = Field(default=7 * 86400.0, gt=0, description="Age at which recorded bodies are deleted.")
     keep_raw_bytes: Bytes = Field(
-        default=10 * 10**9, gt=0, description="Size beyond which the oldest bodies are deleted."
+        default=10 * 10**9, gt=0, description="Size beyond which the oldest recorded bodies are deleted."
     )
     keep_signals: Seconds = Field(
         default=90 * 86400.0, gt=0, description="Age at which incidents and signals are deleted."
     )
-    segment: Seconds = Field(default=600.0, ge=10, description="Length of one file of recorded bodies.")
+    segment: Seconds = Field(default=600.0, ge=10, description="Time that one file of recorded bodies covers.")
 
 
 class IncidentSettings(Section):
     """When a finding is an incident."""
 
-    open_after: int = Field(default=2, ge=1, description="Verdicts in a row that must show it.")
-    close_after: Seconds = Field(default=300.0, gt=0, description="How long it must be gone.")
+    open_after: int = Field(default=2, ge=1, description="Consecutive verdicts with a finding that open an incident.")
+    close_after: Seconds = Field(default=300.0, gt=0, description="Time without the finding that closes the incident.")
 
 
 class AlertmanagerSettings(Section):
-    """Alertmanagers that incidents are sent to, all of them."""
+    """Alertmanagers. Incidents go to each of them."""
 
-    urls: tuple[Address, ...] = Field(default=(), description="Base URLs; none sends nothing.")
+    urls: tuple[Address, ...] = Field(default=(), description="Base URLs. Empty: nothing is sent.")
     basic_auth_file: Path | None = Field(default=None, description="File with user:password.")
     bearer_token_file: Path | None = Field(default=None, description="File with a bearer token.")
-    ca_file: Path | None = Field(default=None, description="Authorities to trust instead of the system's, as PEM.")
-    resend: Seconds = Field(default=60.0, ge=1, description="How often a firing alert is repeated.")
-    timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="After which one delivery counts as failed.")
+    ca_file: Path | None = Field(default=None, description="CA certificates to trust instead of the system's, as PEM.")
+    resend: Seconds = Field(default=60.0, ge=1, description="Interval at which firing alerts are repeated.")
+    timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="Time after which one delivery fails.")
     min_severity: Literal["info", "warning", "critical"] = Field(
-        default="warning", description="The least that is sent."
+        default="warning", description="Lowest severity that is sent."
     )
-    labels: dict[str, str] = Field(default={}, description="Added to every alert.")
+    labels: dict[str, str] = Field(default={}, description="Labels to add to every alert.")
 
 
 class WebhookSettings(Section):
-    """One address that is told when incidents open and close."""
+    """A receiver of messages about incidents that open and close."""
 
-    url: Posted = Field(default="", description="Where JSON is posted to.")
-    url_file: Path | None = Field(default=None, description="File with the URL instead, where the URL is a secret.")
+    url: Posted = Field(default="", description="URL that JSON is posted to.")
+    url_file: Path | None = Field(default=None, description="File with the URL instead, if the URL is a secret.")
     bearer_token_file: Path | None = Field(default=None, description="File with a bearer token.")
     secret_file: Path | None = Field(default=None, description="File with a secret that signs each message.")
-    ca_file: Path | None = Field(default=None, description="Authorities to trust instead of the system's, as PEM.")
-    timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="After which one delivery counts as failed.")
+    ca_file: Path | None = Field(default=None, description="CA certificates to trust instead of the system's, as PEM.")
+    timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="Time after which one delivery fails.")
 
 
 class FleetSettings(Section):
-    """Several workers that share the deployments of the same settings; their history is one PostgreSQL."""
+    """Workers that share the deployments of the same settings. Their history is one PostgreSQL."""
 
-    workers: int = Field(default=1, ge=1, le=1000, description="How many there are.")
-    worker: int = Field(default=0, ge=0, description="Which one this is, from 0 on.")
+    workers: int = Field(default=1, ge=1, le=1000, description="Number of workers.")
+    worker: int = Field(default=0, ge=0, description="Number of this worker, counted from 0.")
 
     @model_validator(mode="after")
     def _is_one_of_them(self) -> Self:
@@ -194,8 +209,8 @@ class FleetSettings(Section):
 class LogSettings(Section):
     """The service's own log, on standard error."""
 
-    level: Literal["debug", "info", "warn", "error"] = Field(default="info", description="The least that is logged.")
-    format: Literal["logfmt", "json"] = Field(default="logfmt", description="How a line is written.")
+    level: Literal["debug", "info", "warn", "error"] = Field(default="info", description="Lowest level that is logged.")
+    format: Literal["logfmt", "json"] = Field(default="logfmt", description="Format of a line.")
 
 
 class Settings(Section):
@@ -206,7 +221,9 @@ class Settings(Section):
     server: tuple[ServerSettings, ...] = ()
     deployment: tuple[DeploymentSettings, ...] = ()
     slo: tuple[SloSettings, ...] = ()
-    slo_files: tuple[Path, ...] = Field(default=(), description="Files of objectives: OpenSLO, Sloth, or a list slo:.")
+    slo_files: tuple[Path, ...] = Field(
+        default=(), description="Files of objectives: OpenSLO, Sloth, or the short form (a list slo:)."
+    )
     otlp: OtlpSettings = OtlpSettings()
     probe: ProbeSettings = ProbeSettings()
     history: HistorySettings = HistorySettings()
