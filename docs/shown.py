@@ -1,7 +1,7 @@
 """Writes what commands print into the pages that show them: `python -m docs.shown [--scores]`, a quarter of a minute.
 
 A `console` block shows all that its command prints, a `text` block as many lines as it holds. With `--scores`, it also
-scores the benchmarks anew, which takes half a minute more.
+scores the benchmarks anew, which takes more than a minute.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def pages() -> Iterator[Path]:
 
 
 def output(block: re.Match[str]) -> str:
-    """Return what a block should show."""
-    words = shlex.split(block["arguments"].replace("\\\n", " "))
+    """Return what a block should show; of a command with `| tail -N` that many lines."""
+    arguments, _, tail = block["arguments"].replace("\\\n", " ").partition(" | tail -")
+    words = shlex.split(arguments)
     printed = _printed(words) if block.re is BLOCK else _scored(words)
-    if block["kind"] == "console":
-        return printed
-    return "".join(printed.splitlines(keepends=True)[: block["output"].count("\n")])
+    lines = printed.splitlines(keepends=True)[-int(tail) if tail else 0 :]
+    return "".join(lines if block["kind"] == "console" else lines[: block["output"].count("\n")])
 
 
 def _printed(words: list[str]) -> str:

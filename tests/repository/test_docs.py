@@ -13,6 +13,8 @@ from source import PRODUCT, ROOT, modules, texts
 from diagnostics import errors
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.cli.main import diag
+from diagnostics.wire.capture_layout import place
+from diagnostics.wire.records import Kind, Scrape
 from docs.__main__ import stale
 
 LONGEST_README = 150
@@ -72,6 +74,16 @@ def test_the_readme_and_the_page_of_accuracy_agree() -> None:
 @pytest.mark.parametrize("identifier", catalogue())
 def test_the_reference_names_the_check(identifier: str) -> None:
     assert f"[`{identifier}`](../../rules/runbooks/{identifier}.md)" in _page("docs/reference/checks.md")
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_reference_has_a_row_for_each_part_of_a_capture(kind: Kind) -> None:
+    name = {Kind.CONFIG: "MODEL", Kind.REPOSITORY: "FILE"}.get(kind, "")
+    part = place(Scrape(server="SERVER", kind=kind, at=7.0, mono=7.0, body=b"{}", name=name))
+    shown = (
+        re.sub("[A-Z]+", lambda found: f"<{found[0].lower()}>", part).replace("7000", "<ms>").replace("-1.", "-<n>.")
+    )
+    assert f"`{shown}`" in _page("docs/reference/captures.md")
 
 
 @pytest.mark.parametrize("verb", _verbs())
