@@ -11,12 +11,12 @@ from diagnostics.errors import not_installed
 try:
     from dashboards import anatomy, engine, gpu, model, overview, service, slo
     from dashboards.grafana import RUNBOOKS, text
-    from dashboards.layout import Board
+    from dashboards.layout import DashboardSpec
 except ModuleNotFoundError as error:
     sys.exit(f"error: {not_installed(error, 'dashboards', where='python -m dashboards')}")
 
 FOLDER = Path(__file__).parent
-BOARDS: tuple[Board, ...] = (
+BOARDS: tuple[DashboardSpec, ...] = (
     overview.BOARD,
     anatomy.BOARD,
     model.BOARD,

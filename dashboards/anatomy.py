@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.layout import Board, Format, Kind, Panel, Query, Section
+from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
 from dashboards.queries import MODEL_VARIABLE, SERVER_LEGEND, diagnosed, diagnosed_model, exported, mean_seconds
 from diagnostics import names
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
@@ -20,12 +20,12 @@ def _phase(title: str, duration: str, text: str) -> Panel:
         title=title,
         description=f"{text} {_MEMBERS}",
         unit=Format.SECONDS,
-        queries=(Query(expr=mean_seconds(duration, *_BY), legend=_STAGE),),
-        kind=Kind.STACKED,
+        queries=(PanelQuery(expr=mean_seconds(duration, *_BY), legend=_STAGE),),
+        kind=PanelKind.STACKED,
     )
 
 
-_TIME = Section(
+_TIME = PanelSection(
     title="Time of a request, by stage",
     panels=(
         _phase(
@@ -46,12 +46,14 @@ _TIME = Section(
             description="What of an ensemble's mean time none of its members accounts for: hand-over, and engines that "
             "answer from a thread of their own.",
             unit=Format.SECONDS,
-            queries=(Query(expr=diagnosed(exported(OVERHEAD_SECONDS)), legend=f"{{{{ensemble}}}} {SERVER_LEGEND}"),),
+            queries=(
+                PanelQuery(expr=diagnosed(exported(OVERHEAD_SECONDS)), legend=f"{{{{ensemble}}}} {SERVER_LEGEND}"),
+            ),
             width=24,
         ),
     ),
 )
-_STAGES = Section(
+_STAGES = PanelSection(
     title="What the stages are doing",
     panels=(
         Panel(
@@ -59,7 +61,9 @@ _STAGES = Section(
             description="Share of the time in which a model's instances execute, from the batch statistics. Near 100 % "
             "requests queue. Triton's metrics alone overstate it by the batch size.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed_model(exported(INSTANCE_BUSY_SHARE)), legend=f"{_STAGE} {SERVER_LEGEND}"),),
+            queries=(
+                PanelQuery(expr=diagnosed_model(exported(INSTANCE_BUSY_SHARE)), legend=f"{_STAGE} {SERVER_LEGEND}"),
+            ),
             most=1,
             runbook="single-instance-serialization",
         ),
@@ -67,26 +71,28 @@ _STAGES = Section(
             title="Instances",
             description="Instances that execute, over all instance groups and GPUs.",
             unit=Format.COUNT,
-            queries=(Query(expr=diagnosed_model(exported(INSTANCES)), legend=f"{_STAGE} {SERVER_LEGEND}"),),
-            kind=Kind.BARS,
+            queries=(PanelQuery(expr=diagnosed_model(exported(INSTANCES)), legend=f"{_STAGE} {SERVER_LEGEND}"),),
+            kind=PanelKind.BARS,
         ),
         Panel(
             title="Batch size",
             description="Mean items of an execution. One, where more are allowed and requests wait, is a collapsed "
             "batch.",
             unit=Format.COUNT,
-            queries=(Query(expr=diagnosed_model(exported(BATCH_SIZE)), legend=f"{_STAGE} {SERVER_LEGEND}"),),
+            queries=(PanelQuery(expr=diagnosed_model(exported(BATCH_SIZE)), legend=f"{_STAGE} {SERVER_LEGEND}"),),
             runbook="batch-size-collapse",
         ),
         Panel(
             title="Time of an execution",
             description="Mean time that one execution occupies its instance: input, infer and output.",
             unit=Format.SECONDS,
-            queries=(Query(expr=diagnosed_model(exported(EXECUTION_SECONDS)), legend=f"{_STAGE} {SERVER_LEGEND}"),),
+            queries=(
+                PanelQuery(expr=diagnosed_model(exported(EXECUTION_SECONDS)), legend=f"{_STAGE} {SERVER_LEGEND}"),
+            ),
         ),
     ),
 )
-BOARD = Board(
+BOARD = DashboardSpec(
     uid="diag-anatomy",
     title="Triton / Ensemble anatomy",
     description="Queue, execution, inputs and outputs of each stage, and what its instances do.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.layout import Board, Format, Kind, Panel, Query, Section
+from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
 from dashboards.queries import MODEL, MODEL_VARIABLE, SERVER_LEGEND, diagnosed_model, exported, scraped, total
 from diagnostics import names
 from diagnostics.signals.engine import ENGINE_SLOT_FILL, ENGINE_WAIT_SECONDS
@@ -16,7 +16,7 @@ def _typed(metric: str, kind: str, value: str) -> str:
     return scraped(metric, MODEL, f'{kind}="{value}"')
 
 
-_REQUESTS = Section(
+_REQUESTS = PanelSection(
     title="Requests inside the engine",
     panels=(
         Panel(
@@ -25,7 +25,9 @@ _REQUESTS = Section(
             "waits inside, where Triton counts it as compute.",
             unit=Format.COUNT,
             queries=tuple(
-                Query(expr=_typed(names.ENGINE_REQUESTS, names.ENGINE_REQUEST_TYPE, kind), legend=f"{kind} {_LEGEND}")
+                PanelQuery(
+                    expr=_typed(names.ENGINE_REQUESTS, names.ENGINE_REQUEST_TYPE, kind), legend=f"{kind} {_LEGEND}"
+                )
                 for kind in ("active", "scheduled")
             ),
             runbook="engine-batch-limit",
@@ -34,7 +36,7 @@ _REQUESTS = Section(
             title="Slots in use",
             description="Requests that run ÷ the most that the engine can run at once.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed_model(exported(ENGINE_SLOT_FILL)), legend=_SERVER),),
+            queries=(PanelQuery(expr=diagnosed_model(exported(ENGINE_SLOT_FILL)), legend=_SERVER),),
             most=1,
             runbook="engine-batch-limit",
         ),
@@ -43,14 +45,14 @@ _REQUESTS = Section(
             description="Mean time from a request's arrival in the engine until it is scheduled, by Little's law from "
             "the gauges: an estimate.",
             unit=Format.SECONDS,
-            queries=(Query(expr=diagnosed_model(exported(ENGINE_WAIT_SECONDS)), legend=_SERVER),),
+            queries=(PanelQuery(expr=diagnosed_model(exported(ENGINE_WAIT_SECONDS)), legend=_SERVER),),
         ),
         Panel(
             title="Tokens of context in an iteration",
             description="Prompt tokens that an iteration reads. Near the engine's token budget prompts wait.",
             unit=Format.COUNT,
             queries=(
-                Query(
+                PanelQuery(
                     expr=_typed(names.ENGINE_INFLIGHT, names.ENGINE_INFLIGHT_TYPE, "total_context_tokens"),
                     legend=_LEGEND,
                 ),
@@ -59,14 +61,14 @@ _REQUESTS = Section(
         ),
     ),
 )
-_CACHE = Section(
+_CACHE = PanelSection(
     title="KV cache",
     panels=(
         Panel(
             title="KV cache in use",
             description="Blocks in use ÷ blocks. Full while slots are free means that the cache is the limit.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed_model(exported(ENGINE_KV_USED)), legend=_SERVER),),
+            queries=(PanelQuery(expr=diagnosed_model(exported(ENGINE_KV_USED)), legend=_SERVER),),
             most=1,
             runbook="kv-cache-exhausted",
         ),
@@ -75,18 +77,18 @@ _CACHE = Section(
             description="Used, free and most, as the engine counts them.",
             unit=Format.COUNT,
             queries=tuple(
-                Query(
+                PanelQuery(
                     expr=total(_typed(names.ENGINE_KV, names.ENGINE_KV_TYPE, kind), names.MODEL),
                     legend=f"{kind} {{{{model}}}}",
                 )
                 for kind in ("used", "free", "max")
             ),
-            kind=Kind.LINES,
+            kind=PanelKind.LINES,
             runbook="kv-cache-thrashing",
         ),
     ),
 )
-BOARD = Board(
+BOARD = DashboardSpec(
     uid="diag-engine",
     title="Triton / LLM engine",
     description="Slots, KV cache and waiting inside TensorRT-LLM and other in-flight batching engines.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.layout import Board, Format, Kind, Panel, Query, Section
+from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
 from dashboards.queries import SERVER_LEGEND, diagnosed, exported, ratio, scraped
 from diagnostics import names
 from diagnostics.signals.gpu import GPU_MEMORY_USED, GPU_SM_ACTIVE, GPU_TIME_USED
@@ -11,7 +11,7 @@ _CARD = f"{{{{{names.GPU_UUID}}}}} {{{{instance}}}}"
 _DIAGNOSED = f"{{{{gpu}}}} {SERVER_LEGEND}"
 
 
-_FULL = Section(
+_FULL = PanelSection(
     title="How full it is",
     panels=(
         Panel(
@@ -19,7 +19,7 @@ _FULL = Section(
             description="Mean share of the SMs that work, from NVML or DCGM profiling. This, not utilization, tells "
             "whether more work fits.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed(exported(GPU_SM_ACTIVE)), legend=_DIAGNOSED),),
+            queries=(PanelQuery(expr=diagnosed(exported(GPU_SM_ACTIVE)), legend=_DIAGNOSED),),
             most=1,
             runbook="gpu-saturated",
         ),
@@ -28,14 +28,14 @@ _FULL = Section(
             description="Share of the time in which at least one kernel ran. 95 % can leave two thirds of the SMs "
             "idle: it is an upper bound of how full the GPU is, nothing more.",
             unit=Format.SHARE,
-            queries=(Query(expr=scraped(names.GPU_UTILIZATION), legend=_CARD),),
+            queries=(PanelQuery(expr=scraped(names.GPU_UTILIZATION), legend=_CARD),),
             most=1,
         ),
         Panel(
             title="Time in use",
             description="Share of the time that processes take in turns where they share the card without MPS.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed(exported(GPU_TIME_USED)), legend=_DIAGNOSED),),
+            queries=(PanelQuery(expr=diagnosed(exported(GPU_TIME_USED)), legend=_DIAGNOSED),),
             most=1,
             runbook="gpu-contended-by-other-process",
         ),
@@ -44,22 +44,22 @@ _FULL = Section(
             description="At the limit the clock goes down.",
             unit=Format.WATTS,
             queries=(
-                Query(expr=scraped(names.GPU_POWER), legend=f"used {_CARD}"),
-                Query(expr=scraped(names.GPU_POWER_LIMIT), legend=f"limit {_CARD}"),
+                PanelQuery(expr=scraped(names.GPU_POWER), legend=f"used {_CARD}"),
+                PanelQuery(expr=scraped(names.GPU_POWER_LIMIT), legend=f"limit {_CARD}"),
             ),
             runbook="gpu-throttled",
         ),
     ),
 )
-_MEMORY = Section(
+_MEMORY = PanelSection(
     title="Memory",
     panels=(
         Panel(
             title="Memory in use",
             description="Of the card, by all processes.",
             unit=Format.BYTES,
-            queries=(Query(expr=scraped(names.GPU_MEMORY_USED), legend=_CARD),),
-            kind=Kind.LINES,
+            queries=(PanelQuery(expr=scraped(names.GPU_MEMORY_USED), legend=_CARD),),
+            kind=PanelKind.LINES,
         ),
         Panel(
             title="Share of memory in use",
@@ -67,8 +67,8 @@ _MEMORY = Section(
             "needs room for a second copy.",
             unit=Format.SHARE,
             queries=(
-                Query(expr=diagnosed(exported(GPU_MEMORY_USED)), legend=f"diag {_DIAGNOSED}"),
-                Query(
+                PanelQuery(expr=diagnosed(exported(GPU_MEMORY_USED)), legend=f"diag {_DIAGNOSED}"),
+                PanelQuery(
                     expr=ratio(scraped(names.GPU_MEMORY_USED), scraped(names.GPU_MEMORY_TOTAL)),
                     legend=f"Triton {_CARD}",
                 ),
@@ -78,7 +78,7 @@ _MEMORY = Section(
         ),
     ),
 )
-BOARD = Board(
+BOARD = DashboardSpec(
     uid="diag-gpu",
     title="Triton / GPU",
     description="SM activity, utilization and what it hides, memory, power.",

@@ -13,7 +13,7 @@ from typing import Any
 from grafanalib import core
 from grafanalib._gen import DashboardEncoder
 
-from dashboards.layout import ROW_HEIGHT, Board, Kind, Panel, Place, Section, Variable, flow
+from dashboards.layout import ROW_HEIGHT, DashboardSpec, GridPosition, Panel, PanelKind, PanelSection, Variable, flow
 from exporters.sinks.exposition import INCIDENT
 
 SCHEMA_VERSION = 39
@@ -27,7 +27,7 @@ _OLD |= {"fontSize", "mappings", "color", "maxPerRow", "repeat", "repeatDirectio
 _OLD |= {"intervalFactor", "query", "hide", "isNew", "maxDataPoints", "sharedCrosshair", "hideControls", "rows"}
 
 
-def dashboard(board: Board, runbooks: str = RUNBOOKS) -> dict[str, Any]:
+def dashboard(board: DashboardSpec, runbooks: str = RUNBOOKS) -> dict[str, Any]:
     """Return the dashboard as Grafana's classic JSON model.
 
     Args:
@@ -59,15 +59,17 @@ def dashboard(board: Board, runbooks: str = RUNBOOKS) -> dict[str, Any]:
     return cleaned
 
 
-def text(board: Board, runbooks: str = RUNBOOKS) -> str:
+def text(board: DashboardSpec, runbooks: str = RUNBOOKS) -> str:
     """Return the same as text, with a line feed at its end."""
     return json.dumps(dashboard(board, runbooks), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _panels(sections: tuple[Section, ...]) -> Iterator[dict[str, Any]]:
+def _panels(sections: tuple[PanelSection, ...]) -> Iterator[dict[str, Any]]:
     top = 0
     for section in sections:
-        yield {"type": "row", "title": section.title, "collapsed": False, "panels": []} | _at(Place(0, top, 24, 1))
+        yield {"type": "row", "title": section.title, "collapsed": False, "panels": []} | _at(
+            GridPosition(0, top, 24, 1)
+        )
         top += ROW_HEIGHT
         places = list(flow(section.panels, top))
         for panel, place in places:
@@ -80,7 +82,7 @@ def _numbered(panels: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield panel | {"id": number}
 
 
-def _at(place: Place) -> dict[str, Any]:
+def _at(place: GridPosition) -> dict[str, Any]:
     return {"gridPos": {"h": place.height, "w": place.width, "x": place.x, "y": place.y}}
 
 
@@ -97,9 +99,9 @@ def _panel(panel: Panel) -> dict[str, Any]:
     return made
 
 
-def _target(target: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
+def _target(target: Mapping[str, Any], kind: PanelKind) -> dict[str, Any]:
     kept = {key: target[key] for key in ("expr", "legendFormat", "refId", "format")}
-    instant = kind in (Kind.TABLE, Kind.NUMBER, Kind.BARS)
+    instant = kind in (PanelKind.TABLE, PanelKind.NUMBER, PanelKind.BARS)
     return kept | {"datasource": _SOURCE, "editorMode": "code", "instant": instant, "range": not instant}
 
 
@@ -111,7 +113,7 @@ def _targets(panel: Panel, form: str = "time_series") -> list[core.Target]:
 
 
 def _lines(panel: Panel) -> core.TimeSeries:
-    stacked = panel.kind is Kind.STACKED
+    stacked = panel.kind is PanelKind.STACKED
     return core.TimeSeries(
         title=panel.title,
         targets=_targets(panel),
@@ -158,16 +160,16 @@ def _states(panel: Panel) -> core.StateTimeline:
 
 
 _MAKERS = {
-    Kind.LINES: _lines,
-    Kind.STACKED: _lines,
-    Kind.NUMBER: _number,
-    Kind.TABLE: _table,
-    Kind.STATES: _states,
-    Kind.BARS: _bars,
+    PanelKind.LINES: _lines,
+    PanelKind.STACKED: _lines,
+    PanelKind.NUMBER: _number,
+    PanelKind.TABLE: _table,
+    PanelKind.STATES: _states,
+    PanelKind.BARS: _bars,
 }
 
 
-def _variables(board: Board, runbooks: str) -> Iterator[dict[str, Any]]:
+def _variables(board: DashboardSpec, runbooks: str) -> Iterator[dict[str, Any]]:
     yield {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "hide": 0}
     job = f"label_values({board.job_of}, job)"
     instance = f'label_values({board.job_of}{{job=~"$job"}}, instance)'

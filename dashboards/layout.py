@@ -10,7 +10,7 @@ COLUMNS = 24
 ROW_HEIGHT = 1
 
 
-class Kind(StrEnum):
+class PanelKind(StrEnum):
     """How a panel draws."""
 
     LINES = "lines"
@@ -36,7 +36,7 @@ class Format(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class PanelQuery:
     """PromQL, and what its series are called: a template of labels."""
 
     expr: str
@@ -62,8 +62,8 @@ class Panel:
     title: str
     description: str
     unit: Format
-    queries: tuple[Query, ...]
-    kind: Kind = Kind.LINES
+    queries: tuple[PanelQuery, ...]
+    kind: PanelKind = PanelKind.LINES
     width: int = 12
     height: int = 8
     least: int | None = 0
@@ -73,7 +73,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class PanelSection:
     """Panels under a heading."""
 
     title: str
@@ -91,7 +91,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
+class DashboardSpec:
     """One dashboard.
 
     Attributes:
@@ -107,7 +107,7 @@ class Board:
     title: str
     description: str
     job_of: str
-    sections: tuple[Section, ...]
+    sections: tuple[PanelSection, ...]
     variables: tuple[Variable, ...] = ()
 
     def panels(self) -> Iterator[Panel]:
@@ -117,7 +117,7 @@ class Board:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GridPosition:
     """Where something is in the grid."""
 
     x: int
@@ -126,11 +126,11 @@ class Place:
     height: int
 
 
-def flow(panels: Sequence[Panel], top: int) -> Iterator[tuple[Panel, Place]]:
+def flow(panels: Sequence[Panel], top: int) -> Iterator[tuple[Panel, GridPosition]]:
     """Yield each panel with its place: side by side while they fit, then below the tallest of the line."""
     x = y = tallest = 0
     for panel in panels:
         if x + panel.width > COLUMNS:
             x, y, tallest = 0, y + tallest, 0
-        yield panel, Place(x, top + y, panel.width, panel.height)
+        yield panel, GridPosition(x, top + y, panel.width, panel.height)
         x, tallest = x + panel.width, max(tallest, panel.height)

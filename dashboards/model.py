@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.layout import Board, Format, Kind, Panel, Query, Section
+from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
 from dashboards.queries import MODEL as OF_MODEL
 from dashboards.queries import (
     MODEL_VARIABLE,
@@ -33,14 +33,14 @@ _PHASES = {
 }
 
 
-_ASKED = Section(
+_ASKED = PanelSection(
     title="What is asked of it",
     panels=(
         Panel(
             title="Requests answered",
             description="Requests per second, by version.",
             unit=Format.PER_SECOND,
-            queries=(Query(expr=model_rate(names.REQUEST_SUCCESS, *_VERSION), legend=_LEGEND),),
+            queries=(PanelQuery(expr=model_rate(names.REQUEST_SUCCESS, *_VERSION), legend=_LEGEND),),
         ),
         Panel(
             title="Arrivals and completions",
@@ -48,8 +48,8 @@ _ASKED = Section(
             "cannot be served at any latency.",
             unit=Format.PER_SECOND,
             queries=(
-                Query(expr=diagnosed_model(exported(ARRIVAL_RATE)), legend=f"arrivals {_SERVER}"),
-                Query(expr=diagnosed_model(exported(REQUEST_RATE)), legend=f"completions {_SERVER}"),
+                PanelQuery(expr=diagnosed_model(exported(ARRIVAL_RATE)), legend=f"arrivals {_SERVER}"),
+                PanelQuery(expr=diagnosed_model(exported(REQUEST_RATE)), legend=f"completions {_SERVER}"),
             ),
             runbook="capacity-exceeded",
         ),
@@ -59,38 +59,38 @@ _ASKED = Section(
             "with a reason.",
             unit=Format.COUNT,
             queries=(
-                Query(
+                PanelQuery(
                     expr=total(increase(scraped(names.REQUEST_FAILURE, OF_MODEL)), *_VERSION, names.REASON),
                     legend=f"{_LEGEND} {{{{reason}}}}",
                 ),
             ),
-            kind=Kind.STACKED,
+            kind=PanelKind.STACKED,
             runbook="request-failures",
         ),
         Panel(
             title="Requests waiting",
             description="Gauge of requests in the model's scheduler, the largest of its replicas.",
             unit=Format.COUNT,
-            queries=(Query(expr=largest(scraped(names.PENDING_REQUESTS, OF_MODEL), *_VERSION), legend=_LEGEND),),
+            queries=(PanelQuery(expr=largest(scraped(names.PENDING_REQUESTS, OF_MODEL), *_VERSION), legend=_LEGEND),),
         ),
     ),
 )
-_SPENT = Section(
+_SPENT = PanelSection(
     title="Where a request spends its time",
     panels=(
         Panel(
             title="Mean time, by phase",
             description="Means over all replicas of the chosen models; the phases add up to the time in the server.",
             unit=Format.SECONDS,
-            queries=tuple(Query(expr=mean_seconds(metric), legend=phase) for phase, metric in _PHASES.items()),
-            kind=Kind.STACKED,
+            queries=tuple(PanelQuery(expr=mean_seconds(metric), legend=phase) for phase, metric in _PHASES.items()),
+            kind=PanelKind.STACKED,
         ),
         Panel(
             title="Share of the time spent waiting",
             description="Queue ÷ whole time in the server. A symptom, not a cause: diag explain says why they wait.",
             unit=Format.SHARE,
             queries=(
-                Query(
+                PanelQuery(
                     expr=ratio(
                         model_rate(names.QUEUE_DURATION, *_VERSION), model_rate(names.REQUEST_DURATION, *_VERSION)
                     ),
@@ -101,7 +101,7 @@ _SPENT = Section(
         ),
     ),
 )
-_WORK = Section(
+_WORK = PanelSection(
     title="Instances, batches, device",
     panels=(
         Panel(
@@ -110,7 +110,7 @@ _WORK = Section(
             "batching does not happen.",
             unit=Format.COUNT,
             queries=(
-                Query(
+                PanelQuery(
                     expr=ratio(
                         model_rate(names.INFERENCE_COUNT, *_VERSION), model_rate(names.EXECUTION_COUNT, *_VERSION)
                     ),
@@ -123,13 +123,13 @@ _WORK = Section(
             title="Executions",
             description="Model executions per second, over all replicas.",
             unit=Format.EVENTS_PER_SECOND,
-            queries=(Query(expr=model_rate(names.EXECUTION_COUNT, *_VERSION), legend=_LEGEND),),
+            queries=(PanelQuery(expr=model_rate(names.EXECUTION_COUNT, *_VERSION), legend=_LEGEND),),
         ),
         Panel(
             title="Busy share of instances",
             description="Share of the time in which the model's instances execute, from the batch statistics.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed_model(exported(INSTANCE_BUSY_SHARE)), legend=_SERVER),),
+            queries=(PanelQuery(expr=diagnosed_model(exported(INSTANCE_BUSY_SHARE)), legend=_SERVER),),
             most=1,
             runbook="single-instance-serialization",
         ),
@@ -138,13 +138,13 @@ _WORK = Section(
             description="What is left of the GPU, or of the processors, that the model runs on. Without headroom more "
             "instances do not help.",
             unit=Format.SHARE,
-            queries=(Query(expr=diagnosed_model(exported(DEVICE_HEADROOM)), legend=_SERVER),),
+            queries=(PanelQuery(expr=diagnosed_model(exported(DEVICE_HEADROOM)), legend=_SERVER),),
             most=1,
             runbook="gpu-saturated",
         ),
     ),
 )
-BOARD = Board(
+BOARD = DashboardSpec(
     uid="diag-model",
     title="Triton / Model",
     description="Traffic, phases, batches, instances and device of the chosen models.",

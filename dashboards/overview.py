@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.layout import Board, Format, Kind, Panel, Query, Section
+from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
 from dashboards.queries import (
     MODEL_VARIABLE,
     SERVER_LEGEND,
@@ -36,7 +36,7 @@ _VERDICTS = " or ".join(
     for number, verdict in _NUMBERED.items()
 )
 
-_NOW = Section(
+_NOW = PanelSection(
     title="Now",
     panels=(
         Panel(
@@ -44,8 +44,8 @@ _NOW = Section(
             description="What the diagnosis service says of each deployment. Degraded means that a cause was found; "
             "no-clear-cause that something is wrong which the evidence does not explain.",
             unit=Format.NONE,
-            queries=(Query(expr=_VERDICTS, legend="{{deployment}}"),),
-            kind=Kind.STATES,
+            queries=(PanelQuery(expr=_VERDICTS, legend="{{deployment}}"),),
+            kind=PanelKind.STATES,
             states={number: (verdict.value, _COLOURS[verdict]) for number, verdict in _NUMBERED.items()},
             width=18,
             runbook="targets-absent",
@@ -55,10 +55,10 @@ _NOW = Section(
             description="Tritons whose counters the last round of the diagnosis service read, and those it could not.",
             unit=Format.COUNT,
             queries=(
-                Query(expr=f"sum({diagnosed(TARGET_UP.name)})", legend="read"),
-                Query(expr=f"count({diagnosed(TARGET_UP.name)} == 0) or vector(0)", legend="not read"),
+                PanelQuery(expr=f"sum({diagnosed(TARGET_UP.name)})", legend="read"),
+                PanelQuery(expr=f"count({diagnosed(TARGET_UP.name)} == 0) or vector(0)", legend="not read"),
             ),
-            kind=Kind.NUMBER,
+            kind=PanelKind.NUMBER,
             width=6,
             runbook="target-down",
         ),
@@ -67,21 +67,21 @@ _NOW = Section(
             description="Causes found in the newest verdicts, with the share of a request's mean time that each one "
             "explains. The shares of one deployment add up to at most 100 %. Evidence and patch: diag explain.",
             unit=Format.SHARE,
-            queries=(Query(expr=f"sort_desc({diagnosed(SHARE.name)} and {diagnosed(FOUND.name)} == 1)"),),
-            kind=Kind.TABLE,
+            queries=(PanelQuery(expr=f"sort_desc({diagnosed(SHARE.name)} and {diagnosed(FOUND.name)} == 1)"),),
+            kind=PanelKind.TABLE,
             width=14,
         ),
         Panel(
             title="Open incidents",
             description="When each incident that lasts was confirmed. One per cause and subject.",
             unit=Format.INSTANT,
-            queries=(Query(expr=f"1000 * {diagnosed(INCIDENT.name)} or vector(0) > 1"),),
-            kind=Kind.TABLE,
+            queries=(PanelQuery(expr=f"1000 * {diagnosed(INCIDENT.name)} or vector(0) > 1"),),
+            kind=PanelKind.TABLE,
             width=10,
         ),
     ),
 )
-_CAUSES = Section(
+_CAUSES = PanelSection(
     title="Causes over time",
     panels=(
         Panel(
@@ -89,8 +89,8 @@ _CAUSES = Section(
             description="Seconds of a request's mean time that a finding explains; estimated. Consequences claim what "
             "their cause does not, so that the areas add up.",
             unit=Format.SECONDS,
-            queries=(Query(expr=diagnosed(IMPACT.name), legend=_CAUSE),),
-            kind=Kind.STACKED,
+            queries=(PanelQuery(expr=diagnosed(IMPACT.name), legend=_CAUSE),),
+            kind=PanelKind.STACKED,
             width=16,
         ),
         Panel(
@@ -98,14 +98,14 @@ _CAUSES = Section(
             description="Subjects that a check could not judge, by what was missing. What lasts for an hour hides a "
             "cause.",
             unit=Format.COUNT,
-            queries=(Query(expr=f"sum by (reason) ({UNKNOWN.name})", legend="{{reason}}"),),
-            kind=Kind.STACKED,
+            queries=(PanelQuery(expr=f"sum by (reason) ({UNKNOWN.name})", legend="{{reason}}"),),
+            kind=PanelKind.STACKED,
             width=8,
             runbook="check-undecided",
         ),
     ),
 )
-_TRAFFIC = Section(
+_TRAFFIC = PanelSection(
     title="Traffic, as Triton counts it",
     panels=(
         Panel(
@@ -113,13 +113,13 @@ _TRAFFIC = Section(
             description="Requests per second that a model answered. An ensemble and its members each have a row: they "
             "are the same requests, so rows must not be added up.",
             unit=Format.PER_SECOND,
-            queries=(Query(expr=_ANSWERED, legend="{{model}}"),),
+            queries=(PanelQuery(expr=_ANSWERED, legend="{{model}}"),),
         ),
         Panel(
             title="Share of requests that failed",
             description="Failed ÷ (answered + failed), over all replicas. No value where nothing was asked.",
             unit=Format.SHARE,
-            queries=(Query(expr=ratio(f"({_FAILED})", f"({_FAILED} + {_ANSWERED})"), legend="{{model}}"),),
+            queries=(PanelQuery(expr=ratio(f"({_FAILED})", f"({_FAILED} + {_ANSWERED})"), legend="{{model}}"),),
             most=1,
             runbook="request-failures",
         ),
@@ -128,22 +128,22 @@ _TRAFFIC = Section(
             description="From arrival to release, in the server; network and client are not in it. A mean, not a "
             "percentile: Triton's counters have none.",
             unit=Format.SECONDS,
-            queries=(Query(expr=mean_seconds(names.REQUEST_DURATION, *_BY_MODEL), legend="{{model}}"),),
+            queries=(PanelQuery(expr=mean_seconds(names.REQUEST_DURATION, *_BY_MODEL), legend="{{model}}"),),
         ),
         Panel(
             title="Requests waiting",
             description="Gauge of requests that wait in a model's scheduler, the largest of its replicas. Since "
             "Triton 23.09.",
             unit=Format.COUNT,
-            queries=(Query(expr=largest(scraped(names.PENDING_REQUESTS), *_BY_MODEL), legend="{{model}}"),),
+            queries=(PanelQuery(expr=largest(scraped(names.PENDING_REQUESTS), *_BY_MODEL), legend="{{model}}"),),
         ),
         Panel(
             title="Scrapes of Triton",
             description="Servers that Prometheus scrapes, and those that answer.",
             unit=Format.COUNT,
             queries=(
-                Query(expr=total(scraped("up")), legend="answer"),
-                Query(expr=f"count({scraped('up')})", legend="scraped"),
+                PanelQuery(expr=total(scraped("up")), legend="answer"),
+                PanelQuery(expr=f"count({scraped('up')})", legend="scraped"),
             ),
             width=24,
             height=6,
@@ -151,7 +151,7 @@ _TRAFFIC = Section(
     ),
 )
 
-BOARD = Board(
+BOARD = DashboardSpec(
     uid="diag-overview",
     title="Triton / Overview",
     description="Verdicts, causes with the latency that each takes, traffic.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.layout import Board, Format, Kind, Panel, Query, Section
+from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection
 from dashboards.queries import increase, largest, scraped, total
 from diagnostics.service.own.metrics import OwnMetrics
 from exporters.sinks.exposition import READINGS
@@ -22,18 +22,18 @@ def _counted(title: str, text: str, metric: object, *by: str, runbook: str | Non
         description=f"{text} Over the interval of a point.",
         unit=Format.COUNT,
         queries=(
-            Query(
+            PanelQuery(
                 expr=total(increase(scraped(_name(metric, "_total"))), *by),
                 legend=" ".join(f"{{{{{label}}}}}" for label in by),
             ),
         ),
-        kind=Kind.STACKED,
+        kind=PanelKind.STACKED,
         width=8,
         runbook=runbook,
     )
 
 
-_READS = Section(
+_READS = PanelSection(
     title="Reading",
     panels=(
         _counted(
@@ -47,13 +47,13 @@ _READS = Section(
             title="Time of a round",
             description="How long the last round of each server took; the slowest are shown.",
             unit=Format.SECONDS,
-            queries=(Query(expr=f"topk(10, {scraped(_name(_OWN.round_seconds))})", legend="{{server}}"),),
+            queries=(PanelQuery(expr=f"topk(10, {scraped(_name(_OWN.round_seconds))})", legend="{{server}}"),),
             width=8,
         ),
         _counted("Spans", "Spans that arrived, by what became of them.", _OWN.spans, "outcome"),
     ),
 )
-_VERDICTS = Section(
+_VERDICTS = PanelSection(
     title="Judging",
     panels=(
         Panel(
@@ -61,7 +61,7 @@ _VERDICTS = Section(
             description="Age of the newest scrape when its verdict was there; the slowest deployments. Above the "
             "interval of the reads, the service is behind.",
             unit=Format.SECONDS,
-            queries=(Query(expr=f"topk(10, {scraped(_name(_OWN.evaluation_lag))})", legend="{{deployment}}"),),
+            queries=(PanelQuery(expr=f"topk(10, {scraped(_name(_OWN.evaluation_lag))})", legend="{{deployment}}"),),
             width=8,
         ),
         Panel(
@@ -69,7 +69,7 @@ _VERDICTS = Section(
             description="Mean over the interval of a point.",
             unit=Format.SECONDS,
             queries=(
-                Query(
+                PanelQuery(
                     expr=f"{total(increase(scraped(_name(_OWN.evaluation_seconds, '_sum'))))} / "
                     f"({total(increase(scraped(_name(_OWN.evaluation_seconds, '_count'))))} > 0)",
                     legend="mean",
@@ -83,25 +83,25 @@ _VERDICTS = Section(
             "verdicts less certain.",
             unit=Format.COUNT,
             queries=(
-                Query(
+                PanelQuery(
                     expr=f"label_replace({total(scraped(READINGS.name), 'source', 'estimated')}, "
                     '"how", ", estimated", "estimated", "true")',
                     legend="{{source}}{{how}}",
                 ),
             ),
-            kind=Kind.STACKED,
+            kind=PanelKind.STACKED,
             width=8,
         ),
     ),
 )
-_TELLS = Section(
+_TELLS = PanelSection(
     title="Remembering and telling",
     panels=(
         Panel(
             title="Queues",
             description="What waits, by queue; the longest of the services.",
             unit=Format.COUNT,
-            queries=(Query(expr=largest(scraped(_name(_OWN.queue_length)), "queue"), legend="{{queue}}"),),
+            queries=(PanelQuery(expr=largest(scraped(_name(_OWN.queue_length)), "queue"), legend="{{queue}}"),),
             width=8,
         ),
         _counted("Dropped", "What a full queue let fall: history or messages that are lost.", _OWN.dropped, "queue"),
@@ -114,12 +114,12 @@ _TELLS = Section(
             title="Processor time of the metrics page",
             description="What it takes to make the page that Prometheus scrapes.",
             unit=Format.SECONDS,
-            queries=(Query(expr=scraped(_name(_OWN.page_seconds)), legend="{{instance}}"),),
+            queries=(PanelQuery(expr=scraped(_name(_OWN.page_seconds)), legend="{{instance}}"),),
             width=8,
         ),
     ),
 )
-BOARD = Board(
+BOARD = DashboardSpec(
     uid="diag-service",
     title="Triton / Diagnosis service",
     description="Whether diag serve reads, judges and tells in time.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.layout import Board, Format, Kind, Panel, Query, Section, Variable
+from dashboards.layout import DashboardSpec, Format, Panel, PanelKind, PanelQuery, PanelSection, Variable
 from dashboards.queries import scraped
 from exporters.sinks.slo_exposition import ATTRIBUTED, BAD, BAD_HIGH, BAD_LOW, BURN, EVENTS, LEFT, OBJECTIVE
 
@@ -18,22 +18,22 @@ def _share(counter: str, window: str) -> str:
     return f"{_grown(counter, window, 'slo')} / ({_grown(EVENTS, window, 'slo')} > 0)"
 
 
-_BUDGET = Section(
+_BUDGET = PanelSection(
     title="Budget",
     panels=(
         Panel(
             title="Objective",
             description="Share of requests that must be good.",
             unit=Format.SHARE,
-            queries=(Query(expr=scraped(OBJECTIVE, _SLO), legend=_BY),),
-            kind=Kind.NUMBER,
+            queries=(PanelQuery(expr=scraped(OBJECTIVE, _SLO), legend=_BY),),
+            kind=PanelKind.NUMBER,
             width=6,
         ),
         Panel(
             title="Budget left",
             description="Share of the period's budget that is left, from the service's history. Below 0: overspent.",
             unit=Format.SHARE,
-            queries=(Query(expr=scraped(LEFT, _SLO), legend=_BY),),
+            queries=(PanelQuery(expr=scraped(LEFT, _SLO), legend=_BY),),
             width=9,
             least=None,
             most=1,
@@ -43,12 +43,12 @@ _BUDGET = Section(
             description="How many times faster than allowed the budget burns, by window. At 14.4 an hour takes 2 % of "
             "a month's budget.",
             unit=Format.COUNT,
-            queries=(Query(expr=scraped(BURN, _SLO), legend=f"{_BY} {{{{window}}}}"),),
+            queries=(PanelQuery(expr=scraped(BURN, _SLO), legend=f"{_BY} {{{{window}}}}"),),
             width=9,
         ),
     ),
 )
-_ATTRIBUTION = Section(
+_ATTRIBUTION = PanelSection(
     title="What takes the budget",
     panels=(
         Panel(
@@ -57,12 +57,12 @@ _ATTRIBUTION = Section(
             "so that they add up to at most all; the rest is unexplained.",
             unit=Format.COUNT,
             queries=(
-                Query(
+                PanelQuery(
                     expr=f"sort_desc({_grown(ATTRIBUTED, '$__range', 'slo', 'check', 'server', 'model')} > 0)",
                     legend="{{slo}} {{check}} {{server}} {{model}}",
                 ),
             ),
-            kind=Kind.BARS,
+            kind=PanelKind.BARS,
             width=14,
         ),
         Panel(
@@ -70,17 +70,17 @@ _ATTRIBUTION = Section(
             description="What of the bad requests some cause took, in the chosen time.",
             unit=Format.SHARE,
             queries=(
-                Query(
+                PanelQuery(
                     expr=f"{_grown(ATTRIBUTED, '$__range', 'slo')} / ({_grown(BAD, '$__range', 'slo')} > 0)",
                     legend=_BY,
                 ),
             ),
-            kind=Kind.NUMBER,
+            kind=PanelKind.NUMBER,
             width=10,
         ),
     ),
 )
-_EVENTS = Section(
+_EVENTS = PanelSection(
     title="Requests",
     panels=(
         Panel(
@@ -89,9 +89,9 @@ _EVENTS = Section(
             "at most, so many.",
             unit=Format.SHARE,
             queries=(
-                Query(expr=_share(BAD, "$__rate_interval"), legend=f"{_BY}"),
-                Query(expr=_share(BAD_LOW, "$__rate_interval"), legend=f"{_BY} at least"),
-                Query(expr=_share(BAD_HIGH, "$__rate_interval"), legend=f"{_BY} at most"),
+                PanelQuery(expr=_share(BAD, "$__rate_interval"), legend=f"{_BY}"),
+                PanelQuery(expr=_share(BAD_LOW, "$__rate_interval"), legend=f"{_BY} at least"),
+                PanelQuery(expr=_share(BAD_HIGH, "$__rate_interval"), legend=f"{_BY} at most"),
             ),
             most=1,
         ),
@@ -100,11 +100,13 @@ _EVENTS = Section(
             description="Requests that an objective is about, over the interval of a point. Of few, a single bad one "
             "is a large share: alerts wait for enough.",
             unit=Format.COUNT,
-            queries=(Query(expr=_grown(EVENTS, "$__rate_interval", "slo", "server"), legend=f"{_BY} {{{{server}}}}"),),
+            queries=(
+                PanelQuery(expr=_grown(EVENTS, "$__rate_interval", "slo", "server"), legend=f"{_BY} {{{{server}}}}"),
+            ),
         ),
     ),
 )
-BOARD = Board(
+BOARD = DashboardSpec(
     uid="diag-slo",
     title="Triton / Objectives",
     description="Budgets, burn rates, and the causes that took the budget.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.checks.check import Severity
 from diagnostics.gen.markdown import table
 
@@ -25,13 +25,13 @@ def checks_page() -> str:
 
 
 def _layers() -> Iterator[str]:
-    layers: dict[str, list[Registered]] = {}
+    layers: dict[str, list[RegisteredCheck]] = {}
     for found in catalogue().values():
         layers.setdefault(found.check.layer.value, []).append(found)
     for layer, checks in layers.items():
         yield f"## Layer: {layer}\n\n{table(('check', 'cause that it names'), (_row(one) for one in checks))}"
 
 
-def _row(found: Registered) -> tuple[str, str]:
+def _row(found: RegisteredCheck) -> tuple[str, str]:
     mark = " (for information)" if found.check.severity is Severity.INFO else ""
     return f"[`{found.id}`](../../rules/runbooks/{found.id}.md)", f"{found.title}{mark}"

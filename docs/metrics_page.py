@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from diagnostics.gen.markdown import table
 from diagnostics.service.own.metrics import OwnMetrics
 from exporters.sinks import exposition, rebuilding, slo_exposition
-from exporters.sinks.family import Family
+from exporters.sinks.family import MetricFamily
 
 Row = tuple[str, str, str, str]
 _HEAD = """\
@@ -27,7 +27,7 @@ Triton's page lacks these. With them, `diag explain prometheus+http://…` finds
 def metrics_page() -> str:
     """Return the page."""
     derived = [family for _, family in exposition.DERIVED.values()]
-    verdicts = [one for one in vars(exposition).values() if isinstance(one, Family)]
+    verdicts = [one for one in vars(exposition).values() if isinstance(one, MetricFamily)]
     slos = (*slo_exposition.event_metrics({}, {}), *slo_exposition.report_metrics([]))
     parts = {
         "Verdicts and findings": _table(_families(verdicts)),
@@ -39,16 +39,16 @@ def metrics_page() -> str:
     return "\n\n".join([_HEAD.strip(), *(f"## {title}\n\n{text}" for title, text in parts.items())])
 
 
-def _declared() -> Iterator[Family]:
+def _declared() -> Iterator[MetricFamily]:
     """Yield the families of a module: single ones, and those of its tables."""
     for one in vars(rebuilding).values():
-        if isinstance(one, Family):
+        if isinstance(one, MetricFamily):
             yield one
         elif isinstance(one, dict):
-            yield from (value for value in one.values() if isinstance(value, Family))
+            yield from (value for value in one.values() if isinstance(value, MetricFamily))
 
 
-def _families(found: Iterable[Family]) -> Iterator[Row]:
+def _families(found: Iterable[MetricFamily]) -> Iterator[Row]:
     for one in found:
         yield f"`{one.name}`", "counter" if one.counter else "gauge", _labels(one.labels), one.help
 

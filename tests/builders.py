@@ -16,9 +16,9 @@ from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.signals.subject import Subject
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 START = 1_000_000.0
 SERVER = "triton-0"
@@ -185,13 +185,13 @@ class SyntheticTriton:
     extra_metrics: Callable[[int], Iterable[str]] = lambda _: ()
     cpu_busy: float | None = 0.2
     gpu: Mapping[str, object] | None = None
-    sources: tuple[Kind, ...] = (Kind.METRICS, Kind.STATISTICS, Kind.CONFIG)
+    sources: tuple[BodyKind, ...] = (BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.CONFIG)
 
     def scrapes(self, reads: int = 13) -> list[Scrape]:
         """Return all bodies of so many reads, in time order."""
         times = self.times if self.times is not None else [i * self.interval for i in range(reads)]
-        found = [_scrape(Kind.CONFIG, 0.0, stage.config, stage.name) for stage in self.models if stage.config]
-        found = found if Kind.CONFIG in self.sources else []
+        found = [_scrape(BodyKind.CONFIG, 0.0, stage.config, stage.name) for stage in self.models if stage.config]
+        found = found if BodyKind.CONFIG in self.sources else []
         for number, time in enumerate(times):
             found += self._read(number, time)
         return found
@@ -208,7 +208,7 @@ class SyntheticTriton:
         """Return the explanation of so many reads."""
         return explained(self.window(reads), objective)
 
-    def without(self, *kinds: Kind) -> SyntheticTriton:
+    def without(self, *kinds: BodyKind) -> SyntheticTriton:
         """Return the same server with some sources closed."""
         return replace(self, sources=tuple(kind for kind in self.sources if kind not in kinds))
 
@@ -216,15 +216,15 @@ class SyntheticTriton:
         rows = {(stage.name, stage.version): stage.after(self.before + time) for stage in self.models}
         altered = self.alter(number, rows)
         found = []
-        if Kind.METRICS in self.sources:
-            found.append(_scrape(Kind.METRICS, time, self._page(number, time, altered)))
-        if Kind.STATISTICS in self.sources:
-            found.append(_scrape(Kind.STATISTICS, time, statistics_body(altered)))
+        if BodyKind.METRICS in self.sources:
+            found.append(_scrape(BodyKind.METRICS, time, self._page(number, time, altered)))
+        if BodyKind.STATISTICS in self.sources:
+            found.append(_scrape(BodyKind.STATISTICS, time, statistics_body(altered)))
         if self.cpu_busy is not None:
-            found.append(_scrape(Kind.HOST, time, host_body(START + time, self.cpu_busy)))
+            found.append(_scrape(BodyKind.HOST, time, host_body(START + time, self.cpu_busy)))
         if self.gpu is not None:
             sample = {"t": START + time, "gpus": [{"index": 0, "uuid": "GPU-0", **self.gpu}]}
-            found.append(replace(_scrape(Kind.NVML, time, sample), server=""))
+            found.append(replace(_scrape(BodyKind.NVML, time, sample), server=""))
         return found
 
     def _page(self, number: int, time: float, rows: Rows) -> str:
@@ -302,7 +302,7 @@ def host_body(at: float, busy: float, cores: int = 4) -> dict[str, object]:
     }
 
 
-def _scrape(kind: Kind, time: float, body: object, name: str = "") -> Scrape:
+def _scrape(kind: BodyKind, time: float, body: object, name: str = "") -> Scrape:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     return Scrape(server=SERVER, kind=kind, at=START + time, mono=START + time, body=raw, name=name)
 
@@ -317,9 +317,9 @@ def on(model: str, version: str | None = "1") -> Subject:
     return Subject(server=SERVER, model=model, version=version)
 
 
-def view_of(window: Window, model: str | None, version: str | None = "1") -> View:
+def view_of(window: Window, model: str | None, version: str | None = "1") -> ModelView:
     """Return what the readers of a signal look at, over the whole window."""
-    return View(
+    return ModelView(
         window=window,
         server=window.servers[SERVER],
         model=model,

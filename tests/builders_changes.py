@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton
 
 INTERVAL = 5.0
@@ -53,4 +53,4 @@ def config_read(stage: Stage, time: float) -> Scrape:
     """Return the body of a stage's configuration, read so many seconds after the first read."""
     body = json.dumps(stage.config).encode()
     at = START + time
-    return Scrape(server=SERVER, kind=Kind.CONFIG, name=stage.name, at=at, mono=at, body=body)
+    return Scrape(server=SERVER, kind=BodyKind.CONFIG, name=stage.name, at=at, mono=at, body=body)

@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from diagnostics.signals.subject import Subject
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, SyntheticTriton
 
 Json = Mapping[str, object]
@@ -35,16 +35,16 @@ def machine_window(
         at = number * step
         if gpus is not None:
             cards = [{"index": i, "uuid": f"GPU-{i}", **card} for i, card in enumerate(gpus(at))]
-            scrapes.append(body(Kind.NVML, at, {"t": START + at, "gpus": cards}))
+            scrapes.append(body(BodyKind.NVML, at, {"t": START + at, "gpus": cards}))
         if hosts is not None:
-            scrapes.append(body(Kind.HOST, at, {"t": START + at, "server_pid": SERVER_PID, **hosts(at)}))
+            scrapes.append(body(BodyKind.HOST, at, {"t": START + at, "server_pid": SERVER_PID, **hosts(at)}))
     return window_of(scrapes)
 
 
-def body(kind: Kind, at: float, content: object) -> Scrape:
+def body(kind: BodyKind, at: float, content: object) -> Scrape:
     """Return one body of a kind at so many seconds after START."""
     raw = content.encode() if isinstance(content, str) else json.dumps(content).encode()
-    server = "" if kind in (Kind.NVML, Kind.DCGM) else SERVER
+    server = "" if kind in (BodyKind.NVML, BodyKind.DCGM) else SERVER
     return Scrape(server=server, kind=kind, at=START + at, mono=START + at, body=raw)
 
 
@@ -67,9 +67,9 @@ def processes(*pids: int, cpu: Callable[[int], float] = lambda _: 0.0, rss: floa
     }
 
 
-def card_view(window: Window, model: str | None = None, gpu: str | None = CARD) -> View:
+def card_view(window: Window, model: str | None = None, gpu: str | None = CARD) -> ModelView:
     """Return what the readers of a GPU's signals look at."""
-    return View(
+    return ModelView(
         window=window,
         server=window.servers[SERVER],
         model=model,

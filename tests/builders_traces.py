@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START
 
 NS = 10**9
@@ -162,7 +162,7 @@ def export(spans: Iterable[Json], service: str = "triton-inference-server") -> b
 
 def exported(body: bytes, at: float = 1.0) -> Scrape:
     """Return a body as the scrape that a capture holds."""
-    return Scrape(server="", kind=Kind.TRACES, at=START + at, mono=START + at, body=body)
+    return Scrape(server="", kind=BodyKind.TRACES, at=START + at, mono=START + at, body=body)
 
 
 def trace_id(number: int) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Counts, metrics_page, statistics_body
 
 Key = tuple[str, str]
@@ -43,7 +43,9 @@ def scrapes_told(
     configs: Mapping[str, Mapping[str, object]] | None = None,
 ) -> list[Scrape]:
     """Return metrics and statistics of a server, read at the start and after each step of the story."""
-    found = [_scrape(server, Kind.CONFIG, 0.0, json.dumps(config), name) for name, config in (configs or {}).items()]
+    found = [
+        _scrape(server, BodyKind.CONFIG, 0.0, json.dumps(config), name) for name, config in (configs or {}).items()
+    ]
     counts = {key: Counts() for key, steps in story.items() if not steps[0].absent}
     pages = dict(counts)
     pending = dict.fromkeys(counts, 0.0)
@@ -70,12 +72,12 @@ def told(story: Mapping[Key, Sequence[Did]], *, interval: float = 2.0, **more: o
 def indexed(at: float, *entries: tuple[str, str, str, str], server: str = SERVER) -> Scrape:
     """Return an index read at a second of the story: entries of (model, version, state, reason)."""
     listed = [{"name": m, "version": v, "state": s, **({"reason": r} if r else {})} for m, v, s, r in entries]
-    return _scrape(server, Kind.INDEX, at, json.dumps(listed))
+    return _scrape(server, BodyKind.INDEX, at, json.dumps(listed))
 
 
 def logged(*lines: str, server: str = SERVER) -> Scrape:
     """Return a server's log."""
-    return _scrape(server, Kind.LOG, 0.0, "\n".join(lines))
+    return _scrape(server, BodyKind.LOG, 0.0, "\n".join(lines))
 
 
 def sent(moments: Sequence[float], seconds: float | Sequence[float] = 0.1, model: str = "m") -> Scrape:
@@ -83,7 +85,7 @@ def sent(moments: Sequence[float], seconds: float | Sequence[float] = 0.1, model
     each = [seconds] * len(moments) if isinstance(seconds, int | float) else seconds
     pairs = zip(moments, each, strict=True)
     rows = [{"t": START + at, "model": model, "ms": took * 1e3, "ok": True} for at, took in pairs]
-    return replace(_scrape("", Kind.CLIENT, 0.0, "\n".join(map(json.dumps, rows))), server="")
+    return replace(_scrape("", BodyKind.CLIENT, 0.0, "\n".join(map(json.dumps, rows))), server="")
 
 
 def _plus(counts: Counts, did: Did) -> Counts:
@@ -109,10 +111,10 @@ def _read(
         for m, v in counts
     ]
     return [
-        _scrape(server, Kind.METRICS, at, metrics_page(pages, waiting)),
-        _scrape(server, Kind.STATISTICS, at, json.dumps(statistics_body(counts))),
+        _scrape(server, BodyKind.METRICS, at, metrics_page(pages, waiting)),
+        _scrape(server, BodyKind.STATISTICS, at, json.dumps(statistics_body(counts))),
     ]
 
 
-def _scrape(server: str, kind: Kind, at: float, body: str, name: str = "") -> Scrape:
+def _scrape(server: str, kind: BodyKind, at: float, body: str, name: str = "") -> Scrape:
     return Scrape(server=server, kind=kind, at=START + at, mono=START + at, body=body.encode(), name=name)

@@ -16,9 +16,9 @@ from diagnostics.anatomy.from_calls import entries_alone, with_called
 from diagnostics.anatomy.from_inner_calls import called_alone, with_inner_calls
 from diagnostics.anatomy.from_outside import from_outside, is_orchestrated
 from diagnostics.anatomy.from_traces import from_direct_calls, from_traces, slowest
-from diagnostics.anatomy.unread import calls_others, longest_call, perhaps_ensembles
+from diagnostics.anatomy.unread import calls_others, likely_ensembles, longest_call
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.evidence.ledger import Entry
+from diagnostics.evidence.ledger import EntryPoint
 from diagnostics.signals.engine_tokens import ENGINE_SECONDS
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import (
@@ -172,7 +172,7 @@ def _with_engine(stages: tuple[Stage, ...], model: str, seconds: float) -> tuple
 
 def entry_of(
     anatomy: Sequence[Anatomy], evidence: Evidence, on: Subject, perhaps: Sequence[Anatomy] = ()
-) -> Entry | None:
+) -> EntryPoint | None:
     """Return the entry with the most time in it that a subject's requests belong to, None without traffic.
 
     Args:
@@ -185,7 +185,7 @@ def entry_of(
     for candidate in anatomy:
         stage = candidate.stage(on.model or "") if candidate.server == on.server else None
         if stage is not None:
-            return Entry(
+            return EntryPoint(
                 ensemble=candidate.ensemble,
                 mean_seconds=candidate.mean_seconds,
                 weight=_weight(evidence, on) * stage.visits,
@@ -200,7 +200,7 @@ def entry_of(
         # A card slows whoever uses it: the entry with the most time in it stands for them.
         of_card = on.gpu is not None or candidate.ensemble == on.ensemble
         if candidate.server == on.server and on.model is None and of_card:
-            return Entry(
+            return EntryPoint(
                 ensemble=candidate.ensemble,
                 mean_seconds=candidate.mean_seconds,
                 weight=1.0,
@@ -227,4 +227,4 @@ def _weight(evidence: Evidence, on: Subject) -> float:
     return own / everything if own is not None and everything else 1.0
 
 
-__all__ = ["Anatomy", "Phase", "Stage", "anatomies", "calls_others", "entry_of", "longest_call", "perhaps_ensembles"]
+__all__ = ["Anatomy", "Phase", "Stage", "anatomies", "calls_others", "entry_of", "likely_ensembles", "longest_call"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from diagnostics.anatomy.cells import Anatomy, Phase, Stage
 from diagnostics.signals.traces import union_of
-from diagnostics.window.visits import NANOSECOND, TracedRequest, Visit
+from diagnostics.window.visits import NANOSECOND, TracedRequest, TracedVisit
 
 # Traces and counters cut a window's ends differently.
 _AS_MANY = 1.1
@@ -44,7 +44,7 @@ def with_called(item: Anatomy, requests: Sequence[TracedRequest]) -> Anatomy:
     return replace(item, stages=(caller, *inner))
 
 
-def _add(root: Visit, called: dict[str, _Called]) -> float:
+def _add(root: TracedVisit, called: dict[str, _Called]) -> float:
     """Add what a request's calls took, and return for how long some call was under way, in seconds.
 
     Of calls beside each other each gets its part of that time.
@@ -60,7 +60,7 @@ def _add(root: Visit, called: dict[str, _Called]) -> float:
     return inside
 
 
-def _phases(visit: Visit) -> Mapping[Phase, float]:
+def _phases(visit: TracedVisit) -> Mapping[Phase, float]:
     """Return a call's seconds by phase; what they leave of it is time between them."""
     found = {
         Phase.QUEUE: visit.queue_seconds or 0.0,

@@ -15,7 +15,7 @@ from diagnostics.anatomy.cells import Anatomy, Phase, Spread, Stage
 from diagnostics.signals.counting import ENOUGH_EVENTS, FEWEST_EVENTS
 from diagnostics.units import Unit
 from diagnostics.window.paths import Path
-from diagnostics.window.visits import NANOSECOND, TracedRequest, Visit
+from diagnostics.window.visits import NANOSECOND, TracedRequest, TracedVisit
 
 # Means of thirty samples and more are within three standard errors in all but 3 of 1000 cases.
 _STANDARD_ERRORS = 3.0
@@ -154,7 +154,7 @@ def _add_path(path: Path, samples: Mapping[str, _Samples], engines: Mapping[str,
             samples[model].on_path[Phase.ENGINE] = samples[model].on_path.get(Phase.ENGINE, 0.0) + engines[model]
 
 
-def _phases(visit: Visit) -> dict[Phase, float]:
+def _phases(visit: TracedVisit) -> dict[Phase, float]:
     return {
         Phase.QUEUE: visit.queue_seconds or 0.0,
         Phase.INPUT: visit.input_seconds or 0.0,

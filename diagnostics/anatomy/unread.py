@@ -20,7 +20,7 @@ _AS_MUCH = 0.9
 _MOST_REQUESTS = 0.5
 
 
-def perhaps_ensembles(anatomy: Sequence[Anatomy], evidence: Evidence) -> list[Anatomy]:
+def likely_ensembles(anatomy: Sequence[Anatomy], evidence: Evidence) -> list[Anatomy]:
     """Return the entries that look like ensembles whose configuration was not read; nearly always none."""
     return [
         item

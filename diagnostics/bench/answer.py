@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RequestResult:
     """One request and its answer; times are seconds of one steady clock.
 
     Attributes:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from diagnostics.bench.answer import Answer
+from diagnostics.bench.answer import RequestResult
 from diagnostics.bench.limits import RequestLimits
 
 
@@ -33,7 +33,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class LoadBlock:
     """What one run measured. Times are seconds; None is what was not seen.
 
     Latencies are of successful requests that were due inside the measured time, whenever they were answered, from
@@ -93,14 +93,14 @@ class Block:
 
 
 def block_of(
-    answers: Sequence[Answer],
+    answers: Sequence[RequestResult],
     start: float,
     seconds: float,
     *,
     closed: bool = False,
     limits: RequestLimits | None = None,
     client_busy: float | None = None,
-) -> Block:
+) -> LoadBlock:
     """Return the block of a run.
 
     Throughput counts what was answered in the measured time. Of a closed loop each answer counts by the part of its
@@ -121,7 +121,7 @@ def block_of(
     latency = sorted(one.latency for one in fine)
     ttft = sorted(value for one in fine if (value := one.ttft) is not None)
     tpot = [value for one in fine if (value := one.tpot) is not None]
-    return Block(
+    return LoadBlock(
         seconds=seconds,
         requests=len(measured),
         failed=len(measured) - len(fine),
@@ -143,7 +143,7 @@ def _percentiles(latency: Sequence[float]) -> dict[str, Any]:
     return {f"p{share}": percentile(latency, share / 100) for share in (50, 95, 99)}
 
 
-def _tokens(fine: Sequence[Answer]) -> dict[str, Any]:
+def _tokens(fine: Sequence[RequestResult]) -> dict[str, Any]:
     """Return what is told of tokens: nothing where those of one answer are not counted."""
     counted = [one.tokens for one in fine if one.tokens is not None]
     if not counted or len(counted) < len(fine):
@@ -151,11 +151,11 @@ def _tokens(fine: Sequence[Answer]) -> dict[str, Any]:
     return {"tokens": _mean(counted), "fewest_tokens": min(counted), "most_tokens": max(counted)}
 
 
-def _done(answers: Sequence[Answer], start: float, end: float, *, closed: bool) -> float:
+def _done(answers: Sequence[RequestResult], start: float, end: float, *, closed: bool) -> float:
     return sum(_part(one, start, end) if closed else float(start <= one.end < end) for one in answers if one.ok)
 
 
-def _part(answer: Answer, start: float, end: float) -> float:
+def _part(answer: RequestResult, start: float, end: float) -> float:
     """Return which part of an answer's time lies between two moments."""
     inside = max(0.0, min(answer.end, end) - max(answer.sent, start))
     return inside / max(answer.end - answer.sent, 1e-9)
@@ -165,7 +165,7 @@ def _commonest(errors: Iterable[str]) -> str:
     return max(Counter(errors).items(), key=lambda each: each[1], default=("", 0))[0]
 
 
-def _good(measured: Sequence[Answer], limits: RequestLimits | None) -> int | None:
+def _good(measured: Sequence[RequestResult], limits: RequestLimits | None) -> int | None:
     kept = [limits.kept(one) for one in measured] if limits else [None]
     return None if None in kept else sum(map(bool, kept))
 
@@ -179,7 +179,7 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-MEASURES: Mapping[str, Callable[[Block], float | None]] = {
+MEASURES: Mapping[str, Callable[[LoadBlock], float | None]] = {
     "throughput": lambda block: block.throughput if block.requests else None,
     "mean": lambda block: block.mean,
     "p50": lambda block: block.p50,

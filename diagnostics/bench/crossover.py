@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from diagnostics.bench.block import percentile
 from diagnostics.bench.estimate import RESAMPLES, resampled
-from diagnostics.bench.report import Report, TargetResult
+from diagnostics.bench.report import BenchReport, TargetResult
 from diagnostics.bench.workload import differences
 
 # What a recommendation is held to, and what is left out at each end of an interval of 90 %.
@@ -20,7 +20,7 @@ _TAIL = 0.05
 _SAME_TOKENS = 0.01
 
 
-class Outcome(StrEnum):
+class CrossoverOutcome(StrEnum):
     """What two curves do over the loads that both were measured at."""
 
     CROSSOVER = "crossover"
@@ -48,7 +48,7 @@ class Comparison:
     """
 
     measure: str
-    outcome: Outcome
+    outcome: CrossoverOutcome
     loads: tuple[float, ...]
     ratios: tuple[float, ...]
     low_load_better: int
@@ -59,7 +59,7 @@ class Comparison:
     confidence: float | None = None
 
 
-def unmatched(one: Report, other: Report) -> tuple[str, ...]:
+def unmatched(one: BenchReport, other: BenchReport) -> tuple[str, ...]:
     """Return how two tests of one target each differ in what makes them incomparable; empty where they match."""
     a, b = one.targets[0], other.targets[0]
     found = list(differences(a.workload, b.workload))
@@ -114,10 +114,10 @@ def compare(one: TargetResult, other: TargetResult, measure: str = "mean", seed:
     confidence = len(alike) / len(drawn) if drawn else None
     sure = confidence is not None and confidence >= CONFIDENCE
     crossings = sorted(at for at in alike if at is not None)
-    crosses = outcome is Outcome.CROSSOVER
+    crosses = outcome is CrossoverOutcome.CROSSOVER
     return Comparison(
         measure=measure,
-        outcome=outcome if sure else Outcome.UNDECIDED,
+        outcome=outcome if sure else CrossoverOutcome.UNDECIDED,
         loads=loads,
         ratios=ratios,
         low_load_better=low_load_better,
@@ -141,19 +141,19 @@ def _drawn(samples: Sequence[tuple[float, list[float], list[float]]], seed: int)
         yield tuple(_positive(resampled(b, chance)) / _positive(resampled(a, chance)) for _, a, b in samples)
 
 
-def _course(loads: Sequence[float], ratios: Sequence[float]) -> tuple[Outcome, float | None, int]:
+def _course(loads: Sequence[float], ratios: Sequence[float]) -> tuple[CrossoverOutcome, float | None, int]:
     """Return what curves of such ratios do, where they cross once, and which is better at the lowest load."""
     heights = [math.log(ratio) for ratio in ratios]
     turns = [at for at in range(1, len(heights)) if (heights[at] > 0) != (heights[at - 1] > 0)]
     better = 0 if heights[0] > 0 else 1
     if not turns:
-        return (Outcome.SECOND_BETTER if better else Outcome.FIRST_BETTER), None, better
+        return (CrossoverOutcome.SECOND_BETTER if better else CrossoverOutcome.FIRST_BETTER), None, better
     if len(turns) > 1:
-        return Outcome.UNDECIDED, None, better
+        return CrossoverOutcome.UNDECIDED, None, better
     at = turns[0]
     part = heights[at - 1] / (heights[at - 1] - heights[at])
     low, high = math.log(loads[at - 1]), math.log(loads[at])
-    return Outcome.CROSSOVER, math.exp(low + part * (high - low)), better
+    return CrossoverOutcome.CROSSOVER, math.exp(low + part * (high - low)), better
 
 
 def _between(loads: Sequence[float], load: float) -> tuple[float, float]:

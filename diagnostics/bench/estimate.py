@@ -19,7 +19,7 @@ RESAMPLES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class BlockMean:
     """A mean over blocks and its 95 % confidence interval; one block alone has none: both ends are None then."""
 
     value: float
@@ -32,16 +32,16 @@ class Estimate:
         return None if self.high is None else self.high - self.value
 
 
-def estimate(values: Sequence[float | None]) -> Estimate | None:
+def estimate(values: Sequence[float | None]) -> BlockMean | None:
     """Return the mean of one value per block with Student's interval, mean ± t·s/√n; None where a value is missing."""
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None
     mean, count = statistics.fmean(known), len(known)
     if count < 2:
-        return Estimate(value=mean)
+        return BlockMean(value=mean)
     margin = _T[min(count, MOST_BLOCKS) - 2] * statistics.stdev(known) / math.sqrt(count)
-    return Estimate(value=mean, low=mean - margin, high=mean + margin)
+    return BlockMean(value=mean, low=mean - margin, high=mean + margin)
 
 
 def resampled(values: Sequence[float], chance: random.Random) -> float:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, fields
 
 import msgspec
 
-from diagnostics.bench.block import Block
+from diagnostics.bench.block import LoadBlock
 from diagnostics.bench.estimate import MOST_BLOCKS
-from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
 from diagnostics.errors import UsageError
 
 SCHEMA_VERSION = 1
@@ -27,7 +27,7 @@ class _Head:
     schema_version: int = SCHEMA_VERSION
 
 
-def parse_report(body: bytes, where: str) -> Report:
+def parse_report(body: bytes, where: str) -> BenchReport:
     """Return the report that a JSON document holds; what else is in it is left alone.
 
     Raises:
@@ -37,7 +37,7 @@ def parse_report(body: bytes, where: str) -> Report:
     try:
         version = msgspec.json.decode(body, type=_Head).schema_version
         if version == SCHEMA_VERSION:
-            return _plausible(msgspec.json.decode(body, type=Report), where)
+            return _plausible(msgspec.json.decode(body, type=BenchReport), where)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         hint = "diag bench --output json writes one"
         raise UsageError(f"is no report of diag bench ({error})", where=where, hint=hint) from None
@@ -45,14 +45,14 @@ def parse_report(body: bytes, where: str) -> Report:
     raise UsageError(f"has schema version {version}, and {SCHEMA_VERSION} is known", where=where, hint=hint)
 
 
-def _plausible(report: Report, where: str) -> Report:
+def _plausible(report: BenchReport, where: str) -> BenchReport:
     wrong = next(_implausible(report), None)
     if wrong is not None:
         raise UsageError(f"is no report of diag bench ({wrong})", where=where)
     return report
 
 
-def _implausible(report: Report) -> Iterator[str]:
+def _implausible(report: BenchReport) -> Iterator[str]:
     if not 1 <= len(report.targets) <= 2:
         yield f"{len(report.targets)} targets"
     if not (0 <= report.started <= _MOST_SECONDS and 0 < report.seconds <= _MOST and 0 <= report.warm_up <= _MOST):
@@ -71,14 +71,14 @@ def _of_target(target: TargetResult) -> Iterator[str]:
         yield from (f"{what} at load {point.load:g}" for what in _of_point(point))
 
 
-def _of_point(point: Point) -> Iterator[str]:
+def _of_point(point: LoadPoint) -> Iterator[str]:
     if not 1 <= len(point.blocks) <= MOST_BLOCKS:
         yield f"{len(point.blocks)} blocks"
     for block in point.blocks:
         yield from _of_block(block)
 
 
-def _of_block(block: Block) -> Iterator[str]:
+def _of_block(block: LoadBlock) -> Iterator[str]:
     for each in fields(block):
         value = getattr(block, each.name)
         if not isinstance(value, int | float):

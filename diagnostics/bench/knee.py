@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from diagnostics.bench.block import percentile
 from diagnostics.bench.estimate import RESAMPLES, resampled
-from diagnostics.bench.report import Point
+from diagnostics.bench.report import LoadPoint
 
 FEWEST_POINTS = 3
 _TAIL = 0.05
@@ -37,7 +37,7 @@ class Knee:
     above: bool
 
 
-def knee(points: Sequence[Point], seed: int = 0) -> Knee | None:
+def knee(points: Sequence[LoadPoint], seed: int = 0) -> Knee | None:
     """Return the knee of a sweep; None of fewer than three loads whose latency is known."""
     known = [point for point in points if point.values("mean")]
     if len(known) < FEWEST_POINTS:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from diagnostics.bench.answer import Answer
+from diagnostics.bench.answer import RequestResult
 from diagnostics.errors import UsageError
 from diagnostics.units import Unit, parse_duration
 
@@ -31,14 +31,14 @@ class RequestLimits:
         """Return each limit's name and seconds."""
         return tuple((field.name, getattr(self, field.name)) for field in fields(self))
 
-    def kept(self, answer: Answer) -> bool | None:
+    def kept(self, answer: RequestResult) -> bool | None:
         """Return whether a request keeps every limit; a failed one does not; None where that cannot be known."""
         if not answer.ok:
             return False
         held = [self._held(name, limit, answer) for name, limit in self.pairs() if limit is not None]
         return False if False in held else None if None in held else True
 
-    def _held(self, name: str, limit: float, answer: Answer) -> bool | None:
+    def _held(self, name: str, limit: float, answer: RequestResult) -> bool | None:
         value: float | None = getattr(answer, name)
         if value is None and name == "tpot" and answer.tokens is not None and answer.tokens < 2:
             return True  # there is no token after the first

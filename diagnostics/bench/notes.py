@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from diagnostics.bench.block import Block
-from diagnostics.bench.report import Point
+from diagnostics.bench.block import LoadBlock
+from diagnostics.bench.report import LoadPoint
 from diagnostics.bench.workload import Workload
 from diagnostics.units import Limit, Unit
 
@@ -35,7 +35,7 @@ _FEWEST_FOR_P99 = 100
 
 
 def notes_of(
-    workload: Workload, points: Sequence[Point], *, closed: bool = True, warm_up: float = math.inf
+    workload: Workload, points: Sequence[LoadPoint], *, closed: bool = True, warm_up: float = math.inf
 ) -> Iterator[str]:
     """Yield what the reader of the numbers has to know.
 
@@ -71,7 +71,7 @@ def notes_of(
         )
 
 
-def _of_lengths(workload: Workload, points: Sequence[Point]) -> Iterator[str]:
+def _of_lengths(workload: Workload, points: Sequence[LoadPoint]) -> Iterator[str]:
     blocks = [block for point in points for block in point.blocks]
     fewest = min((block.fewest_tokens for block in blocks if block.fewest_tokens is not None), default=None)
     most = max((block.most_tokens for block in blocks if block.most_tokens is not None), default=None)
@@ -79,7 +79,7 @@ def _of_lengths(workload: Workload, points: Sequence[Point]) -> Iterator[str]:
         yield f"answers had {fewest} to {most} tokens, not {workload.max_tokens} each"
 
 
-def _of_failures(points: Sequence[Point]) -> Iterator[str]:
+def _of_failures(points: Sequence[LoadPoint]) -> Iterator[str]:
     failing = [point.load for point in points if any(block.error for block in point.blocks)]
     errors = Counter[str]()
     for block in (block for point in points for block in point.blocks if block.error):
@@ -88,7 +88,7 @@ def _of_failures(points: Sequence[Point]) -> Iterator[str]:
         yield f"requests failed at {_loads(failing)}, most of them with: {max(errors, key=errors.__getitem__)}"
 
 
-def _of_counts(points: Sequence[Point]) -> Iterator[str]:
+def _of_counts(points: Sequence[LoadPoint]) -> Iterator[str]:
     none = [point.load for point in points if not all(block.requests or block.error for block in point.blocks)]
     if none:
         yield (
@@ -103,7 +103,7 @@ def _of_counts(points: Sequence[Point]) -> Iterator[str]:
         )
 
 
-def _of_others(points: Sequence[Point]) -> Iterator[str]:
+def _of_others(points: Sequence[LoadPoint]) -> Iterator[str]:
     shared = {point.load: max(map(_others, point.blocks)) for point in points if any(map(_others, point.blocks))}
     if shared:
         yield (
@@ -112,13 +112,13 @@ def _of_others(points: Sequence[Point]) -> Iterator[str]:
         )
 
 
-def _others(block: Block) -> float:
+def _others(block: LoadBlock) -> float:
     """Return the requests per second of others; 0 where they are too few to matter, or not known."""
     found = block.diagnosis.others if block.diagnosis is not None and block.diagnosis.others is not None else 0.0
     return found if found > MOST_OTHERS.value * block.throughput and found * block.seconds >= _FEWEST_OTHERS else 0.0
 
 
-def _of_settling(points: Sequence[Point], closed: bool, warm_up: float) -> Iterator[str]:
+def _of_settling(points: Sequence[LoadPoint], closed: bool, warm_up: float) -> Iterator[str]:
     behind = [] if closed else [point.load for point in points if any(_is_behind(block) for block in point.blocks)]
     if behind:
         yield (
@@ -133,16 +133,16 @@ def _of_settling(points: Sequence[Point], closed: bool, warm_up: float) -> Itera
         )
 
 
-def _is_behind(block: Block) -> bool:
+def _is_behind(block: LoadBlock) -> bool:
     answered = block.throughput * block.seconds + block.failed
     return block.requests - answered > BACKLOG.value * math.sqrt(block.requests)
 
 
-def _is_busy(block: Block) -> bool:
+def _is_busy(block: LoadBlock) -> bool:
     return block.client_busy is not None and block.client_busy > MOST_BUSY.value
 
 
-def _is_late(block: Block) -> bool:
+def _is_late(block: LoadBlock) -> bool:
     return bool(block.late_p99 and block.p50 and block.late_p99 > MOST_LATE.value * block.p50)
 
 

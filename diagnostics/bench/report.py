@@ -6,20 +6,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-from diagnostics.bench.block import MEASURES, Block, Diagnosis
-from diagnostics.bench.estimate import Estimate, estimate
+from diagnostics.bench.block import MEASURES, Diagnosis, LoadBlock
+from diagnostics.bench.estimate import BlockMean, estimate
 from diagnostics.bench.limits import RequestLimits
 from diagnostics.bench.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class LoadPoint:
     """One load of a sweep: `load` clients (closed loop) or requests per second (open loop), and its blocks."""
 
     load: float
-    blocks: tuple[Block, ...]
+    blocks: tuple[LoadBlock, ...]
 
-    def estimate(self, measure: str) -> Estimate | None:
+    def estimate(self, measure: str) -> BlockMean | None:
         """Return a measure of MEASURES over the blocks; None where a block does not have it."""
         return estimate([MEASURES[measure](block) for block in self.blocks])
 
@@ -64,12 +64,12 @@ class TargetResult:
     model: str
     protocol: str
     workload: Workload
-    points: tuple[Point, ...] = ()
+    points: tuple[LoadPoint, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class BenchReport:
     """A load test.
 
     Attributes:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import BUSY, QUEUE
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -146,27 +146,27 @@ _HELD = {
     REQUEST_SECONDS: 0.166,
 }
 CASES = (
-    Case(
+    CheckCase(
         title="fires when idle instances let requests wait for the window",
         expect=Expected.FIRES,
         readings=_HELD,
     ),
-    Case(
+    CheckCase(
         title="is quiet when instances are busy",
         expect=Expected.QUIET,
         readings={**_HELD, INSTANCE_BUSY_SHARE: 0.95},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the queue is far longer than the window",
         expect=Expected.QUIET,
         readings={**_HELD, BATCH_DELAY: 0.002},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the window is a small part of the request",
         expect=Expected.QUIET,
         readings={**_HELD, REQUEST_SECONDS: 2.0},
     ),
-    Case(
+    CheckCase(
         title="is unknown without the configuration",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _HELD.items() if k not in (DYNAMIC_BATCHING, BATCH_DELAY)},

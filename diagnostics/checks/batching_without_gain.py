@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.predictions import MODEL, prediction, queue_of
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.evidence.load import stage_load
@@ -129,27 +129,27 @@ _LINEAR = {
     REQUEST_SECONDS: 0.1,
 }
 CASES = (
-    Case(
+    CheckCase(
         title="fires when a window gathers batches that cost their sum",
         expect=Expected.FIRES,
         readings=_LINEAR,
     ),
-    Case(
+    CheckCase(
         title="is quiet when a larger batch is cheaper per item",
         expect=Expected.QUIET,
         readings={**_LINEAR, BATCH_MARGINAL_COST: 0.1},
     ),
-    Case(
+    CheckCase(
         title="is quiet when one at a time would wait as long for the instance",
         expect=Expected.QUIET,
         readings={**_LINEAR, ARRIVAL_RATE: 98},
     ),
-    Case(
+    CheckCase(
         title="is quiet when batches do not form",
         expect=Expected.QUIET,
         readings={**_LINEAR, BATCH_SIZE: 1.05},
     ),
-    Case(
+    CheckCase(
         title="is unknown without the time per batch size",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _LINEAR.items() if k is not BATCH_MARGINAL_COST},

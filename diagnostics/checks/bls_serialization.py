@@ -34,7 +34,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.gates import (
     BUSY,
     BUSY_LANES,
@@ -163,26 +163,26 @@ _WRAPPER = {
     HOST_CPU_BUSY: 0.3,
 }
 CASES = (
-    Case(title="fires when a busy caller waits inside other models", expect=Expected.FIRES, readings=_WRAPPER),
-    Case(
+    CheckCase(title="fires when a busy caller waits inside other models", expect=Expected.FIRES, readings=_WRAPPER),
+    CheckCase(
         title="is quiet about a model that works itself",
         expect=Expected.QUIET,
         readings={**_WRAPPER, NESTED_SHARE: 0.0},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the called models are short of instances",
         expect=Expected.QUIET,
         readings={**_WRAPPER, NESTED_WAIT: 0.7},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the caller is idle", expect=Expected.QUIET, readings={**_WRAPPER, INSTANCE_BUSY_SHARE: 0.2}
     ),
-    Case(
+    CheckCase(
         title="is quiet on a host without processors to spare",
         expect=Expected.QUIET,
         readings={**_WRAPPER, HOST_CPU_BUSY: 0.97},
     ),
-    Case(
+    CheckCase(
         title="is unknown without the number of instances",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _WRAPPER.items() if k not in (INSTANCE_BUSY_SHARE, INSTANCES)},

@@ -37,8 +37,8 @@ from collections.abc import Iterator
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import (
-    Case,
     Check,
+    CheckCase,
     Claim,
     Expected,
     Fires,
@@ -206,24 +206,24 @@ _BURSTS = {
     HOST_CPU_BUSY: 0.2,
 }
 CASES = (
-    Case(title="fires when groups of requests wait for each other", expect=Expected.FIRES, readings=_BURSTS),
-    Case(
+    CheckCase(title="fires when groups of requests wait for each other", expect=Expected.FIRES, readings=_BURSTS),
+    CheckCase(
         title="is quiet when requests are independent",
         expect=Expected.QUIET,
         readings={**_BURSTS, BURST_SIZE: 1.3, BURST_CERTAINTY: 0.9},
     ),
-    Case(
+    CheckCase(
         title="is quiet when nobody waits for it",
         expect=Expected.QUIET,
         readings={**_BURSTS, QUEUE_SECONDS: 0.002, CROWDED_TAIL_SECONDS: 0.002},
     ),
-    Case(
+    CheckCase(
         title="is quiet when a stage is busy on average",
         expect=Expected.QUIET,
         readings={**_BURSTS, INSTANCE_BUSY_SHARE: 0.9},
     ),
-    Case(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 3}),
-    Case(
+    CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 3}),
+    CheckCase(
         title="is unknown when arrivals cannot be counted",
         expect=Expected.UNKNOWN,
         readings={REQUESTS: 420, REQUEST_SECONDS: 0.26},

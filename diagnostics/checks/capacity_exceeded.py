@@ -28,7 +28,7 @@ from __future__ import annotations
 from math import ceil
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
 from diagnostics.checks.instances import scaling
 from diagnostics.evidence.ledger import Ledger
@@ -95,23 +95,23 @@ _FLOOD = {
     HOST_CPU_BUSY: 0.3,
 }
 CASES = (
-    Case(
+    CheckCase(
         title="fires when twice as much arrives as the device could do",
         expect=Expected.FIRES,
         readings=_FLOOD,
     ),
-    Case(
+    CheckCase(
         title="is quiet when more instances would keep up",
         expect=Expected.QUIET,
         readings={**_FLOOD, ARRIVAL_RATE: 201, DEVICE_HEADROOM: 0.8},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the device is full",
         expect=Expected.QUIET,
         readings={**_FLOOD, DEVICE_HEADROOM: 0.02},
     ),
-    Case(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_FLOOD, QUEUE_SECONDS: 0.001}),
-    Case(
+    CheckCase(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_FLOOD, QUEUE_SECONDS: 0.001}),
+    CheckCase(
         title="is unknown when nothing is known of the device",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _FLOOD.items() if k is not DEVICE_HEADROOM},

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from diagnostics import checks
-from diagnostics.checks.check import Case, Check, Diagnose
+from diagnostics.checks.check import Check, CheckCase, Diagnose
 from diagnostics.pages import declaring, page_of, sections_of, title_of
 
 HEADINGS = ("Looks for", "Means", "Rules out", "Do", "Sources")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class RegisteredCheck:
     """A check as found on disk. `runbook` is its docstring: a title line and the five sections."""
 
     id: str
@@ -22,7 +22,7 @@ class Registered:
     runbook: str
     check: Check
     diagnose: Diagnose
-    cases: tuple[Case, ...]
+    cases: tuple[CheckCase, ...]
 
     @property
     def alert(self) -> str:
@@ -35,10 +35,10 @@ class Registered:
 
 
 @cache
-def catalogue() -> Mapping[str, Registered]:
+def catalogue() -> Mapping[str, RegisteredCheck]:
     """Return all checks by id, sorted."""
     return {
-        identifier: Registered(
+        identifier: RegisteredCheck(
             id=identifier,
             title=title_of(page_of(module)),
             runbook=page_of(module),

@@ -152,7 +152,7 @@ class Expected(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class CheckCase:
     """A stated situation and what the check must say of it. A signal that is not stated is absent."""
 
     title: str
@@ -185,7 +185,7 @@ class CheckModule(Protocol):
     """What a file in this folder provides."""
 
     CHECK: Check
-    CASES: tuple[Case, ...]
+    CASES: tuple[CheckCase, ...]
     __doc__: str | None
 
     def diagnose(self, see: Ledger, on: Subject) -> Fires | Quiet:

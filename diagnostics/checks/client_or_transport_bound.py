@@ -34,7 +34,7 @@ serve 3,000/s and more (server#7650, server#7706, server#4812).
 from __future__ import annotations
 
 from diagnostics.anatomy.from_outside import is_orchestrated
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import ENOUGH_REQUESTS
 from diagnostics.checks.frontend_threads import THREAD_FREE, busy_of, may_be_short_of_threads
 from diagnostics.checks.gates import HOST_FULL
@@ -220,30 +220,30 @@ _FAR = {
     HOST_CPU_BUSY: 0.3,
 }
 CASES = (
-    Case(title="fires when most of a client's time passes outside", expect=Expected.FIRES, readings=_FAR),
-    Case(
+    CheckCase(title="fires when most of a client's time passes outside", expect=Expected.FIRES, readings=_FAR),
+    CheckCase(
         title="is quiet when clients wait as long as the server takes",
         expect=Expected.QUIET,
         readings={**_FAR, OUTSIDE_SECONDS: 0.001},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the frontend holds the requests",
         expect=Expected.QUIET,
         readings={**_FAR, HANDLING_SECONDS: 0.075},
     ),
-    Case(
+    CheckCase(
         title="is quiet on a host without processors to spare",
         expect=Expected.QUIET,
         readings={**_FAR, HOST_CPU_BUSY: 0.99},
     ),
-    Case(
+    CheckCase(
         title="is unknown at a rate at which the frontend may be the limit, without traces",
         expect=Expected.UNKNOWN,
         readings={
             signal: value for signal, value in {**_FAR, REQUEST_RATE: 6000}.items() if signal is not HANDLING_SECONDS
         },
     ),
-    Case(
+    CheckCase(
         title="is unknown when the host's processors were not measured",
         expect=Expected.UNKNOWN,
         readings={signal: value for signal, value in _FAR.items() if signal is not HOST_CPU_BUSY},

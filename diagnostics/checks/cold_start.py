@@ -29,7 +29,7 @@ Triton user guide, "Model warmup". server#3012 (the second request at a new batc
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.lifecycle import (
     COLD_COMPUTE_SECONDS,
@@ -42,7 +42,7 @@ from diagnostics.signals.lifecycle import (
 from diagnostics.signals.settings import MAX_BATCH_SIZE, WARMUPS
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUEST_SECONDS
-from diagnostics.tuning.changes import ConfigChange, Setting, Warmup
+from diagnostics.tuning.changes import ConfigChange, Setting, WarmupChange
 from diagnostics.units import Unit
 
 SLOW = Limit(
@@ -87,7 +87,7 @@ def _suggestion(see: Ledger, on: Subject) -> Suggestion:
     if most is None:
         return Suggestion(text=f"add model_warmup to {on.model} for the batch sizes that it serves")
     sizes = tuple(sorted({1, round(most)}))
-    setting = Setting(path="model_warmup", value=Warmup(batch_sizes=sizes))
+    setting = Setting(path="model_warmup", value=WarmupChange(batch_sizes=sizes))
     return Suggestion(
         text=f"warm {on.model} up before it serves, at batch size {' and '.join(map(str, sizes))}, with typical input",
         change=ConfigChange(model=on.model or "", settings=(setting,)),
@@ -106,32 +106,32 @@ _COLD = {
     REQUEST_SECONDS: 0.23,
 }
 CASES = (
-    Case(
+    CheckCase(
         title="fires when first executions were slow and requests waited for them",
         expect=Expected.FIRES,
         readings=_COLD,
     ),
-    Case(
+    CheckCase(
         title="fires when a warm-up exists and does not cover what is served",
         expect=Expected.FIRES,
         readings={**_COLD, WARMUPS: 1},
     ),
-    Case(
+    CheckCase(
         title="is quiet when nothing was slow at first",
         expect=Expected.QUIET,
         readings={**_COLD, COLD_SLOWDOWN: 1.1},
     ),
-    Case(
+    CheckCase(
         title="is quiet when hardly any request met it",
         expect=Expected.QUIET,
         readings={**_COLD, COLD_COMPUTE_SECONDS: 0.0004, COLD_QUEUE_SECONDS: 0.0},
     ),
-    Case(
+    CheckCase(
         title="is quiet when only the warm-up was slow",
         expect=Expected.QUIET,
         readings={**_COLD, WARMUPS: 1, COLD_MET: 0},
     ),
-    Case(
+    CheckCase(
         title="is unknown when counters were read too rarely",
         expect=Expected.UNKNOWN,
         readings={REQUEST_SECONDS: 0.2},

@@ -32,7 +32,7 @@ slower. Little's law for the wait.
 from __future__ import annotations
 
 from diagnostics import names
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
     cache_is_short,
@@ -123,28 +123,28 @@ _FULL = {
     ENGINE_KV_BLOCKED: 0.0,
 }
 CASES = (
-    Case(title="fires when all slots are taken and the cache has room", expect=Expected.FIRES, readings=_FULL),
-    Case(
+    CheckCase(title="fires when all slots are taken and the cache has room", expect=Expected.FIRES, readings=_FULL),
+    CheckCase(
         title="is quiet when the KV cache is what is short",
         expect=Expected.QUIET,
         readings={**_FULL, ENGINE_SLOT_FILL: 0.12, ENGINE_PEAK_FILL: 0.13, ENGINE_KV_BLOCKED: 0.9},
     ),
-    Case(
+    CheckCase(
         title="is quiet when slots are full and nothing waits",
         expect=Expected.QUIET,
         readings={**_FULL, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0, ENGINE_WAIT_SECONDS: 0},
     ),
-    Case(
+    CheckCase(
         title="is quiet when requests waited at one read of twenty",
         expect=Expected.QUIET,
         readings={**_FULL, ENGINE_WAITING: 1.4, ENGINE_WAITING_SHARE: 0.05, ENGINE_WAIT_SECONDS: 0.09},
     ),
-    Case(
+    CheckCase(
         title="is quiet under pipeline parallelism",
         expect=Expected.QUIET,
         readings={**_FULL, ENGINE_MICRO_BATCHES: 2},
     ),
-    Case(
+    CheckCase(
         title="is unknown when the engine does not say its maximum",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _FULL.items() if k not in (ENGINE_SLOTS, ENGINE_SLOT_FILL, ENGINE_PEAK_FILL)},

@@ -27,7 +27,7 @@ budget was not binding). Little's law for the wait.
 from __future__ import annotations
 
 from diagnostics import names
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
     held_earlier,
@@ -117,28 +117,28 @@ _CUT = {
     ENGINE_TOKEN_BUDGET: 8192,
 }
 CASES = (
-    Case(title="fires when each iteration is full of prompts", expect=Expected.FIRES, readings=_CUT),
-    Case(
+    CheckCase(title="fires when each iteration is full of prompts", expect=Expected.FIRES, readings=_CUT),
+    CheckCase(
         title="is quiet when few iterations read prompts",
         expect=Expected.QUIET,
         readings={**_CUT, ENGINE_CONTEXT_SHARE: 0.1},
     ),
-    Case(
+    CheckCase(
         title="is quiet when iterations differ in size",
         expect=Expected.QUIET,
         readings={**_CUT, ENGINE_TOKENS_FILL: 0.5},
     ),
-    Case(
+    CheckCase(
         title="is quiet when all slots are taken",
         expect=Expected.QUIET,
         readings={**_CUT, ENGINE_SLOT_FILL: 0.97, ENGINE_PEAK_FILL: 1.0},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the KV cache is short",
         expect=Expected.QUIET,
         readings={**_CUT, ENGINE_KV_BLOCKED: 0.9},
     ),
-    Case(
+    CheckCase(
         title="is unknown when tokens per iteration are not said",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _CUT.items() if k not in (ENGINE_TOKENS_FILL, ENGINE_TOKEN_BUDGET)},

@@ -29,7 +29,7 @@ in a step whose code took less than one: copies of big images).
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import HOST_FULL, host_is_full
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import HOST_CPU_BUSY
@@ -74,24 +74,24 @@ _LOST = {
     HOST_CPU_BUSY: 0.3,
 }
 CASES = (
-    Case(title="fires when a third of a request passes between stages", expect=Expected.FIRES, readings=_LOST),
-    Case(
+    CheckCase(title="fires when a third of a request passes between stages", expect=Expected.FIRES, readings=_LOST),
+    CheckCase(
         title="is quiet when the hand-over is quick",
         expect=Expected.QUIET,
         readings={**_LOST, OVERHEAD_SECONDS: 0.0002},
     ),
-    Case(title="is quiet about an idle ensemble", expect=Expected.QUIET, readings={**_LOST, ENSEMBLE_CALLS: 0}),
-    Case(
+    CheckCase(title="is quiet about an idle ensemble", expect=Expected.QUIET, readings={**_LOST, ENSEMBLE_CALLS: 0}),
+    CheckCase(
         title="is quiet on a host without processors to spare",
         expect=Expected.QUIET,
         readings={**_LOST, HOST_CPU_BUSY: 0.97},
     ),
-    Case(
+    CheckCase(
         title="is quiet when only its engine can account for the rest",
         expect=Expected.QUIET,
         readings={ENSEMBLE_CALLS: 500, REQUEST_SECONDS: 0.12, HIDDEN_MEMBERS: 1},
     ),
-    Case(
+    CheckCase(
         title="is unknown without traces",
         expect=Expected.UNKNOWN,
         readings={ENSEMBLE_CALLS: 500, REQUEST_SECONDS: 0.12, HIDDEN_MEMBERS: 0},

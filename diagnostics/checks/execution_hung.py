@@ -38,7 +38,18 @@ from __future__ import annotations
 import msgspec
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.check import (
+    Check,
+    CheckCase,
+    Claim,
+    Expected,
+    Fires,
+    Layer,
+    Quiet,
+    Remedy,
+    Severity,
+    Suggestion,
+)
 from diagnostics.checks.gates import QUEUE, Gate, first_rival, host_is_full
 from diagnostics.checks.predictions import queue_of
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
@@ -194,16 +205,16 @@ _ONE_LOST = {
     CLIENT_BATCH_SIZE: 1,
 }
 CASES = (
-    Case(title="fires when requests wait and nothing ends", expect=Expected.FIRES, readings=_STUCK),
-    Case(title="fires when one of two processes does nothing", expect=Expected.FIRES, readings=_ONE_LOST),
-    Case(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_STUCK, STANDSTILL_SECONDS: 0}),
-    Case(
+    CheckCase(title="fires when requests wait and nothing ends", expect=Expected.FIRES, readings=_STUCK),
+    CheckCase(title="fires when one of two processes does nothing", expect=Expected.FIRES, readings=_ONE_LOST),
+    CheckCase(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_STUCK, STANDSTILL_SECONDS: 0}),
+    CheckCase(
         title="is quiet when executions take that long",
         expect=Expected.QUIET,
         readings={**_STUCK, EXECUTION_SECONDS: 4.0},
     ),
-    Case(title="is quiet while a version initialises", expect=Expected.QUIET, readings={**_STUCK, LOADS: 1}),
-    Case(
+    CheckCase(title="is quiet while a version initialises", expect=Expected.QUIET, readings={**_STUCK, LOADS: 1}),
+    CheckCase(
         title="is unknown when no execution was ever seen to end",
         expect=Expected.UNKNOWN,
         readings={STANDSTILL_SECONDS: 40, WAITING_NOW: 3, LOADS: 0},

@@ -27,7 +27,7 @@ probability that a pair of independent streams stays as close (Brownian motion):
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Ledger, Limit
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.orchestration import (
@@ -123,24 +123,24 @@ _BY_HAND = {
     ORCHESTRATED_SECONDS: 0.194,
 }
 CASES = (
-    Case(title="fires when all members are called in step", expect=Expected.FIRES, readings=_BY_HAND),
-    Case(
+    CheckCase(title="fires when all members are called in step", expect=Expected.FIRES, readings=_BY_HAND),
+    CheckCase(
         title="fires when nothing tells what the calls cost",
         expect=Expected.FIRES,
         readings={k: v for k, v in _BY_HAND.items() if k not in (HOP_SECONDS, ORCHESTRATED_SECONDS)},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the ensemble is in use", expect=Expected.QUIET, readings={**_BY_HAND, ENSEMBLE_CALLS: 400}
     ),
-    Case(
+    CheckCase(
         title="is quiet when members are called independently",
         expect=Expected.QUIET,
         readings={**_BY_HAND, LOCKSTEP_GAP: 1.2},
     ),
-    Case(
+    CheckCase(
         title="is quiet when a model inside the server may do the calling",
         expect=Expected.QUIET,
         readings={**_BY_HAND, WRAPPED: 1},
     ),
-    Case(title="is unknown without counters", expect=Expected.UNKNOWN, readings={}),
+    CheckCase(title="is unknown without counters", expect=Expected.UNKNOWN, readings={}),
 )

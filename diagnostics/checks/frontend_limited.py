@@ -33,7 +33,7 @@ threads: under a frontend limit that read fails first. M/M/1 and Little's law fo
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.client_or_transport_bound import MISSED, PORT_WAITS, is_long, port_lag_share
 from diagnostics.checks.entries import ENOUGH_REQUESTS
 from diagnostics.checks.frontend_threads import (
@@ -186,24 +186,24 @@ _SHORT = {
     HOST_CPU_BUSY: 0.5,
 }
 CASES = (
-    Case(title="fires when the frontend holds requests that it has read", expect=Expected.FIRES, readings=_HELD),
-    Case(
+    CheckCase(title="fires when the frontend holds requests that it has read", expect=Expected.FIRES, readings=_HELD),
+    CheckCase(
         title="fires when clients wait and its port leaves reads unanswered",
         expect=Expected.FIRES,
         readings={REQUESTS: 1000, OUTSIDE_SECONDS: 0.3, REQUEST_SECONDS: 0.05, MISSED_READS: 0.4, HOST_CPU_BUSY: 0.5},
     ),
-    Case(title="fires when clients wait for a busy thread", expect=Expected.FIRES, readings=_SHORT),
-    Case(
+    CheckCase(title="fires when clients wait for a busy thread", expect=Expected.FIRES, readings=_SHORT),
+    CheckCase(
         title="is quiet when it passes everything on",
         expect=Expected.QUIET,
         readings={**_HELD, HANDLING_SECONDS: 0.0002},
     ),
-    Case(
+    CheckCase(
         title="is quiet when a busy thread is too little for so long a wait",
         expect=Expected.QUIET,
         readings={**_SHORT, OUTSIDE_SECONDS: 0.5},
     ),
-    Case(
+    CheckCase(
         title="is unknown when the host's processors were not measured",
         expect=Expected.UNKNOWN,
         readings={signal: value for signal, value in _HELD.items() if signal is not HOST_CPU_BUSY},

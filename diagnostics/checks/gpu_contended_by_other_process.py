@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.cards import compute_on, entry_on, name_of, stages_on
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.device import ON_GPU
 from diagnostics.signals.gpu import GPU_TIME_FULL
@@ -164,32 +164,32 @@ _STRANGER = {
     REQUEST_SECONDS: 0.081,
 }
 CASES = (
-    Case(
+    CheckCase(
         title="fires when requests take longer while a stranger works",
         expect=Expected.FIRES,
         readings=_STRANGER,
     ),
-    Case(
+    CheckCase(
         title="fires on its share when the stranger was there all the time",
         expect=Expected.FIRES,
         readings={**_STRANGER, FOREIGN_STAY: 1.0, FOREIGN_EXCESS_REQUEST: 0.0},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the card has time for both",
         expect=Expected.QUIET,
         readings={**_STRANGER, GPU_TIME_FULL: 0.02},
     ),
-    Case(
+    CheckCase(
         title="is quiet when all the work is the server's",
         expect=Expected.QUIET,
         readings={**_STRANGER, FOREIGN_SHARE: 0.0},
     ),
-    Case(
+    CheckCase(
         title="is quiet when requests take as long as without it",
         expect=Expected.QUIET,
         readings={**_STRANGER, FOREIGN_EXCESS_REQUEST: 0.001},
     ),
-    Case(
+    CheckCase(
         title="is unknown when processes cannot be told apart",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _STRANGER.items() if k is not FOREIGN_SHARE},

@@ -27,7 +27,7 @@ NVIDIA, "XID Errors" (catalogue), "GPU Memory Error Management" (row remapping).
 from __future__ import annotations
 
 from diagnostics.checks.cards import name_of
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.gpu import FAULT_CODE, GPU_LOST, MEMORY_ERRORS, REMAP_FAILED, REMAP_PENDING
 from diagnostics.signals.subject import Scope, Subject
@@ -89,18 +89,18 @@ def _waits(see: Ledger, on: Subject) -> bool:
 
 _SOUND = {FAULT_CODE: 0, MEMORY_ERRORS: 0, REMAP_FAILED: 0, GPU_LOST: 0.0}
 CASES = (
-    Case(title="fires on an Xid of the card", expect=Expected.FIRES, readings={**_SOUND, FAULT_CODE: 79}),
-    Case(
+    CheckCase(title="fires on an Xid of the card", expect=Expected.FIRES, readings={**_SOUND, FAULT_CODE: 79}),
+    CheckCase(
         title="fires on uncorrected memory errors, whose rows the next reset replaces",
         expect=Expected.FIRES,
         readings={**_SOUND, MEMORY_ERRORS: 2, REMAP_PENDING: 1},
     ),
-    Case(title="fires on a lost card", expect=Expected.FIRES, readings={GPU_LOST: 0.9}),
-    Case(title="is quiet on a sound card", expect=Expected.QUIET, readings=_SOUND),
-    Case(
+    CheckCase(title="fires on a lost card", expect=Expected.FIRES, readings={GPU_LOST: 0.9}),
+    CheckCase(title="is quiet on a sound card", expect=Expected.QUIET, readings=_SOUND),
+    CheckCase(
         title="is quiet on the part that is told, and on rows that wait for the next reset",
         expect=Expected.QUIET,
         readings={GPU_LOST: 0.0, MEMORY_ERRORS: 0, REMAP_PENDING: 1},
     ),
-    Case(title="is unknown when no driver was asked", expect=Expected.UNKNOWN, readings={}),
+    CheckCase(title="is unknown when no driver was asked", expect=Expected.UNKNOWN, readings={}),
 )

@@ -28,7 +28,7 @@ from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.cards import name_of
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.gates import BUSY, DEVICE_FULL, QUEUE, device_is_full, is_idle
 from diagnostics.checks.predictions import prediction, queue_of
 from diagnostics.evidence.ledger import Ledger
@@ -130,15 +130,15 @@ _FULL = {
     REQUEST_SECONDS: 8.9,
 }
 CASES = (
-    Case(title="fires when busy instances wait for a full card", expect=Expected.FIRES, readings=_FULL),
-    Case(
+    CheckCase(title="fires when busy instances wait for a full card", expect=Expected.FIRES, readings=_FULL),
+    CheckCase(
         title="is quiet when the card has room",
         expect=Expected.QUIET,
         readings={**_FULL, DEVICE_HEADROOM: 0.6},
     ),
-    Case(title="is quiet on a processor", expect=Expected.QUIET, readings={**_FULL, ON_GPU: 0}),
-    Case(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_FULL, QUEUE_SECONDS: 0.001}),
-    Case(
+    CheckCase(title="is quiet on a processor", expect=Expected.QUIET, readings={**_FULL, ON_GPU: 0}),
+    CheckCase(title="is quiet when nothing waits", expect=Expected.QUIET, readings={**_FULL, QUEUE_SECONDS: 0.001}),
+    CheckCase(
         title="is unknown when the GPU was not measured",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _FULL.items() if k is not DEVICE_HEADROOM},

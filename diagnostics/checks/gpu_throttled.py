@@ -32,7 +32,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from diagnostics.checks.cards import lost_to_clock, name_of, time_on, together
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.check import (
+    Check,
+    CheckCase,
+    Claim,
+    Expected,
+    Fires,
+    Layer,
+    Quiet,
+    Remedy,
+    Severity,
+    Suggestion,
+)
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.clock_steps import HELD_BACK_EXCESS_COMPUTE, POWER_CAP_EXCESS_COMPUTE
 from diagnostics.signals.device import ON_GPU
@@ -156,8 +167,8 @@ _HOT = {
     REQUEST_SECONDS: 0.1,
 }
 CASES = (
-    Case(title="fires when heat holds the clock down", expect=Expected.FIRES, readings=_HOT),
-    Case(
+    CheckCase(title="fires when heat holds the clock down", expect=Expected.FIRES, readings=_HOT),
+    CheckCase(
         title="fires when somebody lowered the power cap",
         expect=Expected.FIRES,
         readings={
@@ -168,22 +179,22 @@ CASES = (
             POWER_CAP_SHARE: 0.6,
         },
     ),
-    Case(
+    CheckCase(
         title="is quiet when nothing holds the clock down",
         expect=Expected.QUIET,
         readings={**_HOT, HELD_BACK_BY_HARDWARE: 0.0},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the clock is hardly lower",
         expect=Expected.QUIET,
         readings={**_HOT, CLOCK_LOST_TO_HARDWARE: 0.01},
     ),
-    Case(
+    CheckCase(
         title="is quiet when requests spend little time on the card",
         expect=Expected.QUIET,
         readings={**_HOT, COMPUTE_SECONDS: 0.003},
     ),
-    Case(
+    CheckCase(
         title="is unknown without the driver's reasons",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _HOT.items() if k is not HELD_BACK_BY_HARDWARE},

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.cards import time_on
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import BUSY, CPU_STARVED, CPU_WAITED, HOST_FULL, QUEUE, is_idle, waits_for_processors
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.cpu_steps import CPU_SHORT_EXCESS_COMPUTE, CPU_SHORT_EXCESS_QUEUE, CPU_SHORT_SHARE
@@ -245,28 +245,28 @@ _STARVED = {
     REQUEST_SECONDS: 7.0,
 }
 CASES = (
-    Case(title="fires when instances share too few cores", expect=Expected.FIRES, readings=_STARVED),
-    Case(
+    CheckCase(title="fires when instances share too few cores", expect=Expected.FIRES, readings=_STARVED),
+    CheckCase(
         title="fires when the quota is full on an idle host",
         expect=Expected.FIRES,
         readings={**_STARVED, HOST_CPU_BUSY: 0.3, CPU_THROTTLED: 0.8},
     ),
-    Case(
+    CheckCase(
         title="is quiet when others fill the host and instances sleep",
         expect=Expected.QUIET,
         readings={**_STARVED, CPU_PER_LANE: 0.02},
     ),
-    Case(
+    CheckCase(
         title="is quiet when no request waits on a busy host",
         expect=Expected.QUIET,
         readings={**_STARVED, QUEUE_SECONDS: 0.0005},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the processors have time left",
         expect=Expected.QUIET,
         readings={**_STARVED, HOST_CPU_BUSY: 0.5},
     ),
-    Case(
+    CheckCase(
         title="is unknown when the server's processes were not seen",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _STARVED.items() if k not in (CPU_PER_LANE, CPU_PRESSURE, CPU_THROTTLED)},

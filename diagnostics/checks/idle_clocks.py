@@ -27,7 +27,7 @@ server#4875 (the same of a processor's governor). Measured on an H100: 345 of 1,
 from __future__ import annotations
 
 from diagnostics.checks.cards import compute_on, lost_to_clock, name_of, together
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.clock_steps import IDLE_CLOCK_EXCESS_COMPUTE
 from diagnostics.signals.device import ON_GPU
@@ -90,23 +90,23 @@ _SPARSE = {
     REQUEST_SECONDS: 0.015,
 }
 CASES = (
-    Case(title="fires when sparse requests meet a low clock", expect=Expected.FIRES, readings=_SPARSE),
-    Case(
+    CheckCase(title="fires when sparse requests meet a low clock", expect=Expected.FIRES, readings=_SPARSE),
+    CheckCase(
         title="is quiet when the clock stays up",
         expect=Expected.QUIET,
         readings={**_SPARSE, IDLE_CLOCK_SHARE: 1.0},
     ),
-    Case(
+    CheckCase(
         title="is quiet on a card at work",
         expect=Expected.QUIET,
         readings={**_SPARSE, GPU_TIME_USED: 0.8},
     ),
-    Case(
+    CheckCase(
         title="is quiet when executions are short",
         expect=Expected.QUIET,
         readings={**_SPARSE, COMPUTE_SECONDS: 0.001},
     ),
-    Case(
+    CheckCase(
         title="is unknown without clocks",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _SPARSE.items() if k is not IDLE_CLOCK_SHARE},

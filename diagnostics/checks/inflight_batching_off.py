@@ -26,7 +26,7 @@ tensorrtllm_backend#645 and TensorRT-LLM#2443 (no KV cache, batch always 1), ser
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
     KV_BLOCKED,
     WAITS,
@@ -126,28 +126,28 @@ _ONE_BY_ONE = {
     ENGINE_KV_BLOCKED: 0,
 }
 CASES = (
-    Case(title="fires when one of many slots is ever used", expect=Expected.FIRES, readings=_ONE_BY_ONE),
-    Case(
+    CheckCase(title="fires when one of many slots is ever used", expect=Expected.FIRES, readings=_ONE_BY_ONE),
+    CheckCase(
         title="fires when batches are static",
         expect=Expected.FIRES,
         readings={**_ONE_BY_ONE, ENGINE_STATIC_BATCHING: 1, ENGINE_PEAK_SCHEDULED: 8},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the engine has one slot",
         expect=Expected.QUIET,
         readings={**_ONE_BY_ONE, ENGINE_SLOTS: 1},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the cache holds one sequence only",
         expect=Expected.QUIET,
         readings={**_ONE_BY_ONE, ENGINE_KV_BLOCKED: 1},
     ),
-    Case(
+    CheckCase(
         title="is quiet about static batches in which nothing waits",
         expect=Expected.QUIET,
         readings={**_ONE_BY_ONE, ENGINE_STATIC_BATCHING: 1, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0},
     ),
-    Case(
+    CheckCase(
         title="is unknown when the KV cache cannot be read",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _ONE_BY_ONE.items() if k is not ENGINE_KV_BLOCKED},

@@ -30,7 +30,7 @@ TensorRT-LLM#1246 (a larger max_new_tokens slowed everything 7 to 8 times), Tens
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet
 from diagnostics.checks.engine_gates import (
     HELD_LIMITS,
     KV_FULL,
@@ -150,28 +150,28 @@ _STARVED = {
     ENGINE_PAUSED_SHARE: 0,
 }
 CASES = (
-    Case(title="fires when no blocks are left and slots are free", expect=Expected.FIRES, readings=_STARVED),
-    Case(
+    CheckCase(title="fires when no blocks are left and slots are free", expect=Expected.FIRES, readings=_STARVED),
+    CheckCase(
         title="fires when blocks are free but promised to running requests",
         expect=Expected.FIRES,
         readings={**_STARVED, ENGINE_KV_BLOCKED: 0, ENGINE_KV_USED: 0.775, ENGINE_KV_NEED: 6.2, ENGINE_KV_BLOCKS: 40},
     ),
-    Case(
+    CheckCase(
         title="is quiet when all slots are taken",
         expect=Expected.QUIET,
         readings={**_STARVED, ENGINE_SLOT_FILL: 0.95, ENGINE_PEAK_FILL: 1, ENGINE_KV_BLOCKED: 0},
     ),
-    Case(
+    CheckCase(
         title="is quiet about a full cache when nothing waits",
         expect=Expected.QUIET,
         readings={**_STARVED, ENGINE_WAITING: 0, ENGINE_WAITING_SHARE: 0, ENGINE_WAIT_SECONDS: 0, ENGINE_KV_USED: 0.99},
     ),
-    Case(
+    CheckCase(
         title="is quiet when the cache is empty while requests wait",
         expect=Expected.QUIET,
         readings={**_STARVED, ENGINE_KV_BLOCKED: 0, ENGINE_KV_USED: 0.05},
     ),
-    Case(
+    CheckCase(
         title="is unknown when the cache's gauges contradict each other",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _STARVED.items() if k not in (ENGINE_KV_BLOCKED, ENGINE_KV_USED)},

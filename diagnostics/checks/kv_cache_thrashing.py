@@ -27,7 +27,7 @@ tensorrtllm_backend, "Model configuration", batch scheduler policy. Little's law
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import (
     EVICTS,
     KV_FULL,
@@ -126,23 +126,23 @@ _THRASHING = {
     ENGINE_MAX_UTILIZATION: 1,
 }
 CASES = (
-    Case(title="fires when requests are paused at most reads", expect=Expected.FIRES, readings=_THRASHING),
-    Case(
+    CheckCase(title="fires when requests are paused at most reads", expect=Expected.FIRES, readings=_THRASHING),
+    CheckCase(
         title="is quiet under the policy that never pauses",
         expect=Expected.QUIET,
         readings={**_THRASHING, ENGINE_MAX_UTILIZATION: 0},
     ),
-    Case(
+    CheckCase(
         title="is quiet about a full cache with nothing paused",
         expect=Expected.QUIET,
         readings={**_THRASHING, ENGINE_PAUSED: 0, ENGINE_PAUSED_SHARE: 0},
     ),
-    Case(
+    CheckCase(
         title="is quiet when blocks are free",
         expect=Expected.QUIET,
         readings={**_THRASHING, ENGINE_KV_USED: 0.4},
     ),
-    Case(
+    CheckCase(
         title="is unknown when the engine does not count paused requests",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _THRASHING.items() if k is not ENGINE_PAUSED_SHARE},

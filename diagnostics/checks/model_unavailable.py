@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.checks.failing import ENOUGH_FAILURES
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.absences import PORT_REFUSES
@@ -215,18 +215,18 @@ _AWAY = {
 }
 _CLOSED_PORT = {PORT_REFUSES: 1, REFUSED_REQUESTS: 0, FAILED_VERSIONS: 0}
 CASES = (
-    Case(title="fires when no version serves", expect=Expected.FIRES, readings=_DOWN),
-    Case(
+    CheckCase(title="fires when no version serves", expect=Expected.FIRES, readings=_DOWN),
+    CheckCase(
         title="fires when a new version failed and an older one serves",
         expect=Expected.FIRES,
         readings={**_DOWN, READY_VERSIONS: 1},
     ),
-    Case(title="fires when requests came while it was unloaded", expect=Expected.FIRES, readings=_AWAY),
-    Case(title="fires when the inference port refuses connections", expect=Expected.FIRES, readings=_CLOSED_PORT),
-    Case(
+    CheckCase(title="fires when requests came while it was unloaded", expect=Expected.FIRES, readings=_AWAY),
+    CheckCase(title="fires when the inference port refuses connections", expect=Expected.FIRES, readings=_CLOSED_PORT),
+    CheckCase(
         title="is quiet when nobody asked while it was unloaded",
         expect=Expected.QUIET,
         readings={**_AWAY, REFUSED_REQUESTS: 0},
     ),
-    Case(title="is unknown without the index", expect=Expected.UNKNOWN, readings={READY_VERSIONS: 0}),
+    CheckCase(title="is unknown without the index", expect=Expected.UNKNOWN, readings={READY_VERSIONS: 0}),
 )

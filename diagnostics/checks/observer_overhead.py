@@ -25,7 +25,7 @@ requests/s on two cores ended with signal 11.
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.executions import EXECUTION_SECONDS
 from diagnostics.signals.latency import SUMMARIES
@@ -83,16 +83,16 @@ def diagnose(see: Ledger, on: Subject) -> Fires | Quiet:
 
 _HOT = {REQUEST_RATE: 3000, EXECUTION_SECONDS: 0.001, SUMMARIES: 1}
 CASES = (
-    Case(title="fires on summaries of a small hot model", expect=Expected.FIRES, readings=_HOT),
-    Case(
+    CheckCase(title="fires on summaries of a small hot model", expect=Expected.FIRES, readings=_HOT),
+    CheckCase(
         title="fires on traces of nearly all requests",
         expect=Expected.FIRES,
         readings={**_HOT, SUMMARIES: 0, TRACED_SHARE: 1.0},
     ),
-    Case(title="is quiet when summaries are off", expect=Expected.QUIET, readings={**_HOT, SUMMARIES: 0}),
-    Case(title="is quiet at a low rate", expect=Expected.QUIET, readings={**_HOT, REQUEST_RATE: 20}),
-    Case(title="is quiet on long executions", expect=Expected.QUIET, readings={**_HOT, EXECUTION_SECONDS: 0.05}),
-    Case(
+    CheckCase(title="is quiet when summaries are off", expect=Expected.QUIET, readings={**_HOT, SUMMARIES: 0}),
+    CheckCase(title="is quiet at a low rate", expect=Expected.QUIET, readings={**_HOT, REQUEST_RATE: 20}),
+    CheckCase(title="is quiet on long executions", expect=Expected.QUIET, readings={**_HOT, EXECUTION_SECONDS: 0.05}),
+    CheckCase(
         title="is unknown when execution times were not read",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _HOT.items() if k is not EXECUTION_SECONDS},

@@ -32,7 +32,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.checks.gates import (
     BUSY,
     DEVICE_FULL,
@@ -185,19 +185,19 @@ _CROWD = {
     REQUEST_SECONDS: 0.267,
 }
 CASES = (
-    Case(title="fires when twelve instances crowd a full card", expect=Expected.FIRES, readings=_CROWD),
-    Case(
+    CheckCase(title="fires when twelve instances crowd a full card", expect=Expected.FIRES, readings=_CROWD),
+    CheckCase(
         title="is quiet when the card has room",
         expect=Expected.QUIET,
         readings={**_CROWD, DEVICE_HEADROOM: 0.5},
     ),
-    Case(title="is quiet at two instances", expect=Expected.QUIET, readings={**_CROWD, INSTANCES: 2}),
-    Case(
+    CheckCase(title="is quiet at two instances", expect=Expected.QUIET, readings={**_CROWD, INSTANCES: 2}),
+    CheckCase(
         title="is quiet when instances idle",
         expect=Expected.QUIET,
         readings={**_CROWD, INSTANCE_BUSY_SHARE: 0.2},
     ),
-    Case(
+    CheckCase(
         title="is unknown when the GPU was not measured",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _CROWD.items() if k is not DEVICE_HEADROOM},

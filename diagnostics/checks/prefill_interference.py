@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.engine_gates import engine_phase
 from diagnostics.checks.engine_settings import parameter, parameter_change
 from diagnostics.evidence.evidence import Evidence
@@ -123,18 +123,18 @@ _STALLING = {
     ENGINE_PREFILL_STALL: 0.45,
 }
 CASES = (
-    Case(title="fires when prompts double the length of iterations", expect=Expected.FIRES, readings=_STALLING),
-    Case(
+    CheckCase(title="fires when prompts double the length of iterations", expect=Expected.FIRES, readings=_STALLING),
+    CheckCase(
         title="is quiet when prompts hardly lengthen iterations",
         expect=Expected.QUIET,
         readings={**_STALLING, ENGINE_PREFILL_STALL: 0.03},
     ),
-    Case(
+    CheckCase(
         title="is quiet when prompts are rare and iterations not timed",
         expect=Expected.QUIET,
         readings={k: v for k, v in {**_STALLING, ENGINE_CONTEXT_SHARE: 0.1}.items() if k is not ENGINE_PREFILL_STALL},
     ),
-    Case(
+    CheckCase(
         title="is unknown when prompts are frequent and iterations not timed",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _STALLING.items() if k is not ENGINE_PREFILL_STALL},

@@ -26,7 +26,7 @@ P(W > t) = ρ·exp(−(1−ρ)·t/S), whose 95th percentile ÷ median is 7.8 at 
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import waits
 from diagnostics.checks.gates import BUSY, QUEUE
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -88,12 +88,12 @@ _STARVED = {
     REQUEST_SECONDS: 0.3,
 }
 CASES = (
-    Case(title="fires when one class of requests waits for the other", expect=Expected.FIRES, readings=_STARVED),
-    Case(title="is quiet without priorities", expect=Expected.QUIET, readings={**_STARVED, PRIORITY_LEVELS: 0}),
-    Case(title="is quiet when all wait alike", expect=Expected.QUIET, readings={**_STARVED, QUEUE_SPREAD: 5}),
-    Case(title="is quiet with room", expect=Expected.QUIET, readings={**_STARVED, INSTANCE_BUSY_SHARE: 0.3}),
-    Case(title="is quiet without a queue", expect=Expected.QUIET, readings={QUEUE_SECONDS: 0.0001}),
-    Case(
+    CheckCase(title="fires when one class of requests waits for the other", expect=Expected.FIRES, readings=_STARVED),
+    CheckCase(title="is quiet without priorities", expect=Expected.QUIET, readings={**_STARVED, PRIORITY_LEVELS: 0}),
+    CheckCase(title="is quiet when all wait alike", expect=Expected.QUIET, readings={**_STARVED, QUEUE_SPREAD: 5}),
+    CheckCase(title="is quiet with room", expect=Expected.QUIET, readings={**_STARVED, INSTANCE_BUSY_SHARE: 0.3}),
+    CheckCase(title="is quiet without a queue", expect=Expected.QUIET, readings={QUEUE_SECONDS: 0.0001}),
+    CheckCase(
         title="is unknown without the distribution of waits",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _STARVED.items() if k is not QUEUE_SPREAD},

@@ -26,7 +26,7 @@ server#8947 (a node that turned bad: launches 1.24 times, host functions 11.6 ti
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.entries import enough_requests, stages_of
 from diagnostics.checks.replica_imbalance import SEVERAL, UNEVEN
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -120,10 +120,12 @@ _SLOW_NODE = {
     REQUEST_SECONDS: 0.15,
 }
 CASES = (
-    Case(title="fires on the server that executes slower", expect=Expected.FIRES, readings=_SLOW_NODE),
-    Case(title="is quiet with one server", expect=Expected.QUIET, readings={**_SLOW_NODE, REPLICAS: 1}),
-    Case(title="is quiet when all are alike", expect=Expected.QUIET, readings={**_SLOW_NODE, EXECUTION_RATIO: 1.05}),
-    Case(title="is quiet when it gets more", expect=Expected.QUIET, readings={**_SLOW_NODE, TRAFFIC_RATIO: 2.5}),
-    Case(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 1}),
-    Case(title="is unknown when the others are", expect=Expected.UNKNOWN, readings={REQUESTS: 4000}),
+    CheckCase(title="fires on the server that executes slower", expect=Expected.FIRES, readings=_SLOW_NODE),
+    CheckCase(title="is quiet with one server", expect=Expected.QUIET, readings={**_SLOW_NODE, REPLICAS: 1}),
+    CheckCase(
+        title="is quiet when all are alike", expect=Expected.QUIET, readings={**_SLOW_NODE, EXECUTION_RATIO: 1.05}
+    ),
+    CheckCase(title="is quiet when it gets more", expect=Expected.QUIET, readings={**_SLOW_NODE, TRAFFIC_RATIO: 2.5}),
+    CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 1}),
+    CheckCase(title="is unknown when the others are", expect=Expected.UNKNOWN, readings={REQUESTS: 4000}),
 )

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.checks.failing import ENOUGH_FAILURES, FAILED_PART, caller_of, failed_share
 from diagnostics.evidence.ledger import Ledger, Limit, Undecided
 from diagnostics.signals.flow import FAILED_REQUESTS, LOST_AFTER_STAGE, REJECTED_REQUESTS
@@ -129,21 +129,21 @@ def _judge(see: Ledger, on: Subject, failed: Reading, how: str) -> Fires | Quiet
 
 _ERRORS = {FAILED_REQUESTS: 0, REJECTED_REQUESTS: 0, REQUESTS: 644, LOST_AFTER_STAGE: 0, QUEUE_LIMIT: 0}
 CASES = (
-    Case(
+    CheckCase(
         title="fires when the model reports failures",
         expect=Expected.FIRES,
         readings={**_ERRORS, FAILED_REQUESTS: 100},
     ),
-    Case(
+    CheckCase(
         title="is quiet when its only failures are rejections",
         expect=Expected.QUIET,
         readings={**_ERRORS, FAILED_REQUESTS: 100, REJECTED_REQUESTS: 100},
     ),
-    Case(
+    CheckCase(
         title="is quiet when few of many fail",
         expect=Expected.QUIET,
         readings={**_ERRORS, FAILED_REQUESTS: 6, REQUESTS: 64_000},
     ),
-    Case(title="is quiet when nothing fails", expect=Expected.QUIET, readings=_ERRORS),
-    Case(title="is unknown when failures are not exported", expect=Expected.UNKNOWN, readings={REQUESTS: 644}),
+    CheckCase(title="is quiet when nothing fails", expect=Expected.QUIET, readings=_ERRORS),
+    CheckCase(title="is unknown when failures are not exported", expect=Expected.UNKNOWN, readings={REQUESTS: 644}),
 )

@@ -32,7 +32,7 @@ Measured on 24.10: with a limit of 4, stalls of 0.5 s held 480 of 768 refused re
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import BUSY, HOST_FULL, QUEUE, has_lost_instances, host_is_full
 from diagnostics.checks.instances import is_short
 from diagnostics.evidence.capacity import limiting
@@ -112,28 +112,28 @@ _STALLED = {
     HOST_CPU_BUSY: 0.2,
 }
 CASES = (
-    Case(title="fires when requests wait beside free instances", expect=Expected.FIRES, readings=_STALLED),
-    Case(
+    CheckCase(title="fires when requests wait beside free instances", expect=Expected.FIRES, readings=_STALLED),
+    CheckCase(
         title="is quiet when instances are busy",
         expect=Expected.QUIET,
         readings={**_STALLED, INSTANCE_BUSY_SHARE: 0.93},
     ),
-    Case(
+    CheckCase(
         title="is quiet when a full queue explains the waits",
         expect=Expected.QUIET,
         readings={**_STALLED, BLOCKED_SECONDS: 0.001},
     ),
-    Case(
+    CheckCase(
         title="is quiet within a batching window",
         expect=Expected.QUIET,
         readings={**_STALLED, BATCH_DELAY: 0.15},
     ),
-    Case(
+    CheckCase(
         title="is quiet on a host without processors to spare",
         expect=Expected.QUIET,
         readings={**_STALLED, HOST_CPU_BUSY: 0.98},
     ),
-    Case(
+    CheckCase(
         title="is unknown without traces",
         expect=Expected.UNKNOWN,
         readings={signal: value for signal, value in _STALLED.items() if signal is not BLOCKED_SECONDS},

@@ -25,7 +25,7 @@ Triton user guide, "Batchers", sequence batcher. server#4841 (batches of 64 deca
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.entries import waits
 from diagnostics.checks.gates import BUSY, QUEUE
 from diagnostics.evidence.ledger import Ledger
@@ -77,13 +77,15 @@ _SLOTS = {
     REQUEST_SECONDS: 0.6,
 }
 CASES = (
-    Case(title="fires when sequences wait and instances idle", expect=Expected.FIRES, readings=_SLOTS),
-    Case(title="is quiet under another scheduler", expect=Expected.QUIET, readings={**_SLOTS, SEQUENCE_BATCHING: 0}),
-    Case(
+    CheckCase(title="fires when sequences wait and instances idle", expect=Expected.FIRES, readings=_SLOTS),
+    CheckCase(
+        title="is quiet under another scheduler", expect=Expected.QUIET, readings={**_SLOTS, SEQUENCE_BATCHING: 0}
+    ),
+    CheckCase(
         title="is quiet when instances are busy", expect=Expected.QUIET, readings={**_SLOTS, INSTANCE_BUSY_SHARE: 0.9}
     ),
-    Case(title="is quiet without a queue", expect=Expected.QUIET, readings={QUEUE_SECONDS: 0.0}),
-    Case(
+    CheckCase(title="is quiet without a queue", expect=Expected.QUIET, readings={QUEUE_SECONDS: 0.0}),
+    CheckCase(
         title="is unknown without the configuration",
         expect=Expected.UNKNOWN,
         readings={QUEUE_SECONDS: 0.5, REQUEST_SECONDS: 0.6},

@@ -54,7 +54,7 @@ import msgspec
 
 from diagnostics import names
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Suggestion
 from diagnostics.checks.gates import LANE_LIMITS, SHORT_OF_LANES, first_rival
 from diagnostics.checks.instances import Scaling, instances_change, scaling
 from diagnostics.checks.predictions import prediction, queue_of
@@ -185,22 +185,22 @@ _TURNS = {
     EXECUTION_SECONDS: 0.066,
 }
 CASES = (
-    Case(
+    CheckCase(
         title="fires on one instance that is always busy on an idle device",
         expect=Expected.FIRES,
         readings=_LINE,
     ),
-    Case(
+    CheckCase(
         title="is quiet when the device is full",
         expect=Expected.QUIET,
         readings={**_LINE, DEVICE_HEADROOM: 0.03},
     ),
-    Case(
+    CheckCase(
         title="is quiet when instances idle while requests wait for a window",
         expect=Expected.QUIET,
         readings={**_LINE, INSTANCE_BUSY_SHARE: 0.05},
     ),
-    Case(
+    CheckCase(
         title="fires when the rate limiter lets one of four instances execute",
         expect=Expected.FIRES,
         readings={
@@ -213,8 +213,8 @@ CASES = (
             MOST_AT_ONCE: 1,
         },
     ),
-    Case(title="fires when instances on processors take turns", expect=Expected.FIRES, readings=_TURNS),
-    Case(
+    CheckCase(title="fires when instances on processors take turns", expect=Expected.FIRES, readings=_TURNS),
+    CheckCase(
         title="is unknown without the number of instances",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _LINE.items() if k not in (INSTANCE_BUSY_SHARE, INSTANCES)},

@@ -26,7 +26,7 @@ core, `infer_stats.cc`: durations are unsigned differences.
 
 from __future__ import annotations
 
-from diagnostics.checks.check import Case, Check, Expected, Fires, Layer, Quiet, Severity, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Expected, Fires, Layer, Quiet, Severity, Suggestion
 from diagnostics.checks.entries import ENOUGH_REQUESTS
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.plausibility import COUNTED_SHARE, IMPLAUSIBLE_STEPS
@@ -72,17 +72,17 @@ def _fires(summary: str) -> Fires:
 
 
 CASES = (
-    Case(title="fires on a jump that no server makes", expect=Expected.FIRES, readings={IMPLAUSIBLE_STEPS: 1}),
-    Case(
+    CheckCase(title="fires on a jump that no server makes", expect=Expected.FIRES, readings={IMPLAUSIBLE_STEPS: 1}),
+    CheckCase(
         title="fires on a member that counts half of its ensemble's requests",
         expect=Expected.FIRES,
         readings={IMPLAUSIBLE_STEPS: 0, COUNTED_SHARE: 0.5},
     ),
-    Case(
+    CheckCase(
         title="is quiet when members count what their ensembles complete",
         expect=Expected.QUIET,
         readings={IMPLAUSIBLE_STEPS: 0, COUNTED_SHARE: 1.0},
     ),
-    Case(title="is quiet without an ensemble", expect=Expected.QUIET, readings={IMPLAUSIBLE_STEPS: 0}),
-    Case(title="is unknown when nothing was read", expect=Expected.UNKNOWN, readings={}),
+    CheckCase(title="is quiet without an ensemble", expect=Expected.QUIET, readings={IMPLAUSIBLE_STEPS: 0}),
+    CheckCase(title="is unknown when nothing was read", expect=Expected.UNKNOWN, readings={}),
 )

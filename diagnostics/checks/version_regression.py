@@ -27,7 +27,7 @@ server#5817 (the same model slower after an image change: look at the infer step
 from __future__ import annotations
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
+from diagnostics.checks.check import Check, CheckCase, Claim, Expected, Fires, Layer, Quiet, Remedy, Suggestion
 from diagnostics.evidence.ledger import Ledger, Limit
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Scope, Subject
@@ -92,17 +92,17 @@ def _suggestion(on: Subject, before: int) -> Suggestion:
 
 _SLOWER = {VERSION_SLOWDOWN: 2.1, VERSION_EXTRA_SECONDS: 0.04, VERSION_BEFORE: 1, REQUEST_SECONDS: 0.15}
 CASES = (
-    Case(title="fires when the new version takes twice as long", expect=Expected.FIRES, readings=_SLOWER),
-    Case(
+    CheckCase(title="fires when the new version takes twice as long", expect=Expected.FIRES, readings=_SLOWER),
+    CheckCase(
         title="fires when the same version does after a reload",
         expect=Expected.FIRES,
         readings={**_SLOWER, VERSION_BEFORE: 0},
     ),
-    Case(title="is quiet when it is as fast", expect=Expected.QUIET, readings={**_SLOWER, VERSION_SLOWDOWN: 1.05}),
-    Case(
+    CheckCase(title="is quiet when it is as fast", expect=Expected.QUIET, readings={**_SLOWER, VERSION_SLOWDOWN: 1.05}),
+    CheckCase(
         title="is quiet when the stage is a small part of the request",
         expect=Expected.QUIET,
         readings={**_SLOWER, VERSION_EXTRA_SECONDS: 0.001},
     ),
-    Case(title="is unknown without counters", expect=Expected.UNKNOWN, readings={REQUEST_SECONDS: 0.15}),
+    CheckCase(title="is unknown without counters", expect=Expected.UNKNOWN, readings={REQUEST_SECONDS: 0.15}),
 )

@@ -28,7 +28,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.checks.check import Case, Check, Claim, Expected, Fires, Layer, Quiet, Remedy, Severity, Suggestion
+from diagnostics.checks.check import (
+    Check,
+    CheckCase,
+    Claim,
+    Expected,
+    Fires,
+    Layer,
+    Quiet,
+    Remedy,
+    Severity,
+    Suggestion,
+)
 from diagnostics.checks.engine_gates import cache_is_short, nothing_held_back, slots_are_taken
 from diagnostics.checks.entries import busiest_stage, enough_requests, stages_of
 from diagnostics.checks.gates import BUSY
@@ -152,20 +163,20 @@ _SHIFT = {
     QUEUE_SECONDS: 0.05,
 }
 CASES = (
-    Case(title="fires when twice as much arrives from one moment on", expect=Expected.FIRES, readings=_SHIFT),
-    Case(
+    CheckCase(title="fires when twice as much arrives from one moment on", expect=Expected.FIRES, readings=_SHIFT),
+    CheckCase(
         title="fires when requests grew",
         expect=Expected.FIRES,
         readings={**_SHIFT, RATE_SHIFT: 1.0, SIZE_SHIFT: 3.0, SIZE_SHIFT_SECONDS: 0.1},
     ),
-    Case(title="is quiet when the load stayed", expect=Expected.QUIET, readings={**_SHIFT, RATE_SHIFT: 1.0}),
-    Case(
+    CheckCase(title="is quiet when the load stayed", expect=Expected.QUIET, readings={**_SHIFT, RATE_SHIFT: 1.0}),
+    CheckCase(
         title="is quiet when nobody noticed",
         expect=Expected.QUIET,
         readings={**_SHIFT, RATE_SHIFT_SECONDS: 0.001},
     ),
-    Case(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 2}),
-    Case(
+    CheckCase(title="is quiet when idle", expect=Expected.QUIET, readings={REQUESTS: 2}),
+    CheckCase(
         title="is unknown when the stages' load is",
         expect=Expected.UNKNOWN,
         readings={k: v for k, v in _SHIFT.items() if k is not INSTANCE_BUSY_SHARE},

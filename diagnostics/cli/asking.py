@@ -12,14 +12,14 @@ import click
 
 from diagnostics.cli.fail_on import fails
 from diagnostics.cli.running_service import RunningService, path_of
-from diagnostics.cli.service_answers import Account
+from diagnostics.cli.service_answers import CheckAnswer
 from diagnostics.cli.sources import moment
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.window.rolling import WINDOW_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ServiceQuery:
     """What is asked of the service.
 
     Attributes:
@@ -40,7 +40,7 @@ class Asked:
     check: str | None
 
 
-def ask(service: RunningService, asked: Asked) -> int:
+def ask(service: RunningService, asked: ServiceQuery) -> int:
     """Print the service's answer and return the exit code.
 
     Raises:
@@ -52,7 +52,7 @@ def ask(service: RunningService, asked: Asked) -> int:
     if asked.check is not None:
         if asked.at is not None or asked.since is not None:
             raise UsageError("of the past needs a recording", where="--why-not", hint="give --history or a capture")
-        click.echo(service.json(f"{path_of(name)}/checks/{asked.check}", Account)["account"], nl=False)
+        click.echo(service.json(f"{path_of(name)}/checks/{asked.check}", CheckAnswer)["account"], nl=False)
         return EXIT_OK
     path, query = _explanation(name, asked)
     output = "coloured" if asked.output == "text" else asked.output
@@ -79,7 +79,7 @@ def _exit_code(headers: Mapping[str, str], fail_on: str) -> int:
     return EXIT_FINDINGS if fails(fail_on, verdict, severities.split(", ")) else EXIT_OK
 
 
-def _explanation(name: str, asked: Asked) -> tuple[str, dict[str, Any]]:
+def _explanation(name: str, asked: ServiceQuery) -> tuple[str, dict[str, Any]]:
     if asked.at is None and asked.since is None:
         return f"{path_of(name)}/explanation", {}
     now = time.time()

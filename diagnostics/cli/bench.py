@@ -12,10 +12,10 @@ import click
 
 from diagnostics.bench.kept import parse_report
 from diagnostics.bench.limits import parse_limits
-from diagnostics.bench.report import Report
+from diagnostics.bench.report import BenchReport
 from diagnostics.cli.interrupting import Settle, interruptible
 from diagnostics.cli.options import DURATION, Duration, is_given, source_options
-from diagnostics.cli.sources import aloud, looks_like_a_path
+from diagnostics.cli.sources import looks_like_a_path, warn
 from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError, not_installed
 from diagnostics.render.bench.words import MEASURE_WORDS
@@ -141,7 +141,7 @@ def command(
         if png is not None:
             _drawing()(report, png, by)
         if report.ended and output != "text":
-            aloud(f"ended early: {report.ended}; what was measured until then is in the report")
+            warn(f"ended early: {report.ended}; what was measured until then is in the report")
     ctx.exit(_exit_code(report))
 
 
@@ -151,7 +151,7 @@ def _refuse_place(file: Path) -> None:
         raise UsageError("is in no folder", where=str(file), hint="make the folder first")
 
 
-def _report(ctx: click.Context, targets: Sequence[str], given: dict[str, Any], settle: Settle) -> Report:
+def _report(ctx: click.Context, targets: Sequence[str], given: dict[str, Any], settle: Settle) -> BenchReport:
     kept = [looks_like_a_path(target) or target.endswith(".json") for target in targets]
     if not any(kept):
         return _measure(targets, given, settle)
@@ -179,7 +179,7 @@ def _refuse_twice(targets: Sequence[str]) -> None:
         raise UsageError("is the same report twice", where=targets[1], hint="give another to compare it with")
 
 
-def joined(one: Report, other: Report, names: Sequence[str]) -> Report:
+def joined(one: BenchReport, other: BenchReport, names: Sequence[str]) -> BenchReport:
     """Return one report of two tests' targets.
 
     Raises:
@@ -204,11 +204,11 @@ def _refuse_unmatched(found: Sequence[str], where: str) -> None:
         raise UsageError(f"not comparable, as these differ: {'; '.join(found)}", where=where, hint=hint)
 
 
-def _measure(targets: Sequence[str], given: dict[str, Any], settle: Settle) -> Report:
+def _measure(targets: Sequence[str], given: dict[str, Any], settle: Settle) -> BenchReport:
     try:
-        from diagnostics.cli.benching import Asked, measure
+        from diagnostics.cli.benching import BenchRequest, measure
         from diagnostics.loadgen.plan import Plan
-        from diagnostics.loadgen.target import Wanted
+        from diagnostics.loadgen.target import TargetOptions
     except ModuleNotFoundError as error:
         raise not_installed(error, "bench", where="sending load") from error
 
@@ -224,14 +224,14 @@ def _measure(targets: Sequence[str], given: dict[str, Any], settle: Settle) -> R
         seed=given["seed"],
         request_timeout=given["request_timeout"],
     )
-    wanted = Wanted(
+    wanted = TargetOptions(
         input=given["input_file"],
         timeout=plan.request_timeout,
         **{name: given[name] for name in _WANTED},
     )
     options: SourceOptions = given["options"]
-    asked = Asked(plan=plan, wanted=wanted, limits=parse_limits(given["slos"]), capture=given["capture"])
-    return measure(targets, asked, options, aloud, settle)
+    asked = BenchRequest(plan=plan, wanted=wanted, limits=parse_limits(given["slos"]), capture=given["capture"])
+    return measure(targets, asked, options, warn, settle)
 
 
 _SHOWING = ("targets", "by", "output", "png")
@@ -244,7 +244,7 @@ def _drawing() -> Any:
     return draw
 
 
-def _show_somewhere(report: Report, by: str, output: str) -> None:
+def _show_somewhere(report: BenchReport, by: str, output: str) -> None:
     """Show the report; on standard error where standard output takes none: a full disk shall not cost a test."""
     try:
         _show(report, by, output, err=False)
@@ -255,7 +255,7 @@ def _show_somewhere(report: Report, by: str, output: str) -> None:
         raise
 
 
-def _show(report: Report, by: str, output: str, *, err: bool) -> None:
+def _show(report: BenchReport, by: str, output: str, *, err: bool) -> None:
     if output == "json":
         from diagnostics.render.bench.json import bench_json
 
@@ -278,7 +278,7 @@ def _shows_unicode() -> bool:
     return "utf" in (sys.stdout.encoding or "").lower() and os.environ.get("TERM") != "dumb"
 
 
-def _exit_code(report: Report) -> int:
+def _exit_code(report: BenchReport) -> int:
     if report.ended == "interrupted":
         return EXIT_INTERRUPTED
     return EXIT_COLLECT if report.ended or report.silent else EXIT_OK

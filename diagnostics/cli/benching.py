@@ -9,15 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from diagnostics.bench.limits import RequestLimits
-from diagnostics.bench.report import Report
+from diagnostics.bench.report import BenchReport
 from diagnostics.bench.workload import differences
 from diagnostics.cli.interrupting import Settle
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.loadgen.pacing import event_loop
 from diagnostics.loadgen.plan import Plan
 from diagnostics.loadgen.repository import configuration
-from diagnostics.loadgen.sweep import Contender, Sweep
-from diagnostics.loadgen.target import Order, Target, Wanted, endpoint_of, first_answer, order_of, transport_of
+from diagnostics.loadgen.sweep import Contender, LoadSweep
+from diagnostics.loadgen.target import (
+    LoadTarget,
+    Order,
+    TargetOptions,
+    endpoint_of,
+    first_answer,
+    order_of,
+    transport_of,
+)
 from diagnostics.loadgen.transport import Endpoint
 from diagnostics.loadgen.watching import Watcher
 from diagnostics.units import Unit
@@ -32,16 +40,18 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class BenchRequest:
     """What is asked for: the plan, what is wanted of a target, what a good request keeps, and a capture's place."""
 
     plan: Plan
-    wanted: Wanted
+    wanted: TargetOptions
     limits: RequestLimits
     capture: Path | None
 
 
-def measure(targets: Sequence[str], asked: Asked, options: SourceOptions, tell: Tell, settle: Settle) -> Report:
+def measure(
+    targets: Sequence[str], asked: BenchRequest, options: SourceOptions, tell: Tell, settle: Settle
+) -> BenchReport:
     """Return the report of a load test, partial where it ended early.
 
     Args:
@@ -72,9 +82,9 @@ def measure(targets: Sequence[str], asked: Asked, options: SourceOptions, tell: 
 class _Test:
     """What is done in an event loop is only what load needs: all else ends at once when the user wants it to."""
 
-    def __init__(self, urls: Sequence[str], asked: Asked, options: SourceOptions, tell: Tell) -> None:
+    def __init__(self, urls: Sequence[str], asked: BenchRequest, options: SourceOptions, tell: Tell) -> None:
         self.urls, self.asked, self.options, self.tell = urls, asked, options, tell
-        self.sweep: Sweep | None = None
+        self.sweep: LoadSweep | None = None
 
     def run(self, runner: asyncio.Runner, stack: ExitStack) -> None:
         targets = [self._target(url, runner, stack) for url in self.urls]
@@ -83,10 +93,10 @@ class _Test:
         contenders = list(self._watched(targets, stack))
         total = Unit.SECONDS.show(plan.total_seconds * len(targets))
         self.tell(f"{total} of load at least; Ctrl-C ends early, and shows what was measured until then")
-        self.sweep = Sweep(plan=plan, contenders=contenders, limits=self.asked.limits, tell=self.tell)
+        self.sweep = LoadSweep(plan=plan, contenders=contenders, limits=self.asked.limits, tell=self.tell)
         runner.run(self.sweep.run())
 
-    def _target(self, url: str, runner: asyncio.Runner, stack: ExitStack) -> Target:
+    def _target(self, url: str, runner: asyncio.Runner, stack: ExitStack) -> LoadTarget:
         wanted = self.asked.wanted
         endpoint = endpoint_of(url, wanted)
         options = self.options.for_user(parse_address(url).user)
@@ -95,7 +105,7 @@ class _Test:
         stack.callback(lambda: runner.run(target.transport.close()))
         return target
 
-    async def _asked_once(self, endpoint: Endpoint, options: SourceOptions, order: Order) -> Target:
+    async def _asked_once(self, endpoint: Endpoint, options: SourceOptions, order: Order) -> LoadTarget:
         transport = transport_of(endpoint, options)
         try:
             return await first_answer(endpoint, transport, order, self.asked.wanted)
@@ -103,7 +113,7 @@ class _Test:
             await transport.close()
             raise
 
-    def _watched(self, targets: Sequence[Target], stack: ExitStack) -> Iterator[Contender]:
+    def _watched(self, targets: Sequence[LoadTarget], stack: ExitStack) -> Iterator[Contender]:
         found = [self._found(url) for url in self.urls]
         servers = [server for server in found if isinstance(server, TritonServer)]
         capture = self._capture(servers)
@@ -133,7 +143,7 @@ class _Test:
         return CaptureWriter(path, path.name.partition(".")[0] or "bench", [server.name for server in servers], None)
 
 
-def _refuse_unmatched(targets: Sequence[Target]) -> None:
+def _refuse_unmatched(targets: Sequence[LoadTarget]) -> None:
     found = list(_unmatched(targets))
     if found:
         where = " and ".join(target.endpoint.name for target in targets)
@@ -141,6 +151,6 @@ def _refuse_unmatched(targets: Sequence[Target]) -> None:
         raise UsageError(f"not comparable, as these differ: {'; '.join(found)}", where=where, hint=hint)
 
 
-def _unmatched(targets: Sequence[Target]) -> Iterator[str]:
+def _unmatched(targets: Sequence[LoadTarget]) -> Iterator[str]:
     for other in targets[1:]:
         yield from differences(targets[0].workload, other.workload)

@@ -11,7 +11,7 @@ from diagnostics.errors import UsageError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.names import ENSEMBLE_PLATFORM
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.tuning.changes import KNOWN_PATHS, ConfigChange, Setting, SettingValue, Warmup
+from diagnostics.tuning.changes import KNOWN_PATHS, ConfigChange, Setting, SettingValue, WarmupChange
 
 _SIZES = "dynamic_batching.preferred_batch_size"
 _TEXTS = ("parameters.", "version_policy")
@@ -75,7 +75,7 @@ def value_of(path: str, text: str) -> SettingValue:
         return text
     if path in (_SIZES, "model_warmup"):
         sizes = _integers(text)
-        return Warmup(batch_sizes=sizes) if path == "model_warmup" and sizes else sizes or text
+        return WarmupChange(batch_sizes=sizes) if path == "model_warmup" and sizes else sizes or text
     return text.upper() if path.endswith("timeout_action") else _scalar(text)
 
 

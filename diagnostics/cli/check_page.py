@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 
 from diagnostics import __version__
-from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.cli.near_matches import nearest
 from diagnostics.errors import UsageError
 from diagnostics.gen.alert import PREFIX
@@ -21,7 +21,7 @@ _BULLET = re.compile(r"(?:-|\d{1,9}\.) ")
 _PARAGRAPH = re.compile(r"\n(?:[^\S\n]*\n)+|\n(?=(?:-|\d+\.) )")
 
 
-def find(identifier: str) -> Registered:
+def find(identifier: str) -> RegisteredCheck:
     """Return the check of that id, or of that alert.
 
     Raises:
@@ -37,7 +37,7 @@ def find(identifier: str) -> Registered:
     raise UsageError(f"there is no check {identifier!r}", hint=hint)
 
 
-def page(found: Registered) -> Iterator[str]:
+def page(found: RegisteredCheck) -> Iterator[str]:
     """Yield the runbook, limits and alert of a check, 80 columns wide."""
     yield f"{found.id} ({found.check.layer.value})"
     yield from textwrap.wrap(f"{found.title}.", WIDTH)
@@ -60,7 +60,7 @@ def _wrapped(paragraph: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent=hang, break_on_hyphens=False)
 
 
-def document(chosen: Registered | None) -> dict[str, object]:
+def document(chosen: RegisteredCheck | None) -> dict[str, object]:
     """Return one check, or all of them, as JSON-ready data."""
     head = {"schema_version": 1, "tool": {"name": "diag", "version": __version__}}
     if chosen:
@@ -68,7 +68,7 @@ def document(chosen: Registered | None) -> dict[str, object]:
     return {**head, "kind": "checks", "checks": [_summary(found) for found in catalogue().values()]}
 
 
-def _summary(found: Registered) -> dict[str, object]:
+def _summary(found: RegisteredCheck) -> dict[str, object]:
     return {
         "id": found.id,
         "layer": found.check.layer.value,
@@ -79,7 +79,7 @@ def _summary(found: Registered) -> dict[str, object]:
     }
 
 
-def _details(found: Registered) -> dict[str, object]:
+def _details(found: RegisteredCheck) -> dict[str, object]:
     return {
         "sections": found.sections(),
         "limits": {
@@ -91,7 +91,7 @@ def _details(found: Registered) -> dict[str, object]:
     }
 
 
-def _symptom(found: Registered) -> str | None:
+def _symptom(found: RegisteredCheck) -> str | None:
     """Return what points to the check in a Prometheus that has no rules of ours; None for nothing."""
     identifier = found.check.symptom
     return alone(SYMPTOMS[identifier].alert.expr) if identifier else None

@@ -13,7 +13,7 @@ _TITLE = re.compile(r'\A"""(.+?)\.?\n')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class CheckRow:
     """What the table says of one check: `layer` and `title` as its file states them."""
 
     id: str
@@ -21,12 +21,12 @@ class Row:
     title: str
 
 
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[CheckRow, ...]:
     """Return a row per file that declares a check, by id. A test holds them against the imported catalogue."""
     found = []
     for path in sorted(Path(checks.__path__[0]).glob("*.py")):
         text = path.read_text("utf-8")
         layer, title = _LAYER.search(text), _TITLE.match(text)
         if layer and title and "\nCHECK = Check(" in text:
-            found.append(Row(id=path.stem.replace("_", "-"), layer=layer[1].lower(), title=title[1]))
+            found.append(CheckRow(id=path.stem.replace("_", "-"), layer=layer[1].lower(), title=title[1]))
     return tuple(found)

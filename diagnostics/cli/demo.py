@@ -14,7 +14,7 @@ from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, UsageError
 
 if TYPE_CHECKING:
-    from diagnostics.demo.faults import Fault
+    from diagnostics.demo.faults import DemoFault
     from diagnostics.demo.load import LoadProgress
 
 # Of each load, in seconds: a shorter one holds too few scrapes to tell a cause by.
@@ -71,7 +71,7 @@ def command(ctx: click.Context, name: str, keep: bool, listing: bool, seconds: f
         ctx.exit(EXIT_OK if _run(fault, seconds) else EXIT_FINDINGS)
 
 
-def _run(fault: Fault, seconds: float | None) -> bool:
+def _run(fault: DemoFault, seconds: float | None) -> bool:
     from diagnostics.cli.demonstration import Demonstration
     from diagnostics.demo.environment import ensure_environment
 
@@ -87,7 +87,7 @@ def _run(fault: Fault, seconds: float | None) -> bool:
     ).run()
 
 
-def _keep(fault: Fault, seconds: float | None) -> None:
+def _keep(fault: DemoFault, seconds: float | None) -> None:
     from diagnostics.cli.kept_demonstration import LONGEST_SECONDS, KeptDemonstration
     from diagnostics.demo.environment import ensure_environment
 

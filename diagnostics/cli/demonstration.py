@@ -8,15 +8,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from diagnostics.anatomy.anatomy import Phase
-from diagnostics.cli.sources import TIMELESS, Question, until_sure
+from diagnostics.cli.sources import TIMELESS, WindowOptions, until_sure
 from diagnostics.demo.driving import Action, run_load
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.faults import Fault, make_release
-from diagnostics.demo.load import ClientRecord, LoadProgress, LoadSummary, summarise
+from diagnostics.demo.faults import DemoFault, make_release
+from diagnostics.demo.load import ClientRequest, LoadProgress, LoadSummary, summarise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.proof import proved
+from diagnostics.diagnosis.proof import validated
 from diagnostics.render.explanation.text import text
 from diagnostics.render.lines import WIDTH
 from diagnostics.render.words import mean_after
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class DemoRun:
     """One load: what the tool says of it, and what the client saw."""
 
     explanation: Explanation
@@ -59,7 +59,7 @@ class Demonstration:
     """
 
     environment: TritonEnvironment
-    fault: Fault
+    fault: DemoFault
     seconds: float
     say: Say
     show: Say
@@ -85,7 +85,7 @@ class Demonstration:
                     self.show(line)
         return self._judge(finding)
 
-    def _load(self, server: TritonLauncher) -> Run:
+    def _load(self, server: TritonLauncher) -> DemoRun:
         profile = replace(self.fault.load, duration=self.seconds)
         self.say(f"driving it for {self.seconds:.0f} s, {load_text(self.fault)}")
         with ThreadPoolExecutor(max_workers=1) as pool:
@@ -93,9 +93,9 @@ class Demonstration:
             explanation = self._explain(server)
             records = load.result()
         server.check()
-        return Run(explanation=explanation, client=summarise(r for r in records if _settled(r, records)))
+        return DemoRun(explanation=explanation, client=summarise(r for r in records if _settled(r, records)))
 
-    def _send(self, server: TritonLauncher, seconds: float) -> list[ClientRecord]:
+    def _send(self, server: TritonLauncher, seconds: float) -> list[ClientRequest]:
         return run_load(
             server.http_url,
             replace(self.fault.load, duration=seconds),
@@ -117,8 +117,8 @@ class Demonstration:
                 started = started if started is not None else scrape.mono
                 if scrape.kind in TIMELESS or scrape.mono - started >= SETTLING_SECONDS:
                     kept.append(scrape)
-            question = Question(repository=server.repository)
-            return proved(until_sure(kept, question, [target.name], target.blind_spots, self.say, fixed=True))
+            question = WindowOptions(repository=server.repository)
+            return validated(until_sure(kept, question, [target.name], target.blind_spots, self.say, fixed=True))
 
     def _apply(self, server: TritonLauncher, finding: Finding) -> bool:
         """Apply the finding's patch to the server's own repository; return whether there was one."""
@@ -143,7 +143,7 @@ class Demonstration:
         return False
 
 
-def actions_of(fault: Fault, server: TritonLauncher) -> list[Action]:
+def actions_of(fault: DemoFault, server: TritonLauncher) -> list[Action]:
     """Return what the fault does while its load runs: its release, or nothing."""
     release = fault.release
     if release is None:
@@ -156,7 +156,7 @@ def actions_of(fault: Fault, server: TritonLauncher) -> list[Action]:
     return [Action(at=release.at, do=go_live)]
 
 
-def comparison(finding: Finding, before: Run, after: Run) -> Iterator[str]:
+def comparison(finding: Finding, before: DemoRun, after: DemoRun) -> Iterator[str]:
     """Yield the table of what was, what was predicted and what came of it."""
     model = finding.subject.model or ""
     predicted = finding.suggestion.prediction if finding.suggestion else None
@@ -199,15 +199,15 @@ def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1e3
 
 
-def _counts(run: Run) -> str:
+def _counts(run: DemoRun) -> str:
     return f"{run.client.requests}, {run.client.errors}"
 
 
-def _settled(record: ClientRecord, records: list[ClientRecord]) -> bool:
+def _settled(record: ClientRequest, records: list[ClientRequest]) -> bool:
     return record.t - records[0].t >= SETTLING_SECONDS
 
 
-def load_text(fault: Fault) -> str:
+def load_text(fault: DemoFault) -> str:
     """Return in words what load the fault is shown under."""
     load = fault.load
     how = f"{load.concurrency} clients in a closed loop" if load.concurrency else f"{load.rate:g} requests/s"

@@ -6,12 +6,12 @@ import json
 
 import click
 
-from diagnostics.cli.sources import aloud, explain_newest
+from diagnostics.cli.sources import explain_newest, warn
 from diagnostics.cli.terminal import coloured
-from diagnostics.cli.two_windows import Side, two_windows
-from diagnostics.diagnosis.diff import Difference, difference
+from diagnostics.cli.two_windows import WindowChoice, two_windows
+from diagnostics.diagnosis.diff import WindowDiff, difference
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.diagnosis.proof import proved
+from diagnostics.diagnosis.proof import validated
 from diagnostics.errors import EXIT_COLLECT, EXIT_OK
 from diagnostics.render.diff.json import diff_report
 from diagnostics.render.diff.markdown import diff_markdown
@@ -34,18 +34,18 @@ Exit: 0 compared, 2 usage, 3 a capture could not be read.
 @two_windows
 @click.option("--output", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True)
 @click.pass_context
-def command(ctx: click.Context, before: Side, after: Side, output: str) -> None:
+def command(ctx: click.Context, before: WindowChoice, after: WindowChoice, output: str) -> None:
     """Compare two windows: what changed, and which change explains it."""
     found = difference(_explained(before), _explained(after))
     _show(found, output)
     ctx.exit(EXIT_OK if found.before.window.end > 0 and found.after.window.end > 0 else EXIT_COLLECT)
 
 
-def _explained(side: Side) -> Explanation:
-    return proved(explain_newest(side.path, side.question, aloud), simulate=False)
+def _explained(side: WindowChoice) -> Explanation:
+    return validated(explain_newest(side.path, side.question, warn), simulate=False)
 
 
-def _show(found: Difference, output: str) -> None:
+def _show(found: WindowDiff, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(diff_report(found), indent=1, allow_nan=False))
     elif output == "markdown":

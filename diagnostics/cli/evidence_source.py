@@ -12,13 +12,13 @@ import click
 from diagnostics.cli.options import DURATION, connecting_given, places_given, source_options
 from diagnostics.cli.saved_files import explain_saved, is_saved, saved_window
 from diagnostics.cli.sources import (
-    Question,
-    aloud,
+    WindowOptions,
     captured,
     explain_captures,
     looks_like_a_path,
     since_changed,
     tell_changed,
+    warn,
 )
 from diagnostics.diagnosis.explanation import Explanation, WindowFacts
 from diagnostics.errors import CollectError, UsageError
@@ -44,7 +44,7 @@ class EvidenceSource:
     """
 
     names: tuple[str, ...]
-    question: Question
+    question: WindowOptions
     window: float | None
     history: Path | None
     deployment: str | None
@@ -53,7 +53,7 @@ class EvidenceSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SourceEvidence:
     """What was read, when and from whom."""
 
     evidence: Evidence
@@ -86,13 +86,13 @@ def evidence_options(command: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(command)
     def with_options(*arguments: object, **values: object) -> object:
         given = {name: values.pop(name) for name in _NAMES}
-        question = Question(**{name: given.pop(name) for name in ("at", "since", "repository")})  # type: ignore[arg-type]
+        question = WindowOptions(**{name: given.pop(name) for name in ("at", "since", "repository")})  # type: ignore[arg-type]
         return command(*arguments, source=EvidenceSource(question=question, **given), **values)  # type: ignore[arg-type]
 
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), source_options(with_options))
 
 
-def see(source: EvidenceSource) -> Seen:
+def see(source: EvidenceSource) -> SourceEvidence:
     """Return the evidence that is asked for, where settings were changed meanwhile of the time since.
 
     That, and what is lost of a damaged capture, is told on standard error.
@@ -114,7 +114,7 @@ def see(source: EvidenceSource) -> Seen:
     return seen
 
 
-def see_captures(paths: Sequence[Path], question: Question) -> Seen:
+def see_captures(paths: Sequence[Path], question: WindowOptions) -> SourceEvidence:
     """Return the evidence of recorded windows, where settings were changed meanwhile of the time since.
 
     Raises:
@@ -122,19 +122,21 @@ def see_captures(paths: Sequence[Path], question: Question) -> Seen:
         UsageError: `at` or `since` leaves nothing to look at.
 
     """
-    window, names = captured(paths, question, aloud, [])
-    return _seen(since_changed(window, aloud, ", ".join(map(str, paths))), names)
+    window, names = captured(paths, question, warn, [])
+    return _seen(since_changed(window, warn, ", ".join(map(str, paths))), names)
 
 
-def _seen(window: Window, names: tuple[str, ...]) -> Seen:
-    return Seen(evidence=WindowEvidence(window), window=WindowFacts(start=window.start, end=window.end, sources=names))
+def _seen(window: Window, names: tuple[str, ...]) -> SourceEvidence:
+    return SourceEvidence(
+        evidence=WindowEvidence(window), window=WindowFacts(start=window.start, end=window.end, sources=names)
+    )
 
 
-def _newest(read: Explanation) -> Seen:
+def _newest(read: Explanation) -> SourceEvidence:
     """Return the evidence of an explanation, where settings were changed in its window of the time since."""
     if read.latest is None:
-        return Seen(evidence=read.evidence, window=read.window)
-    tell_changed(read.cuts, aloud, ", ".join(read.window.sources))
+        return SourceEvidence(evidence=read.evidence, window=read.window)
+    tell_changed(read.cuts, warn, ", ".join(read.window.sources))
     return _seen(read.latest.window, read.window.sources)
 
 
@@ -156,7 +158,7 @@ def explained(source: EvidenceSource) -> tuple[Explanation, bool]:
     if any(map(is_saved, source.names)):
         return explain_saved(_all_saved(source), source.question), False
     if all(map(looks_like_a_path, source.names)):
-        return explain_captures([Path(name) for name in source.names], source.question, aloud), False
+        return explain_captures([Path(name) for name in source.names], source.question, warn), False
     from diagnostics.cli.reading import explain_servers
 
     return explain_servers(source.names, source.question, source.window, source.options)

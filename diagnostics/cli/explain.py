@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.cli.asking import Asked, ask
+from diagnostics.cli.asking import ServiceQuery, ask
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, explained
 from diagnostics.cli.fail_on import FAIL_ON, fails
 from diagnostics.cli.near_matches import nearest
@@ -76,9 +76,9 @@ def command(
             raise UsageError("is not told with the account of a check", where="--fail-on", hint=hint)
         ctx.exit(ask(RunningService(url, source.options), _asked(source, output, fail_on, check)))
     explanation, failed = explained(replace(source, question=replace(source.question, objective=wanted)))
-    from diagnostics.diagnosis.proof import proved
+    from diagnostics.diagnosis.proof import validated
 
-    explanation = proved(explanation)
+    explanation = validated(explanation)
     _show(explanation, output, check)
     if failed or explanation.window.end <= 0:
         ctx.exit(EXIT_COLLECT)
@@ -96,9 +96,9 @@ def _is_for_the_service(source: EvidenceSource, url: str | None) -> bool:
     return url is not None or history_directory(source.history, source.config_file) is None
 
 
-def _asked(source: EvidenceSource, output: str, fail_on: str, check: str | None) -> Asked:
+def _asked(source: EvidenceSource, output: str, fail_on: str, check: str | None) -> ServiceQuery:
     at, since = source.question.at, source.question.since
-    return Asked(deployment=source.deployment, at=at, since=since, output=output, fail_on=fail_on, check=check)
+    return ServiceQuery(deployment=source.deployment, at=at, since=since, output=output, fail_on=fail_on, check=check)
 
 
 def _refuse(source: EvidenceSource, objective: str | None) -> None:

@@ -10,7 +10,7 @@ from diagnostics.cli.demonstration import Say, actions_of, load_text
 from diagnostics.cli.interrupting import interruptible
 from diagnostics.demo.driving import run_load
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.faults import Fault
+from diagnostics.demo.faults import DemoFault
 from diagnostics.demo.load import LoadProgress
 from diagnostics.demo.server import TritonLauncher
 
@@ -33,7 +33,7 @@ class KeptDemonstration:
     """
 
     environment: TritonEnvironment
-    fault: Fault
+    fault: DemoFault
     seconds: float
     say: Say
     show: Say

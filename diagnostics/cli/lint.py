@@ -14,9 +14,9 @@ from diagnostics.cli.options import is_given
 from diagnostics.cli.terminal import coloured
 from diagnostics.errors import EXIT_COLLECT, EXIT_FINDINGS, EXIT_OK, UsageError
 from diagnostics.lint.fixes import fixes_of
-from diagnostics.lint.problem import Severity
-from diagnostics.lint.run import Report, lint
-from diagnostics.lint.settings import Settings, settings_file, settings_of
+from diagnostics.lint.problem import LintSeverity
+from diagnostics.lint.run import LintReport, lint
+from diagnostics.lint.settings import LintSettings, settings_file, settings_of
 from diagnostics.render.clean import clean
 from diagnostics.render.lint.text import count, lint_text, sums
 
@@ -45,7 +45,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--output", type=click.Choice(["text", "json", "sarif"]), default="text", show_default=True)
 @click.option(
     "--fail-on",
-    type=click.Choice([*(severity.value for severity in Severity), "never"]),
+    type=click.Choice([*(severity.value for severity in LintSeverity), "never"]),
     default="error",
     show_default=True,
     help="Exit with 1 when there is a problem as bad as this.",
@@ -93,9 +93,9 @@ def _check_alone(ctx: click.Context, option: str) -> None:
         raise UsageError("shows a page and lints nothing", where=option, hint="give it alone")
 
 
-def _report(paths: tuple[Path, ...], config: Path | None, only: tuple[str, ...]) -> Report:
+def _report(paths: tuple[Path, ...], config: Path | None, only: tuple[str, ...]) -> LintReport:
     file = config or settings_file(Path(os.path.abspath(paths[0])))  # noqa: PTH100 - `..` in it must go, links may stay
-    settings = settings_of(file) if file else Settings()
+    settings = settings_of(file) if file else LintSettings()
     return lint(paths, settings, chosen(only), progress=_Progress())
 
 
@@ -111,7 +111,7 @@ class _Progress:
             click.echo(f"diag: linted {clean(far)}", err=True)
 
 
-def _print(report: Report, output: str) -> None:
+def _print(report: LintReport, output: str) -> None:
     if output == "text":
         click.echo(lint_text(report, coloured), nl=False)
     elif output == "json":
@@ -124,7 +124,7 @@ def _print(report: Report, output: str) -> None:
         click.echo(json.dumps(lint_sarif(report), indent=1, ensure_ascii=False))
 
 
-def _print_patch(report: Report) -> None:
+def _print_patch(report: LintReport) -> None:
     fixes = fixes_of(report.problems, report.project)
     click.echo(fixes.patch, nl=False)
     for line in fixes.refused:
@@ -132,8 +132,8 @@ def _print_patch(report: Report) -> None:
     click.echo(f"diag: {sums(report)}; the patch mends {count(fixes.fixed, 'problem', 'problems')}", err=True)
 
 
-def _exit_code(report: Report, fail_on: str) -> int:
-    if fail_on != "never" and any(problem.severity.rank <= Severity(fail_on).rank for problem in report.problems):
+def _exit_code(report: LintReport, fail_on: str) -> int:
+    if fail_on != "never" and any(problem.severity.rank <= LintSeverity(fail_on).rank for problem in report.problems):
         return EXIT_FINDINGS
     nothing_read = report.unread == report.models and not report.files
     return EXIT_COLLECT if nothing_read or report.failures else EXIT_OK

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from diagnostics.cli.near_matches import nearest
 from diagnostics.errors import UsageError
-from diagnostics.lint.catalogue import Registered, catalogue
-from diagnostics.lint.rule import Question
+from diagnostics.lint.catalogue import RegisteredRule, catalogue
+from diagnostics.lint.rule import LintTopic
 
 _WIDTH = 80
 
 
-def chosen(identifiers: Iterable[str]) -> Mapping[str, Registered]:
+def chosen(identifiers: Iterable[str]) -> Mapping[str, RegisteredRule]:
     """Return these rules, all for none.
 
     Raises:
@@ -24,7 +24,7 @@ def chosen(identifiers: Iterable[str]) -> Mapping[str, Registered]:
     return found or catalogue()
 
 
-def rule(identifier: str) -> Registered:
+def rule(identifier: str) -> RegisteredRule:
     """Return the rule of this id.
 
     Raises:
@@ -53,7 +53,7 @@ def table() -> str:
 def _table() -> Iterator[str]:
     every = catalogue().values()
     width = max(len(found.id) for found in every) + 2
-    for question in Question:
+    for question in LintTopic:
         rules = [found for found in every if found.rule.question is question]
         if rules:
             yield question.value

@@ -11,18 +11,18 @@ import click
 
 from diagnostics.anatomy.anatomy import anatomies
 from diagnostics.cli.changes_given import changes_given, models_on
-from diagnostics.cli.evidence_source import Seen
+from diagnostics.cli.evidence_source import SourceEvidence
 from diagnostics.cli.load_given import rate_factor
 from diagnostics.cli.near_matches import among
 from diagnostics.cli.sweep_given import SweepGiven, sweep_given
-from diagnostics.diagnosis.proposal import Load, Proposal, SweepProposal, moves, patches
+from diagnostics.diagnosis.proposal import LoadChange, Proposal, SweepProposal, moves, patches
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import forecast, performance
-from diagnostics.forecast.sweep import Sweep, SweepPoint, knee_of_load, knee_of_setting
+from diagnostics.forecast.sweep import ForecastSweep, SweepPoint, knee_of_load, knee_of_setting
 from diagnostics.forecast.traffic import entry_subject
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.signals.subject import Subject
@@ -36,7 +36,7 @@ _SAME_RATE = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ChangeRequest:
     """What shall change, as on the command line.
 
     Attributes:
@@ -56,26 +56,26 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ground:
+class _ForecastContext:
     """What a wish is about: the entry, its fitted model, and what shall be changed in any case."""
 
-    seen: Seen
+    seen: SourceEvidence
     on: Subject
     fitted: Fitted
     changes: tuple[ConfigChange, ...]
-    load: Load
+    load: LoadChange
     seed: int
 
     @property
     def evidence(self) -> Evidence:
         return self.seen.evidence
 
-    def what_if(self, more: Sequence[ConfigChange] = (), load: Load | None = None) -> WhatIf:
+    def what_if(self, more: Sequence[ConfigChange] = (), load: LoadChange | None = None) -> WhatIf:
         asked = self.load if load is None else load
         return WhatIf(changes=merged(self.changes, more), rate_factor=asked.rate_factor, clients=asked.clients)
 
 
-def proposed(seen: Seen, wish: Wish) -> Proposal:
+def proposed(seen: SourceEvidence, wish: ChangeRequest) -> Proposal:
     """Return the forecast of a change.
 
     Raises:
@@ -95,7 +95,7 @@ def proposed(seen: Seen, wish: Wish) -> Proposal:
     )
 
 
-def swept(seen: Seen, wish: Wish, text: str) -> SweepProposal:
+def swept(seen: SourceEvidence, wish: ChangeRequest, text: str) -> SweepProposal:
     """Return the forecasts of a sweep; the rest is as in `proposed`."""
     given = sweep_given(text, models_on(seen.evidence, entry_of(seen.evidence, wish.entry).server))
     ground = _ground(seen, wish)
@@ -118,12 +118,12 @@ def swept(seen: Seen, wish: Wish, text: str) -> SweepProposal:
     )
 
 
-def _ground(seen: Seen, wish: Wish) -> _Ground:
+def _ground(seen: SourceEvidence, wish: ChangeRequest) -> _ForecastContext:
     on = entry_of(seen.evidence, wish.entry)
     changes = changes_given(wish.settings, models_on(seen.evidence, on.server))
     fitted = fit(seen.evidence, on)
     load = load_of(seen.evidence, on, fitted, wish)
-    return _Ground(seen=seen, on=on, fitted=fitted, changes=changes, load=load, seed=wish.seed)
+    return _ForecastContext(seen=seen, on=on, fitted=fitted, changes=changes, load=load, seed=wish.seed)
 
 
 def entry_of(evidence: Evidence, name: str | None) -> Subject:
@@ -163,7 +163,7 @@ def merged(changes: Sequence[ConfigChange], more: Sequence[ConfigChange]) -> tup
     return tuple(found.values())
 
 
-def load_of(evidence: Evidence, on: Subject, fitted: Fitted, wish: Wish) -> Load:
+def load_of(evidence: Evidence, on: Subject, fitted: Fitted, wish: ChangeRequest) -> LoadChange:
     """Return the load that is wished for.
 
     Raises:
@@ -178,7 +178,7 @@ def load_of(evidence: Evidence, on: Subject, fitted: Fitted, wish: Wish) -> Load
             "clients wait for their answers, so none arrive unasked", where="--rate", hint="give --clients"
         )
     factor = rate_factor(wish.rate, _rate_now(evidence, on, fitted)) if wish.rate is not None else 1.0
-    return Load(rate_factor=factor, clients=wish.clients)
+    return LoadChange(rate_factor=factor, clients=wish.clients)
 
 
 def _clients_now(fitted: Fitted) -> int | None:
@@ -190,14 +190,14 @@ def _rate_now(evidence: Evidence, on: Subject, fitted: Fitted) -> float:
     return evidence.read(ARRIVAL_RATE, on).value or fitted.measured.throughput
 
 
-def _case(ground: _Ground, given: SweepGiven, at: int) -> WhatIf:
+def _case(ground: _ForecastContext, given: SweepGiven, at: int) -> WhatIf:
     """Return what one value of a sweep changes, besides what is changed at all of them."""
     if given.kind == "setting":
         return ground.what_if(given.changes[at : at + 1])
     if not ground.load.same:
         raise UsageError("is what the sweep varies", where="--rate, --clients", hint="give one of them")
     value = given.values[at]
-    wish = Wish(rate=value) if given.kind == "rate" else Wish(clients=_whole(value))
+    wish = ChangeRequest(rate=value) if given.kind == "rate" else ChangeRequest(clients=_whole(value))
     return ground.what_if(load=load_of(ground.evidence, ground.on, ground.fitted, wish))
 
 
@@ -217,7 +217,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _now(ground: _Ground, given: SweepGiven) -> int | None:
+def _now(ground: _ForecastContext, given: SweepGiven) -> int | None:
     """Return the position of the value in effect; None where it is not among them, or not known."""
     if given.kind == "setting":
         change = given.changes[0]
@@ -232,11 +232,11 @@ def _now(ground: _Ground, given: SweepGiven) -> int | None:
     return same.index(True) if True in same else None
 
 
-def _sweep(given: SweepGiven, found: Sequence[Performance], now: int | None) -> Sweep:
+def _sweep(given: SweepGiven, found: Sequence[Performance], now: int | None) -> ForecastSweep:
     points = tuple(SweepPoint(value=v, performance=p) for v, p in zip(given.values, found, strict=True))
     setting = given.kind == "setting"
     ordered = all(value.isdecimal() for value in given.values)
-    return Sweep(
+    return ForecastSweep(
         name=given.name,
         model=given.changes[0].model if setting else None,
         points=points,

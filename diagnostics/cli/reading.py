@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 import click
 
-from diagnostics.cli.sources import Question, aloud, until_sure
+from diagnostics.cli.sources import WindowOptions, until_sure, warn
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.errors import EXIT_COLLECT, CollectError
 from exporters.sources.access import SourceOptions
@@ -29,7 +29,7 @@ def found(sources: Sequence[str], options: SourceOptions) -> tuple[list[TritonSe
     """
     servers, unfound = discover_all(sources, options)
     for failure in unfound:
-        aloud(str(failure))
+        warn(str(failure))
     if not servers:
         raise click.exceptions.Exit(EXIT_COLLECT)
     return servers, unfound
@@ -50,7 +50,7 @@ def opened(servers: Sequence[TritonServer], beside: Sequence[Source]) -> Iterato
 
 
 def explain_servers(
-    sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
+    sources: Sequence[str], question: WindowOptions, window: float | None, options: SourceOptions
 ) -> tuple[Explanation, bool]:
     """Return the explanation of servers as they are now, and whether some source could not be reached.
 
@@ -67,7 +67,7 @@ def explain_servers(
             seconds=seconds,
             left=lambda name: known.append(_left(name)),
         )
-        explanation = until_sure(scrapes, question, names, known, aloud, fixed=window is not None)
+        explanation = until_sure(scrapes, question, names, known, warn, fixed=window is not None)
     return explanation, bool(unfound)
 
 

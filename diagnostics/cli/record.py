@@ -20,7 +20,7 @@ from diagnostics.cli.sources import looks_like_a_path
 from diagnostics.errors import EXIT_COLLECT, EXIT_INTERRUPTED, EXIT_OK, UsageError
 from diagnostics.units import Unit
 from diagnostics.wire.capture import CaptureWriter
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import Anonymizer, redact
 from exporters.sources.access import SourceOptions
 from exporters.sources.clock import CLOCK
@@ -119,8 +119,8 @@ class _Tally:
 
     rounds: int = 0
     bodies: int = 0
-    failures: Counter[tuple[str, Kind, str]] = field(default_factory=Counter)
-    reads: Counter[tuple[str, Kind]] = field(default_factory=Counter)
+    failures: Counter[tuple[str, BodyKind, str]] = field(default_factory=Counter)
+    reads: Counter[tuple[str, BodyKind]] = field(default_factory=Counter)
 
     def add(self, scrape: Scrape) -> None:
         self.reads[scrape.server, scrape.kind] += 1
@@ -176,7 +176,7 @@ class _Recording:
         return CaptureWriter(self.output, stem or "capture", names, self.interval, overwrite=self.force)
 
     def _public_name(self, server: str) -> str:
-        return self._changed(Scrape(server=server, kind=Kind.SERVER, at=0.0, mono=0.0, body=b"{}")).server
+        return self._changed(Scrape(server=server, kind=BodyKind.SERVER, at=0.0, mono=0.0, body=b"{}")).server
 
     def _changed(self, scrape: Scrape) -> Scrape:
         for change in self.changes:

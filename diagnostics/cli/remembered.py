@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from diagnostics.cli.sources import Question, moment, nothing_then
+from diagnostics.cli.sources import WindowOptions, moment, nothing_then
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.errors import CollectError, UsageError, not_installed
 from diagnostics.store import raw
@@ -30,7 +30,7 @@ def history_directory(given: Path | None, config_file: Path | None) -> Path | No
     return Path(named) if named else None
 
 
-def explain_history(directory: Path, deployment: str | None, question: Question) -> Explanation:
+def explain_history(directory: Path, deployment: str | None, question: WindowOptions) -> Explanation:
     """Return the explanation of a moment that a service recorded; without one, of the newest.
 
     Raises:

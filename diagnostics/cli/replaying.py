@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from diagnostics.checks.catalogue import catalogue
-from diagnostics.cli.sources import aloud
+from diagnostics.cli.sources import warn
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.gen.alert import Alert
 from diagnostics.gen.files import every_alert
 from diagnostics.gen.query_cost import metrics_read
 from diagnostics.gen.replay import Firing, firings
 from diagnostics.gen.rule_groups import alone
-from diagnostics.wire.prometheus_answer import Answer, joined
+from diagnostics.wire.prometheus_answer import QueryResult, joined
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import PREFIX, parse_prometheus
 from exporters.sources.prometheus_api import PrometheusApi, TooMuch
@@ -30,7 +30,7 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class AlertReplay:
     """What an alert would have done, and what stands in the way of a whole answer."""
 
     alert: Alert
@@ -50,7 +50,7 @@ def opened(url: str, options: SourceOptions) -> PrometheusApi:
     address = parse_prometheus(PREFIX + (plain if "://" in plain else f"http://{plain}"))
     if address.matchers:
         raise UsageError("rules have no selector, and are replayed over all that is there", where=str(address))
-    return PrometheusApi(address, options, tell=aloud, less="--since")
+    return PrometheusApi(address, options, tell=warn, less="--since")
 
 
 def known(api: PrometheusApi, since: float) -> float:
@@ -71,11 +71,11 @@ def known(api: PrometheusApi, since: float) -> float:
     # A store of the last minute has none at a full one.
     times += [end for one in api.instant(_SCRAPES).series if not times]
     if not times:
-        aloud("the store has no series up: whether it has a history of that time is not known")
+        warn("the store has no series up: whether it has a history of that time is not known")
     return min(since, max(end - min(times), STEP_SECONDS)) if times else since
 
 
-def histories(api: PrometheusApi, since: float) -> tuple[list[History], CollectError | None]:
+def histories(api: PrometheusApi, since: float) -> tuple[list[AlertReplay], CollectError | None]:
     """Return the history of every alert over the last `since` seconds, by the store's clock, and why some are missing.
 
     Raises:
@@ -87,7 +87,7 @@ def histories(api: PrometheusApi, since: float) -> tuple[list[History], CollectE
     alerts = every_alert(catalogue())
     needed = {name for alert in alerts for name in metrics_read(alone(alert.expr))}
     there = _there(api, sorted(needed), start, end)
-    found = list[History]()
+    found = list[AlertReplay]()
     for alert in alerts:
         try:
             found.append(_history(api, alert, there, start, end))
@@ -97,7 +97,7 @@ def histories(api: PrometheusApi, since: float) -> tuple[list[History], CollectE
     return found, None
 
 
-def report(found: Sequence[History], since: float) -> Iterator[str]:
+def report(found: Sequence[AlertReplay], since: float) -> Iterator[str]:
     """Yield the lines for people: alerts that fire most first, then the silent ones, then what does not exist."""
     yield f"over the last {lasting(since)}, evaluated every {lasting(STEP_SECONDS)}:"
     fired = sorted((one for one in found if one.firings), key=lambda one: -len(one.firings))
@@ -114,7 +114,7 @@ def report(found: Sequence[History], since: float) -> Iterator[str]:
         yield from (f"{one.alert.name}: {note}" for note in one.notes)
 
 
-def _line(one: History) -> str:
+def _line(one: AlertReplay) -> str:
     subjects = len({tuple(sorted(firing.labels.items())) for firing in one.firings})
     longest = max(firing.seconds for firing in one.firings)
     total = sum(firing.seconds for firing in one.firings)
@@ -146,23 +146,23 @@ def _there(api: PrometheusApi, names: Sequence[str], start: float, end: float) -
     return frozenset(one.labels.get("__name__", "") for answer in looks for one in answer.series)
 
 
-def _history(api: PrometheusApi, alert: Alert, there: frozenset[str], start: float, end: float) -> History:
+def _history(api: PrometheusApi, alert: Alert, there: frozenset[str], start: float, end: float) -> AlertReplay:
     expr = alone(alert.expr)
     # What comes after `unless` only takes away.
     needed = metrics_read(expr.partition(" unless ")[0])
     missing = tuple(name for name in needed if name not in there)
     if missing == needed and not expr.startswith("absent("):
-        return History(alert=alert, missing=missing)
+        return AlertReplay(alert=alert, missing=missing)
     try:
         answer = joined(list(_asked(api, expr, start, end, _CHUNK_SECONDS)))
     except (TooMuch, UsageError) as error:
-        return History(alert=alert, notes=(str(error),))
+        return AlertReplay(alert=alert, notes=(str(error),))
     hold = alert.hold_minutes * 60.0
     found = (firing for one in answer.series for firing in firings(one.labels, one.times, hold=hold, step=STEP_SECONDS))
-    return History(alert=alert, firings=tuple(found), missing=missing, notes=answer.warnings)
+    return AlertReplay(alert=alert, firings=tuple(found), missing=missing, notes=answer.warnings)
 
 
-def _asked(api: PrometheusApi, expr: str, start: float, end: float, chunk: float) -> Iterator[Answer]:
+def _asked(api: PrometheusApi, expr: str, start: float, end: float, chunk: float) -> Iterator[QueryResult]:
     """Yield the answers to parts of the span, each so small that the store gives it."""
     at = start
     while at <= end:

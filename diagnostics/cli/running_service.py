@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from diagnostics import __version__
-from diagnostics.cli.service_answers import Watched
+from diagnostics.cli.service_answers import TargetAnswer
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.settings.prefix import prefix_of
 from exporters.sources.access import SourceOptions
@@ -120,7 +120,7 @@ class RunningService:
         """
         if name is not None:
             return name
-        targets: list[Watched] = self.json("/targets", list[Watched])
+        targets: list[TargetAnswer] = self.json("/targets", list[TargetAnswer])
         names = list(dict.fromkeys(one["deployment"] for one in targets))
         if len(names) == 1:
             return names[0]

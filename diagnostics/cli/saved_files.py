@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from diagnostics.cli.sources import Question, repository_of
+from diagnostics.cli.sources import WindowOptions, repository_of
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, Verdict, explain_evidence
 from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.errors import CollectError, MalformedBody, UsageError
@@ -25,7 +25,7 @@ from diagnostics.window.window import Window, window_of
 from diagnostics.wire.archive import is_archive
 from diagnostics.wire.model_config import ModelConfig, configured_model, parse_model_config
 from diagnostics.wire.perf_analyzer import LoadTest, parse_perf_analyzer
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.saved import Other, bare, pages_in, recognised, whole_answer, whole_page
 from exporters.sources.given_file import MOST_BYTES, read_given
 
@@ -36,7 +36,7 @@ MOST_TOTAL_BYTES = 512 * 2**20
 """Eight of the largest bodies that are read."""
 LIFETIME_CONFIDENCE = 0.5
 """A fault that lies hours back is in an average since the start too: such a cause is as likely past as present."""
-_MENDED = {Kind.METRICS: whole_page, Kind.STATISTICS: whole_answer}
+_MENDED = {BodyKind.METRICS: whole_page, BodyKind.STATISTICS: whole_answer}
 _NAME = re.compile(rb'^[^\S\n]*name\s*:\s*"([^"\n]{1,256})"', re.MULTILINE)
 _PAGE = "curl -s localhost:8002/metrics > metrics-$(date +%s).txt"
 _AGAIN = "save another reading half a minute after the last, and name all files"
@@ -65,7 +65,7 @@ def is_saved(name: str) -> bool:
     return name == STDIN or (path.exists() and not path.is_dir() and not is_archive(path))
 
 
-def explain_saved(names: Sequence[str], question: Question) -> Explanation:
+def explain_saved(names: Sequence[str], question: WindowOptions) -> Explanation:
     """Return what saved files hold, with the repository that was given.
 
     Raises:
@@ -81,7 +81,7 @@ def explain_saved(names: Sequence[str], question: Question) -> Explanation:
     return _judged(_dated(found, given), window.basis, given.test)
 
 
-def saved_window(names: Sequence[str], question: Question) -> Window:
+def saved_window(names: Sequence[str], question: WindowOptions) -> Window:
     """Return the window of saved files, for verbs that need to know how long it is.
 
     Raises:
@@ -120,8 +120,8 @@ def read_saved(names: Sequence[str]) -> Given:
         body, kind = _known(name, data)
         if kind is Other.PERF_ANALYZER:
             tests.append((Path(name), at, body))
-        elif isinstance(kind, Kind):
-            parts = pages_in(body) if kind is Kind.METRICS else [body]
+        elif isinstance(kind, BodyKind):
+            parts = pages_in(body) if kind is BodyKind.METRICS else [body]
             bodies += [_saved(Path(name), kind, part, at) for part in parts]
         else:
             notes.append(_note(name, f"{kind.value} says nothing of time", "save its statistics or configuration"))
@@ -133,10 +133,10 @@ def _once(bodies: Sequence[SavedBody], notes: list[BlindSpot]) -> Iterator[Saved
 
     A server at rest answers the same twice: what was written at another time stays.
     """
-    seen: dict[tuple[Kind, bytes], SavedBody] = {}
+    seen: dict[tuple[BodyKind, bytes], SavedBody] = {}
     for body in bodies:
         first = seen.setdefault((body.kind, body.body), body)
-        counted = body.kind in (Kind.METRICS, Kind.STATISTICS)
+        counted = body.kind in (BodyKind.METRICS, BodyKind.STATISTICS)
         if first is body or not counted:
             yield body
             continue
@@ -145,7 +145,7 @@ def _once(bodies: Sequence[SavedBody], notes: list[BlindSpot]) -> Iterator[Saved
             yield body
 
 
-def _known(name: str, data: bytes) -> tuple[bytes, Kind | Other]:
+def _known(name: str, data: bytes) -> tuple[bytes, BodyKind | Other]:
     try:
         body = bare(data, MOST_BYTES)
         # Headers between appended pages make no page of them: what each is shows in the first.
@@ -166,13 +166,13 @@ def _bytes(name: str) -> tuple[bytes, float]:
     return read_given(path), path.stat().st_mtime
 
 
-def _saved(path: Path, kind: Kind, body: bytes, at: float) -> SavedBody:
+def _saved(path: Path, kind: BodyKind, body: bytes, at: float) -> SavedBody:
     model = ""
-    if kind is Kind.REPOSITORY:
+    if kind is BodyKind.REPOSITORY:
         written = _NAME.search(body)
         name = written[1].decode("utf-8", "replace") if written else path.absolute().parent.name
         model = f"{name}/config.pbtxt"
-    elif kind is Kind.CONFIG:
+    elif kind is BodyKind.CONFIG:
         model = configured_model(body)
     if kind in _MENDED:
         body = _MENDED[kind](body)
@@ -193,7 +193,7 @@ def _with_test(bodies: list[SavedBody], notes: list[BlindSpot], tests: list[tupl
     if len(loads) > 1:
         rest = f"{len(loads) - 1} other loads"
         notes.append(_note(f"{rest} of {path.name}", f"the one with the most requests is read: {test.load}", ""))
-    if any(one.kind in (Kind.METRICS, Kind.STATISTICS) for one in bodies):
+    if any(one.kind in (BodyKind.METRICS, BodyKind.STATISTICS) for one in bodies):
         why = "counters of another time than the test's are given"
         notes.append(_note(f"the server's part of {path.name}", why, "name the test alone"))
     elif test.counters:
@@ -207,14 +207,14 @@ def _pages_of(test: LoadTest, file: str, at: float, beside: Sequence[SavedBody])
     The model that was called is not printed: it is the ensemble or the only model whose configuration is given. An
     ensemble whose configuration is not given is left out: its row would count its members' time once more.
     """
-    configs = [config for body in beside if body.kind is Kind.CONFIG for config in _read_config(body.body)]
+    configs = [config for body in beside if body.kind is BodyKind.CONFIG for config in _read_config(body.body)]
     ensembles = [config.name for config in configs if config.ensemble_steps]
     names = {*(ensembles or [config.name for config in configs])}
-    names |= {body.model.partition("/")[0] for body in beside if body.kind is Kind.REPOSITORY}
+    names |= {body.model.partition("/")[0] for body in beside if body.kind is BodyKind.REPOSITORY}
     model = names.pop() if len(names) == 1 else "model"
     for start, moment in ((True, at - test.seconds), (False, at)):
         body = test.page(model, start=start, whole=bool(ensembles) or len(test.counters) == 1)
-        yield SavedBody(file=file, kind=Kind.METRICS, body=body, at=moment, basis=Basis.TEST)
+        yield SavedBody(file=file, kind=BodyKind.METRICS, body=body, at=moment, basis=Basis.TEST)
 
 
 def _read_config(body: bytes) -> Iterator[ModelConfig]:
@@ -222,7 +222,7 @@ def _read_config(body: bytes) -> Iterator[ModelConfig]:
         yield parse_model_config(body)
 
 
-def _with_repository(window: SavedWindow, question: Question) -> SavedWindow:
+def _with_repository(window: SavedWindow, question: WindowOptions) -> SavedWindow:
     servers = tuple(dict.fromkeys(scrape.server for scrape in window.scrapes if scrape.server))
     files = tuple(repository_of(question, servers))
     return replace(window, scrapes=window.scrapes + files, stretched=window.stretched + files)

@@ -13,19 +13,19 @@ _LAST_SECOND = 253_402_300_799.0  # of the year 9999
 Time = Annotated[float, msgspec.Meta(ge=0, le=_LAST_SECOND)]
 
 
-class Account(TypedDict):
+class CheckAnswer(TypedDict):
     """Of `/deployments/…/checks/…`."""
 
     account: str
 
 
-class Watched(TypedDict):
+class TargetAnswer(TypedDict):
     """One of `/targets`."""
 
     deployment: str
 
 
-class _Target(Watched):
+class _Target(TargetAnswer):
     server: str
     up: bool
     error: str
@@ -64,7 +64,7 @@ class _Incident(TypedDict):
     seen: Time
 
 
-class State(TypedDict):
+class ServiceStateAnswer(TypedDict):
     """Of `/state`."""
 
     version: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from diagnostics.cli.sources import aloud
+from diagnostics.cli.sources import warn
 from diagnostics.errors import CollectError
 from diagnostics.slo.report import SloReport, report_on
 from diagnostics.slo.slo import Slo
@@ -28,7 +28,7 @@ def reports_from_prometheus(
         CollectError: the store answers for none of them.
 
     """
-    api = PrometheusApi(parse_prometheus(source), options, tell=aloud, less="--period")
+    api = PrometheusApi(parse_prometheus(source), options, tell=warn, less="--period")
     now = api.clock()
     found, failed = list[SloReport](), list[tuple[str, CollectError]]()
     for slo in slos:
@@ -40,7 +40,7 @@ def reports_from_prometheus(
             if not isinstance(error, TooMuch):
                 break
     for name, passed_over in failed[:-1]:
-        aloud(f"{name}: {passed_over.what}")
+        warn(f"{name}: {passed_over.what}")
     missed = _missed(failed, len(found), len(slos))
     if missed is not None and not found:
         raise missed

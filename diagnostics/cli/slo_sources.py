@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from diagnostics.cli.options import connecting_given
-from diagnostics.cli.sources import aloud, looks_like_a_path
+from diagnostics.cli.sources import looks_like_a_path, warn
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.slo.bins import Bins, Together
@@ -18,7 +18,7 @@ from diagnostics.slo.slo import Slo, Triton
 from diagnostics.store import raw
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.capture_layout import MANIFEST
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import safe
 from exporters.sources.prometheus_address import is_prometheus
@@ -91,7 +91,7 @@ def _countable(slos: Sequence[Slo]) -> list[Slo]:
         raise UsageError(f"{slos[0].name} cannot be counted here", where=slos[0].where, hint=_NO_PROMQL)
     for slo in slos:
         if slo not in mine:
-            aloud(f"{slo.where}: {slo.name} is left out: {_NO_PROMQL}")
+            warn(f"{slo.where}: {slo.name} is left out: {_NO_PROMQL}")
     return mine
 
 
@@ -110,7 +110,7 @@ def _from_captures(
         capture = open_capture(path)
         scrapes = list(capture.scrapes())
         if capture.damage:
-            aloud(f"{path}: {capture.damage}")
+            warn(f"{path}: {capture.damage}")
         _check_apart(path, scrapes, seen)
         last = max([last, *(scrape.at for scrape in scrapes)])
         for name, bins in _counted(deployment or path.name, slos, scrapes).items():
@@ -122,7 +122,7 @@ def _check_apart(path: Path, scrapes: Sequence[Scrape], seen: dict[str, list[tup
     """Refuse a recording of a server and a time of which another one was counted; its own is added to `seen`."""
     times: dict[str, list[float]] = {}
     for scrape in scrapes:
-        if scrape.server and scrape.kind in (Kind.METRICS, Kind.STATISTICS):
+        if scrape.server and scrape.kind in (BodyKind.METRICS, BodyKind.STATISTICS):
             times.setdefault(scrape.server, []).append(scrape.at)
     for server, at in times.items():
         begin, end = min(at), max(at)
@@ -134,7 +134,7 @@ def _check_apart(path: Path, scrapes: Sequence[Scrape], seen: dict[str, list[tup
 
 
 def _counted(deployment: str, slos: Sequence[Slo], scrapes: Sequence[Scrape]) -> Mapping[str, Bins]:
-    return count_recorded(deployment, slos, scrapes, aloud)
+    return count_recorded(deployment, slos, scrapes, warn)
 
 
 def _from_history(
@@ -172,7 +172,7 @@ def _from_bodies(directory: Path, slo: Slo, since: float, deployment: str | None
         raise UsageError(f"there is no deployment {deployment!r}", where=str(directory), hint=hint)
     if not names:
         raise CollectError("holds no history", where=str(directory), hint="give history.directory of `diag serve`")
-    aloud(f"{slo.name}: the service counted no events of it; recorded bodies are counted instead")
+    warn(f"{slo.name}: the service counted no events of it; recorded bodies are counted instead")
     now = time.time()
-    found = [count_recorded(one, [slo], raw.scrapes(directory, one, since, now), aloud) for one in names]
+    found = [count_recorded(one, [slo], raw.scrapes(directory, one, since, now), warn) for one in names]
     return [bins[slo.name] for bins in found if slo.name in bins]

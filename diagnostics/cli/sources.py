@@ -10,22 +10,22 @@ from pathlib import Path
 
 import click
 
-from diagnostics.diagnosis.certainty import doubt
+from diagnostics.diagnosis.certainty import reason_to_keep_reading
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
 from diagnostics.render.words import changes_told
 from diagnostics.units import time_text
-from diagnostics.window.lifecycle import Change
+from diagnostics.window.lifecycle import ServerChange
 from diagnostics.window.stretches import in_order, settings_changed, stretches
 from diagnostics.window.window import Window, WindowBuilder, window_of
 from diagnostics.wire.archive import ARCHIVES
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 # Configuration, repository and metadata hold for the whole capture, whichever part of it is looked at; the lines of
 # logs and client records have times of their own.
-TIMELESS = frozenset({Kind.CONFIG, Kind.REPOSITORY, Kind.SERVER, Kind.LOG, Kind.CLIENT})
+TIMELESS = frozenset({BodyKind.CONFIG, BodyKind.REPOSITORY, BodyKind.SERVER, BodyKind.LOG, BodyKind.CLIENT})
 _CLOCK = re.compile(r"^(\d{1,2}):(\d{2})(?::(\d{2}))?$")
 Tell = Callable[[str], None]
 SECONDS_BETWEEN_LOOKS = 2.0
@@ -33,7 +33,7 @@ LATEST_PAST_END = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class WindowOptions:
     """What is asked of a window, besides its sources.
 
     Attributes:
@@ -61,7 +61,7 @@ def looks_like_a_path(source: str) -> bool:
     return source == "-" or path.exists() or path.suffix in ARCHIVES or source.startswith((".", "/", "~"))
 
 
-def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> Explanation:
+def explain_captures(paths: Sequence[Path], question: WindowOptions, tell: Tell) -> Explanation:
     """Return the explanation of recorded windows; what is lost of a damaged one is a blind spot.
 
     Raises:
@@ -74,7 +74,7 @@ def explain_captures(paths: Sequence[Path], question: Question, tell: Tell) -> E
     return explain_window(window, sources=names, blind_spots=blind_spots, objective=question.objective)
 
 
-def explain_newest(path: Path, question: Question, tell: Tell) -> Explanation:
+def explain_newest(path: Path, question: WindowOptions, tell: Tell) -> Explanation:
     """Return the explanation of a recorded window, or of its part since settings were changed in it.
 
     The rest is as in `explain_captures`.
@@ -94,13 +94,13 @@ def since_changed(window: Window, tell: Tell, name: str) -> Window:
     return sides.after
 
 
-def tell_changed(cuts: Sequence[tuple[str, Change]], tell: Tell, name: str) -> None:
+def tell_changed(cuts: Sequence[tuple[str, ServerChange]], tell: Tell, name: str) -> None:
     """Tell that only the time since the newest change of settings is looked at."""
     tell(f"{name}: {changes_told(cuts)[-1]}; what was before is left out")
 
 
 def captured(
-    paths: Sequence[Path], question: Question, tell: Tell, blind_spots: list[BlindSpot]
+    paths: Sequence[Path], question: WindowOptions, tell: Tell, blind_spots: list[BlindSpot]
 ) -> tuple[Window, tuple[str, ...]]:
     """Return the recorded window and whom it was read from; what is lost is appended to `blind_spots`.
 
@@ -134,15 +134,15 @@ def _recorded(paths: Sequence[Path], tell: Tell, blind_spots: list[BlindSpot]) -
                     where=str(path),
                     hint="explain one capture at a time",
                 )
-    if sum(any(scrape.kind is Kind.NVML for scrape in scrapes) for scrapes in found.values()) and len(found) > 1:
+    if sum(any(scrape.kind is BodyKind.NVML for scrape in scrapes) for scrapes in found.values()) and len(found) > 1:
         tell("GPU samples are not used: they do not say which capture's servers they belong to")
-        return [scrape for scrapes in found.values() for scrape in scrapes if scrape.kind is not Kind.NVML]
+        return [scrape for scrapes in found.values() for scrape in scrapes if scrape.kind is not BodyKind.NVML]
     return [scrape for scrapes in found.values() for scrape in scrapes]
 
 
 def until_sure(
     scrapes: Iterable[Scrape],
-    question: Question,
+    question: WindowOptions,
     names: Sequence[str],
     blind_spots: Sequence[BlindSpot],
     tell: Tell,
@@ -171,7 +171,7 @@ def until_sure(
             continue
         looked = scrape.mono
         now = explain_window(builder.build(), sources=names, blind_spots=blind_spots, objective=question.objective)
-        reason = doubt(now, previous)
+        reason = reason_to_keep_reading(now, previous)
         if not reason:
             return now
         if previous is not None and _kind(reason) != _kind(told):
@@ -185,7 +185,7 @@ def _kind(reason: str) -> str:
     return re.sub(r"[0-9.]+", "", reason)
 
 
-def repository_of(question: Question, servers: Sequence[str]) -> Iterator[Scrape]:
+def repository_of(question: WindowOptions, servers: Sequence[str]) -> Iterator[Scrape]:
     """Yield the files of the repository that was given, for each server; nothing where none was."""
     if question.repository is None:
         return
@@ -194,10 +194,10 @@ def repository_of(question: Question, servers: Sequence[str]) -> Iterator[Scrape
     yield from repository_scrapes(question.repository, servers)
 
 
-def _between(scrapes: list[Scrape], question: Question) -> list[Scrape]:
+def _between(scrapes: list[Scrape], question: WindowOptions) -> list[Scrape]:
     if question.at is None and question.since is None:
         return scrapes
-    times = [scrape.at for scrape in scrapes if scrape.kind in (Kind.METRICS, Kind.STATISTICS)]
+    times = [scrape.at for scrape in scrapes if scrape.kind in (BodyKind.METRICS, BodyKind.STATISTICS)]
     if not times:
         return scrapes
     end = moment(question.at, max(times)) if question.at is not None else max(times)
@@ -242,6 +242,6 @@ def _iso(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def aloud(text: str) -> None:
+def warn(text: str) -> None:
     """Tell on standard error."""
     click.echo(f"diag: {text}", err=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from diagnostics.cli.sources import LATEST_PAST_END, Question, aloud, moment, repository_of
+from diagnostics.cli.sources import LATEST_PAST_END, WindowOptions, moment, repository_of, warn
 from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.errors import UsageError
 from diagnostics.window.window import WindowBuilder
@@ -14,7 +14,7 @@ from exporters.sources.prometheus_address import parse_prometheus
 
 
 def explain_stored(
-    sources: Sequence[str], question: Question, window: float | None, options: SourceOptions
+    sources: Sequence[str], question: WindowOptions, window: float | None, options: SourceOptions
 ) -> Explanation:
     """Return the explanation of a span of what one store scraped.
 
@@ -32,10 +32,10 @@ def explain_stored(
     from exporters.sources.prometheus import read_window
     from exporters.sources.prometheus_api import PrometheusApi
 
-    api = PrometheusApi(parse_prometheus(sources[0]), options, tell=aloud)
+    api = PrometheusApi(parse_prometheus(sources[0]), options, tell=warn)
     end, seconds = _span(question, window, api.clock())
     configured = question.repository is not None
-    stored = read_window(api, end, seconds, aloud, configured=configured)
+    stored = read_window(api, end, seconds, warn, configured=configured)
     builder = WindowBuilder()
     for scrape in repository_of(question, stored.servers):
         builder.add(scrape)
@@ -46,7 +46,7 @@ def explain_stored(
     )
 
 
-def _span(question: Question, window: float | None, now: float) -> tuple[float, float | None]:
+def _span(question: WindowOptions, window: float | None, now: float) -> tuple[float, float | None]:
     """Return the last moment to look at, by the store's clock, and for how long before it; None is not said."""
     end = moment(question.at, now) if question.at is not None else now
     if end > now + LATEST_PAST_END:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, see
-from diagnostics.cli.proposing import Wish
+from diagnostics.cli.proposing import ChangeRequest
 from diagnostics.cli.terminal import coloured
 from diagnostics.cli.tuning import Aim, carrying, tuned
 from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
@@ -79,7 +79,7 @@ def command(
     """Find the smallest change of settings that meets an objective."""
     if maximize and minimize:
         raise UsageError("look for different things", where="--maximize, --minimize", hint="give one of them")
-    wish = Wish(rate=rate, clients=clients, entry=entry, seed=seed)
+    wish = ChangeRequest(rate=rate, clients=clients, entry=entry, seed=seed)
     aim = Aim(objective=objective, minimize=Minimize(minimize) if minimize else None, vary=vary)
     if export is not None and export.suffix not in (".sh", ".yaml", ".yml"):
         raise UsageError("is neither .sh nor .yaml", where=f"--export {export}", hint="its suffix says what it is for")

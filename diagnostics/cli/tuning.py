@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from diagnostics.cli.changes_given import models_on
-from diagnostics.cli.evidence_source import Seen
-from diagnostics.cli.proposing import Wish, entry_of, load_of
+from diagnostics.cli.evidence_source import SourceEvidence
+from diagnostics.cli.proposing import ChangeRequest, entry_of, load_of
 from diagnostics.cli.vary_given import vary_given
 from diagnostics.diagnosis.explanation import explain
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.proof import proved
-from diagnostics.diagnosis.proposal import Load, moves, patches
+from diagnostics.diagnosis.proof import validated
+from diagnostics.diagnosis.proposal import LoadChange, moves, patches
 from diagnostics.diagnosis.tuned import CarriedProposal, Test, TunedProposal
 from diagnostics.errors import UsageError
 from diagnostics.evidence.evidence import Evidence
@@ -27,8 +27,8 @@ from diagnostics.forecast.packing import Packing, packed, tenants_of
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance, unlike
 from diagnostics.forecast.search import Candidate, Tuning, Vary, tune
-from diagnostics.forecast.shortfall import Shortfall, shortfall
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.shortfall import InfeasibilityReport, shortfall
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.signals.gpu_residency import INSTANCE_GPU_MEMORY
 from diagnostics.signals.subject import Subject
@@ -53,15 +53,15 @@ class Aim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ground:
+class _TuningContext:
     """What is searched: the entry, its model at the load wished for, and what its values are chosen from."""
 
-    seen: Seen
+    seen: SourceEvidence
     on: Subject
     measured: Fitted
     fitted: Fitted
-    load: Load
-    target: Target
+    load: LoadChange
+    target: LatencyTarget
     vary: Vary | None
     seed: int
 
@@ -70,7 +70,7 @@ class _Ground:
         return self.seen.evidence
 
 
-def tuned(seen: Seen, wish: Wish, aim: Aim) -> TunedProposal:
+def tuned(seen: SourceEvidence, wish: ChangeRequest, aim: Aim) -> TunedProposal:
     """Return the smallest change that meets the objective, or what stands in its way.
 
     Raises:
@@ -97,7 +97,7 @@ def tuned(seen: Seen, wish: Wish, aim: Aim) -> TunedProposal:
     return _proposal(ground, found, memory, began)
 
 
-def carrying(seen: Seen, wish: Wish, aim: Aim) -> CarriedProposal:
+def carrying(seen: SourceEvidence, wish: ChangeRequest, aim: Aim) -> CarriedProposal:
     """Return the settings that carry most within the objective; raises as `tuned` does."""
     began = time.monotonic()
     ground = _ground(seen, wish, aim)
@@ -125,15 +125,15 @@ def carrying(seen: Seen, wish: Wish, aim: Aim) -> CarriedProposal:
     )
 
 
-def _ground(seen: Seen, wish: Wish, aim: Aim) -> _Ground:
-    target = Target.parse(aim.objective)
+def _ground(seen: SourceEvidence, wish: ChangeRequest, aim: Aim) -> _TuningContext:
+    target = LatencyTarget.parse(aim.objective)
     on = entry_of(seen.evidence, wish.entry)
     vary = vary_given(aim.vary, models_on(seen.evidence, on.server)) if aim.vary else None
     measured = fit(seen.evidence, on)
     load = load_of(seen.evidence, on, measured, wish)
     _check(measured, vary, target)
     fitted = changed(measured, WhatIf(rate_factor=load.rate_factor, clients=load.clients))
-    return _Ground(
+    return _TuningContext(
         seen=seen,
         on=on,
         measured=measured,
@@ -145,7 +145,7 @@ def _ground(seen: Seen, wish: Wish, aim: Aim) -> _Ground:
     )
 
 
-def _check(fitted: Fitted, vary: Vary | None, target: Target) -> None:
+def _check(fitted: Fitted, vary: Vary | None, target: LatencyTarget) -> None:
     known = {step.model for entry in fitted.scenario.entries if entry.name == fitted.entry for step in entry.steps}
     for model in vary or ():
         if model not in known:
@@ -155,7 +155,7 @@ def _check(fitted: Fitted, vary: Vary | None, target: Target) -> None:
         raise UsageError(f"no forecast of {target.text!r}", where="--objective", hint="state the mean, p50, p95 or p99")
 
 
-def _refuse(ground: _Ground, found: Tuning) -> None:
+def _refuse(ground: _TuningContext, found: Tuning) -> None:
     """Refuse to call an objective met that was measured to be missed."""
     seen = ground.measured.measured
     measured = {None: seen.mean, 0.5: seen.p50, 0.95: seen.p95}.get(ground.target.quantile)
@@ -172,7 +172,7 @@ def _refuse(ground: _Ground, found: Tuning) -> None:
         )
 
 
-def _proposal(ground: _Ground, found: Tuning, memory: GpuMemory | None, began: float) -> TunedProposal:
+def _proposal(ground: _TuningContext, found: Tuning, memory: GpuMemory | None, began: float) -> TunedProposal:
     shown = found.best or found.nearest
     changes = shown.changes if shown else ()
     server = ground.on.server
@@ -194,9 +194,9 @@ def _proposal(ground: _Ground, found: Tuning, memory: GpuMemory | None, began: f
     )
 
 
-def _cause(ground: _Ground) -> Finding | None:
+def _cause(ground: _TuningContext) -> Finding | None:
     """Return what `diag explain` names first of the same window."""
-    found = proved(explain(ground.evidence, ground.seen.window)).loud
+    found = validated(explain(ground.evidence, ground.seen.window)).loud
     return found[0] if found else None
 
 
@@ -211,14 +211,14 @@ def _test(fitted: Fitted) -> Test:
     )
 
 
-def _assumptions(ground: _Ground, found: Tuning, memory: GpuMemory | None) -> tuple[str, ...]:
+def _assumptions(ground: _TuningContext, found: Tuning, memory: GpuMemory | None) -> tuple[str, ...]:
     shown = found.best or found.nearest
     after = changed(ground.fitted, WhatIf(changes=shown.changes if shown else ()))
     said = (*after.assumptions, *_off(ground, found.baseline), *_memory_unknown(shown, memory))
     return tuple(dict.fromkeys(said))
 
 
-def _off(ground: _Ground, baseline: Performance) -> tuple[str, ...]:
+def _off(ground: _TuningContext, baseline: Performance) -> tuple[str, ...]:
     return unlike(ground.measured, baseline) if ground.load.same else ()
 
 
@@ -232,14 +232,14 @@ def _memory_unknown(shown: Candidate | None, memory: GpuMemory | None) -> Iterat
     )
 
 
-def _shortfall(ground: _Ground, found: Tuning) -> Shortfall | None:
+def _shortfall(ground: _TuningContext, found: Tuning) -> InfeasibilityReport | None:
     if found.best is not None or found.nearest is None:
         return None
     nearest = found.nearest
     return shortfall(ground.fitted, nearest.changes, ground.target, nearest.performance, ground.seed)
 
 
-def _packing(ground: _Ground, shown: Candidate | None, memory: GpuMemory | None) -> Packing | None:
+def _packing(ground: _TuningContext, shown: Candidate | None, memory: GpuMemory | None) -> Packing | None:
     if shown is None:
         return None
     after = changed(ground.fitted, WhatIf(changes=shown.changes))

@@ -10,16 +10,16 @@ from pathlib import Path
 import click
 
 from diagnostics.cli.options import DURATION
-from diagnostics.cli.sources import Question, looks_like_a_path
+from diagnostics.cli.sources import WindowOptions, looks_like_a_path
 from diagnostics.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class WindowChoice:
     """One of them: a capture, and which part of it is meant."""
 
     path: Path
-    question: Question
+    question: WindowOptions
 
 
 _OPTIONS = (
@@ -44,7 +44,7 @@ def two_windows(command: Callable[..., object]) -> Callable[..., object]:
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(_OPTIONS), with_sides)
 
 
-def sides_of(captures: Sequence[str], moments: Sequence[str], since: float | None) -> tuple[Side, Side]:
+def sides_of(captures: Sequence[str], moments: Sequence[str], since: float | None) -> tuple[WindowChoice, WindowChoice]:
     """Return the two windows that are named.
 
     Raises:
@@ -64,6 +64,6 @@ def sides_of(captures: Sequence[str], moments: Sequence[str], since: float | Non
         raise UsageError("give a moment for each side, or none", where="--at", hint=hint)
     if len(captures) == 1 and since is None:
         raise UsageError("says how long each side is", where="--since", hint="give it, as in --since 5m")
-    question = Question(since=since)
+    question = WindowOptions(since=since)
     first, last = (replace(question, at=moment) for moment in moments or (None, None))
-    return Side(path=Path(captures[0]), question=first), Side(path=Path(captures[-1]), question=last)
+    return WindowChoice(path=Path(captures[0]), question=first), WindowChoice(path=Path(captures[-1]), question=last)

@@ -7,10 +7,10 @@ import json
 import click
 
 from diagnostics.anatomy.anatomy import Anatomy, anatomies
-from diagnostics.cli.evidence_source import Seen, see_captures
+from diagnostics.cli.evidence_source import SourceEvidence, see_captures
 from diagnostics.cli.proposing import entry_of
 from diagnostics.cli.terminal import coloured
-from diagnostics.cli.two_windows import Side, two_windows
+from diagnostics.cli.two_windows import WindowChoice, two_windows
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.errors import EXIT_FINDINGS, EXIT_OK, CollectError, UsageError
 from diagnostics.evidence.evidence import Evidence
@@ -46,8 +46,8 @@ Exit: 0 nothing at --fail-on, 1 something (inconclusive means refuted, too),
 @click.pass_context
 def command(
     ctx: click.Context,
-    before: Side,
-    after: Side,
+    before: WindowChoice,
+    after: WindowChoice,
     entry: str | None,
     seed: int,
     output: str,
@@ -61,7 +61,7 @@ def command(
     ctx.exit(EXIT_FINDINGS if _fails(fail_on, found.judgement.verdict) else EXIT_OK)
 
 
-def _seen(side: Side) -> Seen:
+def _seen(side: WindowChoice) -> SourceEvidence:
     seen = see_captures([side.path], side.question)
     if seen.window.end <= 0:
         raise CollectError("nothing was read", where=str(side.path), hint="look at it with diag explain")

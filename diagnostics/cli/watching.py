@@ -8,18 +8,18 @@ from dataclasses import asdict
 from typing import Any
 
 from diagnostics.cli.running_service import PATIENCE, RunningService
-from diagnostics.cli.service_answers import State
+from diagnostics.cli.service_answers import ServiceStateAnswer
 from diagnostics.cli.sources import looks_like_a_path
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import IncidentBook
-from diagnostics.diagnosis.proof import Memory, proved
+from diagnostics.diagnosis.proof import ForecastCache, validated
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.render import words
 from diagnostics.render.explanation.json import finding_head
 from diagnostics.render.live import Json
 from diagnostics.window.rolling import WINDOW_SECONDS, RollingWindow
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions
 
 States = Generator[Json, None, None]
@@ -35,11 +35,11 @@ def states_of_service(url: str | None, options: SourceOptions, *, once: bool) ->
 
     """
     service = RunningService(url, options)
-    state: Json = service.json("/state", State)
+    state: Json = service.json("/state", ServiceStateAnswer)
     yield state
     while not once:
         try:
-            state = service.json("/state", State, after=state["version"], wait=PATIENCE - 5.0)
+            state = service.json("/state", ServiceStateAnswer, after=state["version"], wait=PATIENCE - 5.0)
             yield state
         except CollectError as error:
             yield {**state, "now": time.time(), "error": str(error)}
@@ -62,7 +62,7 @@ def states_of_sources(sources: Sequence[str], interval: float, options: SourceOp
         raise UsageError("a recording does not change", where="diag watch", hint="use diag explain")
     servers, _ = found(sources, options)
     with opened(servers, dcgm_page(options)) as read_from:
-        watched = Watched({server.name: server.blind_spots for server in servers})
+        watched = WatchedServers({server.name: server.blind_spots for server in servers})
         due = time.monotonic() + interval
         for scrape in collect(read_from, min(1.0, interval)):
             watched.take(scrape)
@@ -71,7 +71,7 @@ def states_of_sources(sources: Sequence[str], interval: float, options: SourceOp
                 yield watched.state()
 
 
-class Watched:
+class WatchedServers:
     """Servers that are read and judged here."""
 
     def __init__(self, servers: Mapping[str, Sequence[BlindSpot]]) -> None:
@@ -79,15 +79,15 @@ class Watched:
         self._name = ", ".join(servers)
         self._blind_spots = [spot for spots in servers.values() for spot in spots]
         self._unread = {name: next((spot.why for spot in spots), "") for name, spots in servers.items()}
-        self._failures: dict[str, dict[Kind, str]] = {name: {} for name in servers}
+        self._failures: dict[str, dict[BodyKind, str]] = {name: {} for name in servers}
         self._window = RollingWindow(self._name, WINDOW_SECONDS)
         self._book = IncidentBook(self._name)
-        self._forecasts = Memory()
+        self._forecasts = ForecastCache()
 
     def take(self, scrape: Scrape) -> None:
         """Take one scrape."""
         self._window.add(scrape)
-        if scrape.kind in (Kind.METRICS, Kind.STATISTICS) and scrape.error not in self._unread.values():
+        if scrape.kind in (BodyKind.METRICS, BodyKind.STATISTICS) and scrape.error not in self._unread.values():
             self._failures[scrape.server][scrape.kind] = (
                 "" if scrape.error is None else f"{scrape.kind}: {scrape.error}"
             )
@@ -105,7 +105,7 @@ class Watched:
     def state(self) -> Json:
         """Return the state of now, in the form of the service's API."""
         found = explain_window(self._window.window(), blind_spots=self._blind_spots, present=True)
-        explanation = proved(found, memory=self._forecasts)
+        explanation = validated(found, memory=self._forecasts)
         self._book.take(explanation, time.time(), time.monotonic())
         return {
             "now": time.time(),

@@ -8,7 +8,7 @@ import sys
 import click
 
 from diagnostics.cli.evidence_source import EvidenceSource, evidence_options, see
-from diagnostics.cli.proposing import Wish, proposed, swept
+from diagnostics.cli.proposing import ChangeRequest, proposed, swept
 from diagnostics.cli.terminal import coloured
 from diagnostics.diagnosis.proposal import Proposal, SweepProposal
 from diagnostics.errors import EXIT_OK, UsageError
@@ -59,7 +59,7 @@ def command(
     """Predict what a change of settings or load would do."""
     if not (settings or rate or clients or sweep):
         raise UsageError("say what to change", where="--set, --rate, --clients, --sweep", hint="see diag whatif --help")
-    wish = Wish(settings=settings, rate=rate, clients=clients, entry=entry, seed=seed)
+    wish = ChangeRequest(settings=settings, rate=rate, clients=clients, entry=entry, seed=seed)
     seen = see(source)
     if sweep is None:
         _show(proposed(seen, wish), output)

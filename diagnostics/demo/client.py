@@ -14,7 +14,7 @@ from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from diagnostics.demo.load import ClientRecord, LoadProfile, LoadProgress, Pattern, schedule
+from diagnostics.demo.load import ClientRequest, LoadProfile, LoadProgress, Pattern, schedule
 from diagnostics.errors import CollectError, DiagError, UsageError
 
 try:
@@ -34,14 +34,14 @@ _PROMPT_WORDS = (16, 48)
 _FAILURES = (InferenceServerException, OSError, HTTPException)
 
 
-class Sender:
+class LoadClient:
     """One run of a load. `run` blocks its thread; the other methods may be called from another one."""
 
     def __init__(self, url: str, profile: LoadProfile, *, max_in_flight: int, request_timeout: float) -> None:
         self._address = urlsplit(url).netloc
         self._profile, self._limit, self._timeout = profile, max_in_flight, request_timeout
         self._stopped = threading.Event()
-        self._records: list[ClientRecord] = []
+        self._records: list[ClientRequest] = []
         self._errors = 0
         self._started = time.monotonic()
         self._failure: DiagError | None = None
@@ -54,7 +54,7 @@ class Sender:
         """Return how far the run is."""
         return LoadProgress(elapsed=time.monotonic() - self._started, answered=len(self._records), errors=self._errors)
 
-    def result(self) -> list[ClientRecord]:
+    def result(self) -> list[ClientRequest]:
         """Return the records in order of sending.
 
         Raises:
@@ -110,7 +110,7 @@ class Sender:
             code = _status(error)
         self._errors += code != 200
         self._records.append(
-            ClientRecord(
+            ClientRequest(
                 t=wall,
                 model=self._profile.model,
                 ms=(time.monotonic() - sent) * 1e3,

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from diagnostics.demo.load import ClientRecord, LoadProfile, LoadProgress
+from diagnostics.demo.load import ClientRequest, LoadProfile, LoadProgress
 
 _POLL_SECONDS = 0.2
 
@@ -33,7 +33,7 @@ def run_load(
     stop: threading.Event | None = None,
     max_in_flight: int = 256,
     request_timeout: float = 30.0,
-) -> list[ClientRecord]:
+) -> list[ClientRequest]:
     """Put the load on the server at `url`, and return what the client saw, in order of sending.
 
     Blocks until every request is answered or timed out. Requests are sent from a thread of their own:
@@ -54,9 +54,9 @@ def run_load(
 
     """
     # tritonclient takes a quarter of a second to import; only who sends load pays for it.
-    from diagnostics.demo.client import Sender
+    from diagnostics.demo.client import LoadClient
 
-    sender = Sender(url, profile, max_in_flight=max_in_flight, request_timeout=request_timeout)
+    sender = LoadClient(url, profile, max_in_flight=max_in_flight, request_timeout=request_timeout)
     thread = threading.Thread(target=sender.run, name="load", daemon=True)
     thread.start()
     try:

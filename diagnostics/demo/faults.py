@@ -39,7 +39,7 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class DemoFault:
     """One known cause on the reference deployment, with the load that brings it out.
 
     Attributes:
@@ -76,7 +76,7 @@ def fault_names(root: Path | None = None) -> tuple[str, ...]:
     return tuple(sorted(entry.parent.name for entry in folder.glob("*/fault.toml")))
 
 
-def load_fault(name: str, root: Path | None = None) -> Fault:
+def load_fault(name: str, root: Path | None = None) -> DemoFault:
     """Return the fault `name`.
 
     Raises:
@@ -89,8 +89,8 @@ def load_fault(name: str, root: Path | None = None) -> Fault:
     return _fault(folder, tomllib.loads((folder / "fault.toml").read_text("utf-8")))
 
 
-def _fault(folder: Path, table: Mapping[str, Any]) -> Fault:
-    return Fault(
+def _fault(folder: Path, table: Mapping[str, Any]) -> DemoFault:
+    return DemoFault(
         name=folder.name,
         title=table["title"],
         does=table["does"],
@@ -129,7 +129,7 @@ def _release(table: Mapping[str, Any] | None) -> Release | None:
     )
 
 
-def materialise(fault: Fault, into: Path, root: Path | None = None) -> Path:
+def materialise(fault: DemoFault, into: Path, root: Path | None = None) -> Path:
     """Write the fault's model repository to the new folder `into` and return it.
 
     Every version folder gets a copy of the modules that the stages share, since Triton gives a Python
@@ -158,7 +158,7 @@ def _share(common: Path, script: Path) -> None:
             shutil.copy(module, script.parent)
 
 
-def make_release(fault: Fault, repository: Path) -> Release:
+def make_release(fault: DemoFault, repository: Path) -> Release:
     """Put the fault's release into a repository that a server runs from; loading it is the caller's act.
 
     Raises:

@@ -27,7 +27,7 @@ import urllib3
 from diagnostics.demo import server_log
 from diagnostics.demo.command import Start
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.faults import Fault, materialise
+from diagnostics.demo.faults import DemoFault, materialise
 from diagnostics.demo.ports import HOST, Ports
 from diagnostics.errors import CollectError
 
@@ -60,7 +60,7 @@ class TritonLauncher:
     def __init__(
         self,
         environment: TritonEnvironment,
-        repository: Fault | Path,
+        repository: DemoFault | Path,
         ports: Ports | None = None,
         args: Sequence[str] = (),
         log: Log | None = None,
@@ -126,7 +126,7 @@ class TritonLauncher:
         self._wait_until_ready()
 
     def _write_repository(self) -> Path:
-        if isinstance(self._source, Fault):
+        if isinstance(self._source, DemoFault):
             return materialise(self._source, self._folder / "repository")
         return self._source
 
@@ -142,7 +142,7 @@ class TritonLauncher:
             args=self._args,
         )
         start.write_backend()
-        if isinstance(self._source, Fault):
+        if isinstance(self._source, DemoFault):
             start.compile_models()
         task = {
             "command": start.command(),

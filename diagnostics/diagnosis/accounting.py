@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diagnostics.diagnosis.predicting import Asked, Simulations
+from diagnostics.diagnosis.predicting import Intervention, Simulations
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.performance import Performance
@@ -19,7 +19,7 @@ DOUBTED_PART = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class ForecastCheck:
     """What the model of the window says of it.
 
     Attributes:
@@ -36,7 +36,7 @@ class Account:
         return bool(self.said) and self.beyond > DOUBTED_PART * seconds_per_request > 0
 
 
-def account(asked: Asked, simulations: Simulations) -> Account:
+def account(asked: Intervention, simulations: Simulations) -> ForecastCheck:
     """Return what the closed forms say of the window, or the simulation where that is nearer.
 
     Raises:
@@ -46,17 +46,17 @@ def account(asked: Asked, simulations: Simulations) -> Account:
     measured = asked.fitted.measured.mean
     quick = estimate(asked.fitted)
     if measured is None or _may_grow(quick) or quick.accounts_for(measured):
-        return Account()
+        return ForecastCheck()
     nearest = quick
     if asked.affordable:
         simulated = simulations.of(asked.fitted)
         if _may_grow(simulated) or simulated.accounts_for(measured):
-            return Account()
+            return ForecastCheck()
         nearest = min(quick, simulated, key=lambda one: one.beyond(measured))
     beyond = nearest.beyond(measured)
     if beyond < max(WORTHWHILE_SHARE * measured, WORTHWHILE_SECONDS):
-        return Account()
-    return Account(beyond=beyond, said=" ".join(unlike(asked.fitted, nearest)))
+        return ForecastCheck()
+    return ForecastCheck(beyond=beyond, said=" ".join(unlike(asked.fitted, nearest)))
 
 
 def _may_grow(found: Performance) -> bool:

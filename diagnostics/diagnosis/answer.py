@@ -11,7 +11,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.run import Result
 from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
-from diagnostics.window.lifecycle import Change
+from diagnostics.window.lifecycle import ServerChange
 
 
 class Verdict(StrEnum):
@@ -84,8 +84,8 @@ class Explanation:
     healthy_as_read: bool = False
     proven: bool = False
     carried: tuple[Finding, ...] = ()
-    changes: tuple[tuple[str, Change], ...] = ()
-    cuts: tuple[tuple[str, Change], ...] = ()
+    changes: tuple[tuple[str, ServerChange], ...] = ()
+    cuts: tuple[tuple[str, ServerChange], ...] = ()
     latest: WindowEvidence | None = None
     stale: str = ""
 

@@ -16,7 +16,7 @@ EXECUTIONS_PER_SPAN = 20
 SHORTEST_SECONDS = 10.0
 
 
-def doubt(explanation: Explanation, previous: Explanation | None) -> str:
+def reason_to_keep_reading(explanation: Explanation, previous: Explanation | None) -> str:
     """Return why a longer window would say more; empty when it would not.
 
     Args:

@@ -15,7 +15,7 @@ from diagnostics.diagnosis.onset import Onset
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.units import Unit, time_text
-from diagnostics.window.lifecycle import Change
+from diagnostics.window.lifecycle import ServerChange
 from diagnostics.window.stretches import Stretches, in_order
 
 # They look for the load itself, or for what is otherwise after it than before: neither side alone shows that.
@@ -87,7 +87,7 @@ def _shown(base: Explanation, carried: tuple[Finding, ...], whole: Explanation, 
     )
 
 
-def _reason(base: Explanation, cuts: Sequence[tuple[str, Change]], end: float) -> str:
+def _reason(base: Explanation, cuts: Sequence[tuple[str, ServerChange]], end: float) -> str:
     """Return the reason of a verdict; where too little was read since settings were changed, how much is missing."""
     if base.verdict not in (Verdict.INSUFFICIENT_DATA, Verdict.IDLE):
         return base.reason

@@ -8,7 +8,7 @@ from math import inf
 from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
 from diagnostics.checks.check import Claim, Fires
 from diagnostics.diagnosis.run import Result
-from diagnostics.evidence.ledger import Entry
+from diagnostics.evidence.ledger import EntryPoint
 
 Cell = tuple[str, str, str, Phase]
 """Server, entry, stage, phase: the servers of a fleet hold the same models and lose time of their own."""
@@ -53,7 +53,7 @@ class Cells:
         return taken
 
 
-def cell_of(result: Result, entry: Entry, claim: Claim) -> Cell:
+def cell_of(result: Result, entry: EntryPoint, claim: Claim) -> Cell:
     """Return the cell that a claim is on."""
     return result.subject.server, entry_name(entry.ensemble, claim.stage), claim.stage, claim.phase
 

@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagnostics.anatomy.anatomy import Anatomy
-from diagnostics.diagnosis.diff_shares import Cause, Cell, Share, Sides, cells_of, entry_subject, shares_of
+from diagnostics.diagnosis.diff_shares import (
+    Cell,
+    ChangeShare,
+    DifferenceCause,
+    Sides,
+    cells_of,
+    entry_subject,
+    shares_of,
+)
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.evidence.evidence import Evidence, WindowEvidence
@@ -43,7 +51,7 @@ class EntryDifference:
     rate_after: Reading
     load_differs: bool
     cells: tuple[Cell, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[ChangeShare, ...]
 
     @property
     def change(self) -> float:
@@ -57,15 +65,15 @@ class EntryDifference:
         return abs(self.change) >= max(WORTHWHILE_SECONDS, WORTHWHILE_SHARE * base)
 
     @property
-    def main(self) -> Share | None:
+    def main(self) -> ChangeShare | None:
         """The change that explains most, in the direction in which latency went; None when none does."""
-        along = [s for s in self.shares if s.seconds * self.change > 0 and s.cause is not Cause.UNEXPLAINED]
+        along = [s for s in self.shares if s.seconds * self.change > 0 and s.cause is not DifferenceCause.UNEXPLAINED]
         found = max(along, key=lambda share: abs(share.seconds), default=None)
         return found if found is not None and abs(found.seconds) >= abs(self.change) / 2 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class WindowDiff:
     """Two windows side by side.
 
     Attributes:
@@ -85,7 +93,7 @@ class Difference:
     new: tuple[Finding, ...]
 
 
-def difference(before: Explanation, after: Explanation) -> Difference:
+def difference(before: Explanation, after: Explanation) -> WindowDiff:
     """Return what changed from one explained window to another."""
     then, now = _entries(before), _entries(after)
     configured, versions = _configured(before.evidence, after.evidence), _versions(before.evidence, after.evidence)
@@ -93,7 +101,7 @@ def difference(before: Explanation, after: Explanation) -> Difference:
     shared = [name for name in then if name in now]
     entries = (_entry(name, before, after, then[name], now[name], changed) for name in shared)
     old, new = ({_what(finding): finding for finding in side.loud} for side in (before, after))
-    return Difference(
+    return WindowDiff(
         before=before,
         after=after,
         entries=tuple(sorted(entries, key=lambda entry: not entry.matters)),

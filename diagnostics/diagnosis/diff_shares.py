@@ -25,7 +25,7 @@ CERTAIN, TENTH = 4.75, 0.1
 BUNCHED = 4.0
 
 
-class Cause(StrEnum):
+class DifferenceCause(StrEnum):
     """What a difference is put down to."""
 
     CONFIGURATION = "configuration"
@@ -52,10 +52,10 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class ChangeShare:
     """Seconds per request that one change explains. `model` is empty for the load; `why` says what changed."""
 
-    cause: Cause
+    cause: DifferenceCause
     model: str
     seconds: float
     why: str
@@ -125,13 +125,15 @@ class Sides:
         return (old, new) if old and new and abs(new - old) >= TENTH * old else None
 
 
-def shares_of(sides: Sides, cells: Sequence[Cell]) -> tuple[Share, ...]:
-    found: dict[tuple[Cause, str, str], float] = {}
+def shares_of(sides: Sides, cells: Sequence[Cell]) -> tuple[ChangeShare, ...]:
+    found: dict[tuple[DifferenceCause, str, str], float] = {}
     for cell in cells:
         for cause, model, why, seconds in _explain(sides, cell):
             key = (cause, model, why)
             found[key] = found.get(key, 0.0) + seconds
-    shares = (Share(cause=c, model=m, why=why, seconds=seconds) for (c, m, why), seconds in found.items() if seconds)
+    shares = (
+        ChangeShare(cause=c, model=m, why=why, seconds=seconds) for (c, m, why), seconds in found.items() if seconds
+    )
     return tuple(sorted(shares, key=lambda share: -abs(share.seconds)))
 
 
@@ -155,28 +157,28 @@ def _value(reading: Reading) -> float:
 
 
 _WAITS = (Phase.QUEUE, Phase.ENGINE)
-_Part = tuple[Cause, str, str, float]
+_Part = tuple[DifferenceCause, str, str, float]
 
 
 def _explain(sides: Sides, cell: Cell) -> Iterator[_Part]:
     """Yield what a cell's difference is put down to; the parts add up to it."""
     settings, version, sizes = sides.settings(cell.stage), sides.version(cell.stage), sides.sizes(cell.stage)
-    load = (Cause.LOAD, "", _rates(sides.rates))
-    own: tuple[Cause, str, str] | None = None
+    load = (DifferenceCause.LOAD, "", _rates(sides.rates))
+    own: tuple[DifferenceCause, str, str] | None = None
     if settings:
-        own = (Cause.CONFIGURATION, cell.stage, ", ".join(map(str, settings)))
+        own = (DifferenceCause.CONFIGURATION, cell.stage, ", ".join(map(str, settings)))
     elif version is not None:
-        own = (Cause.VERSION, cell.stage, str(version))
+        own = (DifferenceCause.VERSION, cell.stage, str(version))
     elif sizes is not None:
-        own = (Cause.REQUEST_SIZE, cell.stage, f"items per request {sizes[0]:.3g} → {sizes[1]:.3g}")
+        own = (DifferenceCause.REQUEST_SIZE, cell.stage, f"items per request {sizes[0]:.3g} → {sizes[1]:.3g}")
     if own is None and cell.phase in _WAITS and (groups := sides.groups()) is not None:
-        own = (Cause.ARRIVALS, "", f"requests arrive in groups of {groups[0]:.0f} → {groups[1]:.0f}")
+        own = (DifferenceCause.ARRIVALS, "", f"requests arrive in groups of {groups[0]:.0f} → {groups[1]:.0f}")
     by_load = _by_load(sides, cell, alone=own is None)
     if by_load:
         yield (*load, by_load)
     rest = cell.change - by_load
     where = f"{cell.phase.value} of {cell.stage}" if cell.stage else "between stages"
-    yield (*(own or (Cause.UNEXPLAINED, cell.stage, where)), rest)
+    yield (*(own or (DifferenceCause.UNEXPLAINED, cell.stage, where)), rest)
 
 
 def _rates(rates: tuple[Reading, Reading]) -> str:

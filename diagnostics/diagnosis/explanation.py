@@ -122,7 +122,7 @@ def explain_evidence(
     return whole if sides is None else put_together(whole, sides, one, present=present)
 
 
-def rejudged(
+def with_results(
     explanation: Explanation, results: Sequence[Result], ahead: Collection[tuple[str, str]] = ()
 ) -> Explanation:
     """Return the explanation with other outcomes of the checks, and rivals in another order (see `findings`)."""

@@ -16,9 +16,9 @@ from diagnostics.diagnosis.effect import Effect
 from diagnostics.diagnosis.link import AFTER_LOAD, LOAD, OUTAGE, cause_of, follows_load, follows_outage
 from diagnostics.diagnosis.onset import Onset, onset_of
 from diagnostics.diagnosis.run import Result, fired
-from diagnostics.evidence.ledger import Line
+from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.signals.subject import Subject
-from diagnostics.window.lifecycle import Change
+from diagnostics.window.lifecycle import ServerChange
 
 # Half of a request's time, or 5 % of requests failed, is what users notice at once.
 CRITICAL_SHARE = 0.5
@@ -62,14 +62,14 @@ class Finding:
     subject: Subject
     summary: str
     impact: Impact
-    evidence: tuple[Line, ...]
+    evidence: tuple[LedgerLine, ...]
     suggestion: Suggestion | None
     advice: Advice | None
     caused_by: str | None = None
     onset: Onset | None = None
     effect: Effect | None = None
     doubt: str = ""
-    ended: Change | None = None
+    ended: ServerChange | None = None
 
 
 def findings(
@@ -184,7 +184,7 @@ def id_of(result: Result) -> str:
     return fingerprint(result.check.id, subject_of(result))
 
 
-def _evidence(lines: Sequence[Line]) -> tuple[Line, ...]:
+def _evidence(lines: Sequence[LedgerLine]) -> tuple[LedgerLine, ...]:
     """Return what was compared, each comparison once; of alternatives only those that hold."""
     kept = (line for line in lines if line.limit is not None and not (line.alternative and line.met is False))
     compared = (line.supporting() for line in kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diagnostics.checks.check import Layer
-from diagnostics.diagnosis.explanation import Explanation, rejudged
+from diagnostics.diagnosis.explanation import Explanation, with_results
 from diagnostics.diagnosis.finding import Finding, id_of
 from diagnostics.signals.subject import Scope
 
@@ -31,7 +31,7 @@ def focused(explanation: Explanation, entry: str) -> Explanation:
     if len(kept) < len(explanation.findings):
         ids = {finding.id for finding in kept}
         results = [result for result in explanation.results if not result.fires or id_of(result) in ids]
-        explanation = replace(rejudged(explanation, results), findings=tuple(kept))
+        explanation = replace(with_results(explanation, results), findings=tuple(kept))
     first = [
         finding
         for finding in kept

@@ -18,7 +18,7 @@ from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.subject import Scope, Subject
-from diagnostics.window.lifecycle import Change as Setting
+from diagnostics.window.lifecycle import ServerChange as Setting
 
 # Verdicts of windows in which an absent finding means that its cause is gone.
 JUDGED = frozenset({Verdict.HEALTHY, Verdict.DEGRADED, Verdict.IDLE})
@@ -27,7 +27,7 @@ JUDGED = frozenset({Verdict.HEALTHY, Verdict.DEGRADED, Verdict.IDLE})
 ROUNDS_OF_PROOF = 2
 
 
-class Change(StrEnum):
+class IncidentTransition(StrEnum):
     """What happened to an incident in one evaluation."""
 
     OPENED = "opened"
@@ -123,7 +123,7 @@ class Incident:
 class IncidentChange:
     """One incident and what just happened to it."""
 
-    kind: Change
+    kind: IncidentTransition
     incident: Incident
 
 
@@ -197,10 +197,10 @@ class IncidentBook:
             if known is not None:
                 self._gone_for.pop(fingerprint, None)
                 self._proofs.pop(fingerprint, None)
-                yield self._keep(Change.UPDATED, _updated(known, finding, at))
+                yield self._keep(IncidentTransition.UPDATED, _updated(known, finding, at))
             elif (candidate := self._counted(fingerprint, at)).times >= self.open_after:
                 del self._candidates[fingerprint]
-                yield self._keep(Change.OPENED, _opened(self.deployment, finding, candidate.first_seen, at))
+                yield self._keep(IncidentTransition.OPENED, _opened(self.deployment, finding, candidate.first_seen, at))
 
     def _counted(self, fingerprint: str, at: float) -> _Candidate:
         candidate = self._candidates.get(fingerprint)
@@ -248,7 +248,7 @@ class IncidentBook:
             kept.pop(incident.fingerprint, None)
         return _closed(incident, at, ending)
 
-    def _keep(self, kind: Change, incident: Incident) -> IncidentChange:
+    def _keep(self, kind: IncidentTransition, incident: Incident) -> IncidentChange:
         self._open[incident.fingerprint] = incident
         return IncidentChange(kind=kind, incident=incident)
 
@@ -332,7 +332,7 @@ def _opened(deployment: str, finding: Finding, first_seen: float, at: float) -> 
 
 def _closed(incident: Incident, at: float, ending: Ending) -> IncidentChange:
     over = replace(incident, closed=max(at, incident.opened), ending=ending)
-    return IncidentChange(kind=Change.CLOSED, incident=over)
+    return IncidentChange(kind=IncidentTransition.CLOSED, incident=over)
 
 
 def _updated(incident: Incident, finding: Finding, at: float) -> Incident:

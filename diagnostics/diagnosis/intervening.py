@@ -9,7 +9,7 @@ from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Fires, Suggestion
 from diagnostics.diagnosis.effect import Unpredicted
 from diagnostics.errors import DiagError
-from diagnostics.evidence.ledger import Entry
+from diagnostics.evidence.ledger import EntryPoint
 from diagnostics.forecast.fitted import Fitted, nested_calls
 from diagnostics.forecast.relief import relieved
 from diagnostics.forecast.what_if import WhatIf, changed
@@ -44,7 +44,7 @@ def outside(fires: Fires, seconds: float) -> Unpredicted | None:
     return None
 
 
-def intervened(fitted: Fitted, fires: Fires, suggestion: Suggestion, entry: Entry | None) -> Fitted | Unpredicted:
+def intervened(fitted: Fitted, fires: Fires, suggestion: Suggestion, entry: EntryPoint | None) -> Fitted | Unpredicted:
     """Return the deployment with the suggestion followed, or why the model cannot tell of it.
 
     A part of the load is a part of what arrives, or of a closed loop's clients, one at least.
@@ -70,7 +70,7 @@ def _less(fitted: Fitted, load: float) -> WhatIf:
     return WhatIf(rate_factor=load) if own is None else WhatIf(clients=ceil(own * load))
 
 
-def _relieved(fitted: Fitted, fires: Fires, entry: Entry | None) -> Fitted | Unpredicted:
+def _relieved(fitted: Fitted, fires: Fires, entry: EntryPoint | None) -> Fitted | Unpredicted:
     weight, seconds = entry.weight if entry else 1.0, dict[str, float]()
     steps = next(one.steps for one in fitted.scenario.entries if one.name == fitted.entry)
     for claim in fires.claims:

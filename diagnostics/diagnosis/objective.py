@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from diagnostics.anatomy.anatomy import Anatomy
 from diagnostics.diagnosis.symptoms import Symptom
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.signals.latency import latency_quantile
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Subject
@@ -16,7 +16,7 @@ from diagnostics.units import Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Objective(Target):
+class Objective(LatencyTarget):
     """A target that evidence is held against."""
 
     def missed(self, evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Symptom, ...]:

@@ -20,7 +20,7 @@ from diagnostics.signals.triton import (
     QUEUE_SECONDS,
     REQUEST_SECONDS,
 )
-from diagnostics.window.lifecycle import Change, Happened
+from diagnostics.window.lifecycle import Happened, ServerChange
 from diagnostics.window.onset import FEWEST_OUTSIDE, FEWEST_STEPS, rise
 
 _SIGNALS = {
@@ -36,7 +36,7 @@ class Onset:
     """When it began, Unix seconds, and the change of the deployment at that time, if there was one."""
 
     at: float
-    change: Change | None = None
+    change: ServerChange | None = None
 
 
 def onset_of(result: Result, fires: Fires) -> Onset | None:
@@ -77,7 +77,7 @@ def _stage(subject: Subject, claim: Claim) -> Subject:
 _CAUSES = (Happened.LOADED, Happened.RELOADED, Happened.RESTARTED, Happened.CONFIGURED, Happened.LOAD_FAILED)
 
 
-def _change(evidence: Evidence, on: Subject, samples: Sequence[Sample], first: int) -> Change | None:
+def _change(evidence: Evidence, on: Subject, samples: Sequence[Sample], first: int) -> ServerChange | None:
     """Return the change of this model or of the whole server next to the rise: within the step of it or before it."""
     start, end = samples[first - 1].start, samples[first].end
     near = [

@@ -30,7 +30,7 @@ _MOST_REPLAYED = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Intervention:
     """An entry as it is, and with a suggestion followed; and the window that it was fitted to."""
 
     fitted: Fitted
@@ -54,16 +54,16 @@ class Predictor:
     evidence: Evidence
     anatomy: Sequence[Anatomy]
     _fits: dict[Subject, Fitted | Unpredicted] = field(default_factory=dict)
-    _asked: dict[tuple[str, str], Asked | Unpredicted | None] = field(default_factory=dict)
+    _asked: dict[tuple[str, str], Intervention | Unpredicted | None] = field(default_factory=dict)
 
-    def asked(self, finding: Finding, result: Result) -> Asked | Unpredicted | None:
+    def asked(self, finding: Finding, result: Result) -> Intervention | Unpredicted | None:
         """Return what to forecast for a finding, why nothing can be, or None where there is nothing to tell."""
         key = finding.id, repr(finding.suggestion)
         if key not in self._asked:
             self._asked[key] = self._made(finding, result)
         return self._asked[key]
 
-    def _made(self, finding: Finding, result: Result) -> Asked | Unpredicted | None:
+    def _made(self, finding: Finding, result: Result) -> Intervention | Unpredicted | None:
         suggestion, fires = finding.suggestion, result.fires
         if suggestion is None or fires is None:
             return None
@@ -74,17 +74,21 @@ class Predictor:
         if isinstance(fitted, Unpredicted):
             return fitted
         after = intervened(fitted, fires, suggestion, result.entry)
-        return after if isinstance(after, Unpredicted) else Asked(fitted=fitted, after=after, evidence=self.evidence)
+        return (
+            after
+            if isinstance(after, Unpredicted)
+            else Intervention(fitted=fitted, after=after, evidence=self.evidence)
+        )
 
-    def together(self, several: Sequence[tuple[Finding, Result]]) -> Asked | None:
+    def together(self, several: Sequence[tuple[Finding, Result]]) -> Intervention | None:
         """Return what to forecast of several findings' suggestions, followed at once; None where nothing can be."""
         asked = [(finding, result, self.asked(finding, result)) for finding, result in several]
         first = asked[0][2] if asked else None
-        if not isinstance(first, Asked):
+        if not isinstance(first, Intervention):
             return None
         after, names = first.fitted, list[str]()
         for finding, result, alone in asked:
-            if not isinstance(alone, Asked) or alone.fitted is not first.fitted:
+            if not isinstance(alone, Intervention) or alone.fitted is not first.fitted:
                 return None
             assert result.fires
             assert finding.suggestion
@@ -140,7 +144,7 @@ class Simulations:
         return self._kept[id(fitted)][1]
 
 
-def effect(asked: Asked, finding: Finding, simulations: Simulations | None, doubt: str = "") -> Effect:
+def effect(asked: Intervention, finding: Finding, simulations: Simulations | None, doubt: str = "") -> Effect:
     """Return what the suggestion does, by simulation where that is given and affordable, else by closed forms.
 
     `doubt` is why it is to be trusted less.
@@ -172,7 +176,7 @@ def effect(asked: Asked, finding: Finding, simulations: Simulations | None, doub
     )
 
 
-def _endless(asked: Asked, before: Performance, found: Performance, by: str) -> Unpredicted:
+def _endless(asked: Intervention, before: Performance, found: Performance, by: str) -> Unpredicted:
     """Return that a forecast has no steady state; it speaks against a check only where the window as it is has one.
 
     Args:
@@ -199,7 +203,7 @@ def _either(now: float, mean: Estimate) -> Unpredicted:
     )
 
 
-def _stage(asked: Asked, finding: Finding, found: Performance, *, simulate: bool) -> Prediction | None:
+def _stage(asked: Intervention, finding: Finding, found: Performance, *, simulate: bool) -> Prediction | None:
     """Return the forecast of the suggestion's stage: a check's own where nothing was simulated."""
     suggestion = finding.suggestion
     if suggestion is None or (suggestion.prediction is not None and not simulate):

@@ -13,13 +13,13 @@ from typing import TypeVar, cast
 import msgspec
 
 from diagnostics.checks.check import Quiet
-from diagnostics.diagnosis.accounting import Account, account
+from diagnostics.diagnosis.accounting import ForecastCheck, account
 from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
-from diagnostics.diagnosis.explanation import Explanation, rejudged, with_findings
+from diagnostics.diagnosis.explanation import Explanation, with_findings, with_results
 from diagnostics.diagnosis.finding import Finding, by_saving, claimed, corrected, id_of, ordered
-from diagnostics.diagnosis.predicting import Asked, Predictor, Simulations, effect, why_not
+from diagnostics.diagnosis.predicting import Intervention, Predictor, Simulations, effect, why_not
 from diagnostics.diagnosis.run import Result, fired
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, Line
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.performance import Performance
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Memory:
+class ForecastCache:
     """What was answered for earlier windows, for as long as it is thought to hold."""
 
     seconds: float = KEPT_SECONDS
@@ -70,7 +70,7 @@ class _SpentError(Exception):
 
 
 @dataclass(slots=True)
-class Budget:
+class CpuBudget:
     """The processor time that forecasts may take, from the first question on."""
 
     seconds: float = PROOF_SECONDS
@@ -85,8 +85,12 @@ class Budget:
         return now >= self._end
 
 
-def proved(
-    explanation: Explanation, *, simulate: bool = True, memory: Memory | None = None, budget: Budget | None = None
+def validated(
+    explanation: Explanation,
+    *,
+    simulate: bool = True,
+    memory: ForecastCache | None = None,
+    budget: CpuBudget | None = None,
 ) -> Explanation:
     """Return the explanation with what each suggestion would do, without causes whose removal would not help.
 
@@ -108,21 +112,21 @@ def proved(
     """
     if explanation.proven or all(finding.suggestion is None for finding in explanation.findings):
         return explanation
-    proof = _Proof(explanation, memory or Memory(), budget or Budget(), simulate=simulate)
+    proof = _Validator(explanation, memory or ForecastCache(), budget or CpuBudget(), simulate=simulate)
     explanation = proof.judged()
     found = proof.told(explanation.findings)
     return replace(with_findings(explanation, found), proven=True)
 
 
-class _Proof:
+class _Validator:
     """Asks for forecasts of one explanation's findings."""
 
-    def __init__(self, explanation: Explanation, memory: Memory, budget: Budget, *, simulate: bool) -> None:
+    def __init__(self, explanation: Explanation, memory: ForecastCache, budget: CpuBudget, *, simulate: bool) -> None:
         self._before, self._memory, self._budget, self._may_simulate = explanation, memory, budget, simulate
         self._predictor = Predictor(explanation.evidence, explanation.anatomy)
         self._simulations = Simulations()
         self._results: Mapping[str, Result] = {id_of(result): result for result in fired(explanation.results)}
-        self._together: dict[str, Asked] = {}
+        self._together: dict[str, Intervention] = {}
 
     @property
     def _by(self) -> Mapping[str, Ask]:
@@ -142,7 +146,7 @@ class _Proof:
         if not refuted and not ahead:
             return self._before
         results = [self._quieted(result, refuted) for result in self._before.results]
-        return rejudged(self._before, results, ahead)
+        return with_results(self._before, results, ahead)
 
     def told(self, found: Sequence[Finding]) -> Sequence[Finding]:
         """Return the findings, in order, with what their suggestions would do; the first that can be is simulated."""
@@ -157,7 +161,7 @@ class _Proof:
         return ordered(told)
 
     def _told(self, finding: Finding, *, simulate: bool) -> Finding:
-        known = self._answer("account", finding, partial(account, simulations=self._simulations)) or Account()
+        known = self._answer("account", finding, partial(account, simulations=self._simulations)) or ForecastCheck()
         told = self._effect(finding, known.said, simulate=simulate)
         made = _with(finding, told)
         if known.contradicts(finding.impact.seconds_per_request):
@@ -173,7 +177,7 @@ class _Proof:
         def make() -> Effect | None:
             asked = self._together.get(finding.id) or self._asked(finding)
             try:
-                return effect(asked, finding, simulations, doubt) if isinstance(asked, Asked) else asked
+                return effect(asked, finding, simulations, doubt) if isinstance(asked, Intervention) else asked
             except Unpredictable as error:
                 return Unpredicted(because=why_not(error))
 
@@ -183,11 +187,11 @@ class _Proof:
             seconds = Unit.SECONDS.show(self._budget.seconds)
             return Unpredicted(because=f"not proven: forecasts took {seconds} by then; ask diag whatif for it")
 
-    def _answer(self, what: str, finding: Finding, ask: Callable[[Asked], T | None]) -> T | None:
+    def _answer(self, what: str, finding: Finding, ask: Callable[[Intervention], T | None]) -> T | None:
         def make() -> T | None:
             asked = self._asked(finding)
             try:
-                return ask(asked) if isinstance(asked, Asked) else None
+                return ask(asked) if isinstance(asked, Intervention) else None
             except Unpredictable:
                 return None
 
@@ -213,7 +217,7 @@ class _Proof:
             raise _SpentError
         return make()
 
-    def _asked(self, finding: Finding) -> Asked | Unpredicted | None:
+    def _asked(self, finding: Finding) -> Intervention | Unpredicted | None:
         result = self._results.get(finding.id)
         return self._predictor.asked(finding, result) if result is not None else None
 
@@ -225,7 +229,7 @@ class _Proof:
                 entries.setdefault((one.subject.server, one.subject.ensemble), []).append(one)
         yield from (several for (_, entry), several in entries.items() if entry is not None and len(several) > 1)
 
-    def _keep_together(self, found: Sequence[Finding], refuted: dict[str, Line]) -> None:
+    def _keep_together(self, found: Sequence[Finding], refuted: dict[str, LedgerLine]) -> None:
         """Refute none of several findings whose changes help together: branches of an ensemble hide each other.
 
         Together they save what is worth a change beyond what those do that are not refuted.
@@ -241,7 +245,7 @@ class _Proof:
                 refuted.pop(one.id, None)
                 self._together[one.id] = every
 
-    def _quieted(self, result: Result, refuted: Mapping[str, Line]) -> Result:
+    def _quieted(self, result: Result, refuted: Mapping[str, LedgerLine]) -> Result:
         line = refuted.get(id_of(result)) if result.fires else None
         if line is None:
             return result
@@ -298,14 +302,14 @@ Infinite where only the change keeps up.
 """
 
 
-def _by_closed_forms(asked: Asked) -> Saving | None:
+def _by_closed_forms(asked: Intervention) -> Saving | None:
     return _saving(asked, estimate(asked.fitted), estimate(asked.after))
 
 
-Ask = Callable[[Asked], Saving | None]
+Ask = Callable[[Intervention], Saving | None]
 
 
-def _by_simulation(simulations: Simulations, asked: Asked) -> Saving | None:
+def _by_simulation(simulations: Simulations, asked: Intervention) -> Saving | None:
     """Return the saving as simulated; None where the simulation does not account for the window as it is.
 
     Where it does, no end saves more than from what was measured to the shortest that is forecast.
@@ -323,7 +327,7 @@ def _by_simulation(simulations: Simulations, asked: Asked) -> Saving | None:
     return min(saving[0], most), min(saving[1], most), min(saving[2], most)
 
 
-def _saving(asked: Asked, base: Performance, after: Performance) -> Saving | None:
+def _saving(asked: Intervention, base: Performance, after: Performance) -> Saving | None:
     """Return the saving; None where one side has no steady state, or only the change may have none.
 
     What is likely is the larger of two differences: from what is forecast of the window, and from what was measured.
@@ -339,7 +343,7 @@ def _saving(asked: Asked, base: Performance, after: Performance) -> Saving | Non
     return now.low - then.low, likely, likely if then.high is None else inf
 
 
-def _needed(asked: Asked) -> float:
+def _needed(asked: Intervention) -> float:
     """Return the seconds that are worth a change."""
     return max(WORTHWHILE_SHARE * (asked.fitted.measured.mean or inf), WORTHWHILE_SECONDS)
 
@@ -358,7 +362,7 @@ def _may_be_refuted(finding: Finding) -> bool:
     )
 
 
-def _too_little(by: Mapping[str, Ask], asked: Asked) -> Line | None:
+def _too_little(by: Mapping[str, Ask], asked: Intervention) -> LedgerLine | None:
     """Return what a change saves, too little to be worth one; None where it is enough, or that cannot be said."""
     needed = _needed(asked)
     quick = by["closed forms"](asked)
@@ -373,12 +377,12 @@ def _too_little(by: Mapping[str, Ask], asked: Asked) -> Line | None:
     return _line("simulated_saving", likely, needed) if likely < needed and quick is not None else None
 
 
-def _line(signal: str, seconds: float, needed: float) -> Line:
+def _line(signal: str, seconds: float, needed: float) -> LedgerLine:
     reading = Reading.of(seconds, Unit.SECONDS, "simulation", estimated=True)
-    return Line(signal=signal, reading=reading, limit=needed, sign=">=", met=False)
+    return LedgerLine(signal=signal, reading=reading, limit=needed, sign=">=", met=False)
 
 
-def _is_worth(by: Mapping[str, Ask], asked: Asked, others: Asked | None) -> bool:
+def _is_worth(by: Mapping[str, Ask], asked: Intervention, others: Intervention | None) -> bool:
     """Return whether several changes likely save what is worth them, beyond what some of them do alone."""
     saving, without = by["simulation"](asked), by["simulation"](others) if others else None
     if saving is None:

@@ -10,7 +10,7 @@ from diagnostics.diagnosis.advice import Advice, advice
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.forecast.performance import Forecast, Performance
-from diagnostics.forecast.sweep import Sweep
+from diagnostics.forecast.sweep import ForecastSweep
 from diagnostics.signals.subject import Subject
 from diagnostics.tuning.changes import ConfigChange, SettingValue
 from diagnostics.tuning.current import current
@@ -28,7 +28,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class LoadChange:
     """How the traffic is changed.
 
     Attributes:
@@ -63,7 +63,7 @@ class Proposal:
     on: Subject
     window: WindowFacts
     moves: tuple[Move, ...]
-    load: Load
+    load: LoadChange
     forecast: Forecast
     patches: tuple[tuple[str, Advice], ...]
 
@@ -84,10 +84,10 @@ class SweepProposal:
     on: Subject
     window: WindowFacts
     moves: tuple[Move, ...]
-    load: Load
+    load: LoadChange
     baseline: Performance
     measured_mean: float | None
-    sweep: Sweep
+    sweep: ForecastSweep
     assumptions: tuple[str, ...]
     patches: tuple[tuple[str, Advice], ...]
 

@@ -9,11 +9,11 @@ from math import inf
 
 import msgspec
 
-from diagnostics.anatomy.anatomy import Anatomy, Phase, calls_others, entry_of, perhaps_ensembles
-from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.anatomy.anatomy import Anatomy, Phase, calls_others, entry_of, likely_ensembles
+from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.checks.check import Fires, Layer, Outcome, Quiet, Unknown
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, Entry, Ledger, Limit, Undecided
+from diagnostics.evidence.ledger import WORTHWHILE_PART, WORTHWHILE_TIME, EntryPoint, Ledger, Limit, Undecided
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Subject
 from diagnostics.units import Unit
@@ -35,11 +35,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     """
 
-    check: Registered
+    check: RegisteredCheck
     subject: Subject
     outcome: Outcome
     noted: Ledger
-    entry: Entry | None
+    entry: EntryPoint | None
     at_rest: bool = False
 
     @property
@@ -64,14 +64,14 @@ def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
         for model in dict.fromkeys(stage.model for stage in item.stages):
             of_model.setdefault((item.server, model), []).append(item)
 
-    perhaps = perhaps_ensembles(anatomy, evidence)
+    perhaps = likely_ensembles(anatomy, evidence)
     callers = {(item.server, item.stages[0].model) for item in perhaps if calls_others(item, anatomy)}
 
     def among(on: Subject) -> Sequence[Anatomy]:
         return anatomy if on.model is None else of_model.get((on.server, on.model), ())
 
     @cache  # of a subject, whichever check asks
-    def entry(on: Subject) -> Entry | None:
+    def entry(on: Subject) -> EntryPoint | None:
         return entry_of(among(on), evidence, on, perhaps)
 
     return tuple(
@@ -82,9 +82,9 @@ def run(evidence: Evidence, anatomy: Sequence[Anatomy]) -> tuple[Result, ...]:
 
 
 def _one(
-    registered: Registered,
+    registered: RegisteredCheck,
     evidence: Evidence,
-    entry: Callable[[Subject], Entry | None],
+    entry: Callable[[Subject], EntryPoint | None],
     on: Subject,
     *,
     is_caller: bool,
@@ -99,7 +99,7 @@ def _one(
     return Result(check=registered, subject=on, outcome=outcome, noted=ledger, entry=entry(on))
 
 
-def _whole(entry: Callable[[Subject], Entry | None], on: Subject) -> Entry | None:
+def _whole(entry: Callable[[Subject], EntryPoint | None], on: Subject) -> EntryPoint | None:
     """Return the entry of a subject whose trouble is that of the branches beside it: it costs all that it takes."""
     found = entry(on)
     return replace(found, most_seconds=inf) if found else None
@@ -110,7 +110,7 @@ def fired(results: Sequence[Result]) -> list[Result]:
     return [result for result in results if isinstance(result.outcome, Fires)]
 
 
-def resting(results: Sequence[Result]) -> tuple[Result, ...]:
+def without_ledgers(results: Sequence[Result]) -> tuple[Result, ...]:
     """Return the results without the notes of checks that did not fire: most of their weight, and rarely looked at."""
     if not results:
         return ()
@@ -120,7 +120,7 @@ def resting(results: Sequence[Result]) -> tuple[Result, ...]:
     )
 
 
-def decide(registered: Registered, ledger: Ledger, on: Subject) -> Outcome:
+def decide(registered: RegisteredCheck, ledger: Ledger, on: Subject) -> Outcome:
     """Return what the check says; a reading it needed and could not get means unknown."""
     try:
         outcome: Fires | Quiet = registered.diagnose(ledger, on)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.proposal import Load, Move
+from diagnostics.diagnosis.proposal import LoadChange, Move
 from diagnostics.forecast.capacity import Carried
 from diagnostics.forecast.packing import Packing
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.search import Candidate, Tuning
-from diagnostics.forecast.shortfall import Shortfall
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.shortfall import InfeasibilityReport
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.signals.subject import Subject
 
 
@@ -60,14 +60,14 @@ class TunedProposal:
 
     on: Subject
     window: WindowFacts
-    load: Load
+    load: LoadChange
     tuning: Tuning
     moves: tuple[Move, ...]
     others: tuple[tuple[Move, ...], ...]
     patches: tuple[tuple[str, Advice], ...]
     measured_mean: float | None
     assumptions: tuple[str, ...]
-    shortfall: Shortfall | None
+    shortfall: InfeasibilityReport | None
     packing: Packing | None
     cause: Finding | None
     seconds: float
@@ -129,8 +129,8 @@ class CarriedProposal:
 
     on: Subject
     window: WindowFacts
-    load: Load
-    target: Target
+    load: LoadChange
+    target: LatencyTarget
     closed: bool
     baseline: Performance
     found: tuple[Carried, ...]

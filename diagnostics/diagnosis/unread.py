@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 from diagnostics import names
-from diagnostics.anatomy.anatomy import Anatomy, Phase, longest_call, perhaps_ensembles
+from diagnostics.anatomy.anatomy import Anatomy, Phase, likely_ensembles, longest_call
 from diagnostics.diagnosis.clock_notes import DISORDERS
 from diagnostics.evidence.evidence import Evidence
 from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE
@@ -217,7 +217,7 @@ def _read_too_rarely(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread |
 def _perhaps_by_hand(evidence: Evidence, anatomy: Sequence[Anatomy]) -> Unread | None:
     """Models that are called in step beside an idle one that may be their ensemble: who calls them is not known."""
     for server in sorted({item.server for item in anatomy}):
-        perhaps = perhaps_ensembles(anatomy, evidence)
+        perhaps = likely_ensembles(anatomy, evidence)
         alone = [
             item.stages[0].model
             for item in anatomy

@@ -9,7 +9,7 @@ from typing import Protocol
 from weakref import ref
 
 from diagnostics import names
-from diagnostics.evidence.made import Made, Span
+from diagnostics.evidence.made import EvidenceCache, Span
 from diagnostics.signals.callers import requests_of
 from diagnostics.signals.engine_rows import answers_apart, hides_its_time, is_engine, shows_its_time
 from diagnostics.signals.executions import service_time
@@ -22,12 +22,12 @@ from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import REQUESTS
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.window.graph import DeploymentGraph
-from diagnostics.window.lifecycle import Change, changes
+from diagnostics.window.lifecycle import ServerChange, changes
 from diagnostics.window.outages import Outage
 from diagnostics.window.paths import Path
 from diagnostics.window.traces import SpanCounts
 from diagnostics.window.unanswered import Unanswered
-from diagnostics.window.view import METRICS, STATISTICS, View
+from diagnostics.window.view import METRICS, STATISTICS, ModelView
 from diagnostics.window.visits import TracedRequest
 from diagnostics.window.window import ServerWindow, Window
 from diagnostics.wire.model_config import ModelConfig
@@ -60,7 +60,7 @@ class Evidence(Protocol):
         """Return an execution's time by batch size; None when nothing executed or was read."""
         ...
 
-    def changes(self, server: str) -> Sequence[Change]:
+    def changes(self, server: str) -> Sequence[ServerChange]:
         """Return what happened to a server's models: loads, failed loads, restarts, new settings, in time order."""
         ...
 
@@ -113,7 +113,7 @@ class Evidence(Protocol):
         ...
 
 
-class Awake:
+class WindowLru:
     """The evidence that was made or woken last: only so much of it keeps its window. For use by many threads."""
 
     def __init__(self, most: int) -> None:
@@ -136,7 +136,9 @@ class Awake:
 class WindowEvidence:
     """Evidence from a window of raw records."""
 
-    def __init__(self, window: Window, again: Callable[[], Window] | None = None, awake: Awake | None = None) -> None:
+    def __init__(
+        self, window: Window, again: Callable[[], Window] | None = None, awake: WindowLru | None = None
+    ) -> None:
         """Begin with a window.
 
         Args:
@@ -147,7 +149,7 @@ class WindowEvidence:
         """
         self._again, self._told = again, awake
         self._subjects: dict[Scope, Sequence[Subject]] = {}
-        self._made: Made | None = None
+        self._made: EvidenceCache | None = None
         self._wake(window)
 
     @property
@@ -162,15 +164,15 @@ class WindowEvidence:
             self._made = None
             made.let_go()
 
-    def _kept(self) -> Made:
+    def _kept(self) -> EvidenceCache:
         made = self._made  # another thread may let it rest meanwhile
         if made is None:
             assert self._again is not None
             made = self._wake(self._again())
         return made
 
-    def _wake(self, window: Window) -> Made:
-        made = self._made = Made(window)
+    def _wake(self, window: Window) -> EvidenceCache:
+        made = self._made = EvidenceCache(window)
         if self._told is not None:
             self._told.note(self)
         return made
@@ -212,7 +214,7 @@ class WindowEvidence:
         """Return the entries of the server's bodies that could not be read."""
         return self._kept().window.servers[server].refused
 
-    def changes(self, server: str) -> Sequence[Change]:
+    def changes(self, server: str) -> Sequence[ServerChange]:
         """Return the server's changes, found once."""
         made = self._kept()
         if server not in made.changes:
@@ -267,7 +269,7 @@ class WindowEvidence:
         """Return whether the row surely ends before the request does."""
         return answers_apart(self._whole(on))
 
-    def _whole(self, on: Subject) -> View:
+    def _whole(self, on: Subject) -> ModelView:
         made = self._kept()
         return made.seen(on).view(made.span)
 
@@ -309,4 +311,4 @@ class WindowEvidence:
         return config is not None and config.platform == names.ENSEMBLE_PLATFORM
 
 
-__all__ = ["METRICS", "STATISTICS", "Awake", "Evidence", "Span", "WindowEvidence"]
+__all__ = ["METRICS", "STATISTICS", "Evidence", "Span", "WindowEvidence", "WindowLru"]

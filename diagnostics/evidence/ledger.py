@@ -31,7 +31,7 @@ STRADDLING_FACTOR = 0.9
 MISSING_FACTOR = 0.75
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class LedgerLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One look at one reading. `met` is None when there was nothing to compare; `optional` lines only rule out.
 
     An `alternative` is one of several conditions of which one is enough: it supports nothing where it is not met.
@@ -51,7 +51,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         low, high = self.reading.low, self.reading.high
         return self.limit is not None and low is not None and high is not None and low < self.limit < high
 
-    def supporting(self) -> Line:
+    def supporting(self) -> LedgerLine:
         """Return the line as it speaks for a finding: a comparison that failed on the way, the other way round."""
         return msgspec.structs.replace(self, sign=_OPPOSITE[self.sign], met=True) if self.met is False else self
 
@@ -68,7 +68,7 @@ class Undecided(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class EntryPoint:
     """The requests whose latency a subject's time is part of.
 
     Attributes:
@@ -109,24 +109,24 @@ class Ledger:
     """What one check saw of one subject."""
 
     evidence: Evidence
-    entry_of: Callable[[Subject], Entry | None]
-    lines: list[Line] = field(default_factory=list)
+    entry_of: Callable[[Subject], EntryPoint | None]
+    lines: list[LedgerLine] = field(default_factory=list)
     absent: Mapping[str, tuple[Signal, Missing]] = field(default_factory=lambda: _NONE_ABSENT)
 
     def read(self, signal: Signal, on: Subject) -> Reading:
         """Return a reading and note that it was looked at."""
         reading = self._look(signal, on)
-        self.lines.append(Line(signal=signal.name, reading=reading))
+        self.lines.append(LedgerLine(signal=signal.name, reading=reading))
         return reading
 
     def need(self, signal: Signal, on: Subject) -> float:
         """Return the value of a reading; end the check as unknown when it is absent."""
         reading, value = self._needed(signal, on)
-        self.lines.append(Line(signal=signal.name, reading=reading))
+        self.lines.append(LedgerLine(signal=signal.name, reading=reading))
         return value
 
     def at_least(self, signal: Signal, on: Subject, limit: Limit, *, alternative: bool = False) -> bool:
-        """Return whether a needed reading reaches the limit; `alternative` as for a `Line`."""
+        """Return whether a needed reading reaches the limit; `alternative` as for a `LedgerLine`."""
         reading, _ = self._needed(signal, on)
         return self.compare(signal.name, reading, limit, alternative=alternative)
 
@@ -157,7 +157,7 @@ class Ledger:
         sign = "<" if above else ">"
         met = None if holds is None else not holds
         self.lines.append(
-            Line(signal=signal.name, reading=reading, limit=limit.value, sign=sign, met=met, optional=True)
+            LedgerLine(signal=signal.name, reading=reading, limit=limit.value, sign=sign, met=met, optional=True)
         )
         return bool(holds)
 
@@ -169,7 +169,7 @@ class Ledger:
             raise Undecided(name, reading.missing or Missing.NOT_EXPORTED)
         met = reading.value >= limit.value if at_least else reading.value <= limit.value
         self.lines.append(
-            Line(
+            LedgerLine(
                 signal=name,
                 reading=reading,
                 limit=limit.value,
@@ -231,12 +231,12 @@ class Ledger:
         """Return a reading and its value; noted as it is, and the end of the check as unknown, when it is absent."""
         reading = self._look(signal, on)
         if reading.value is None:
-            self.lines.append(Line(signal=signal.name, reading=reading))
+            self.lines.append(LedgerLine(signal=signal.name, reading=reading))
             raise Undecided(signal.name, reading.missing or Missing.NOT_EXPORTED)
         return reading, reading.value
 
     def _note(self, signal: Signal, reading: Reading, limit: Limit, sign: str, met: bool) -> bool:
-        self.lines.append(Line(signal=signal.name, reading=reading, limit=limit.value, sign=sign, met=met))
+        self.lines.append(LedgerLine(signal=signal.name, reading=reading, limit=limit.value, sign=sign, met=met))
         return met
 
 

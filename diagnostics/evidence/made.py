@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.subject import Subject
-from diagnostics.window.lifecycle import Change
-from diagnostics.window.view import View
+from diagnostics.window.lifecycle import ServerChange
+from diagnostics.window.view import ModelView
 from diagnostics.window.window import Window
 
 Span = tuple[float, float]
 
 
-class Made:
+class EvidenceCache:
     """A window, and what was made of it so far."""
 
     def __init__(self, window: Window) -> None:
         self.window, self.span = window, (window.start, window.end)
         self.graphs = {name: server.graph for name, server in window.servers.items()}
-        self._of: dict[tuple[str | None, ...], Seen] = {}
-        self._whole: dict[tuple[str, Span], View] = {}
-        self.changes: dict[str, tuple[Change, ...]] = {}
+        self._of: dict[tuple[str | None, ...], SubjectCache] = {}
+        self._whole: dict[tuple[str, Span], ModelView] = {}
+        self.changes: dict[str, tuple[ServerChange, ...]] = {}
         self.engines: dict[tuple[str, str | None], bool] = {}
 
-    def seen(self, on: Subject) -> Seen:
+    def seen(self, on: Subject) -> SubjectCache:
         """Return what was made of a subject so far.
 
         A model's counters are the same from wherever it is called; an ensemble's are its own.
@@ -31,7 +31,7 @@ class Made:
         key = (on.server, on.model, on.version) if on.model else (on.server, None, on.gpu, on.ensemble)
         seen = self._of.get(key)
         if seen is None:
-            seen = self._of[key] = Seen(self, on.within(None) if on.model else on)
+            seen = self._of[key] = SubjectCache(self, on.within(None) if on.model else on)
         return seen
 
     def let_go(self) -> None:
@@ -44,7 +44,7 @@ class Made:
         self._whole.clear()
         self._of.clear()
 
-    def whole(self, server: str, span: Span) -> View:
+    def whole(self, server: str, span: Span) -> ModelView:
         """Return a server within a span; views of its models beside it are shared by all who look."""
         view = self._whole.get((server, span))
         if view is None:
@@ -52,22 +52,22 @@ class Made:
         return view
 
 
-class Seen:
+class SubjectCache:
     """A subject: its readings, by signal of the whole window and by signal and span of parts of it; and its views."""
 
-    def __init__(self, made: Made, on: Subject) -> None:
+    def __init__(self, made: EvidenceCache, on: Subject) -> None:
         self.readings: dict[str | tuple[str, Span], Reading] = {}
         self._made, self._on = made, on
-        self._views: dict[Span, View] = {}
+        self._views: dict[Span, ModelView] = {}
 
-    def view(self, span: Span) -> View:
+    def view(self, span: Span) -> ModelView:
         """Return the subject within a span."""
         view = self._views.get(span)
         if view is None:
             view = self._views[span] = self._view(span)
         return view
 
-    def _view(self, span: Span) -> View:
+    def _view(self, span: Span) -> ModelView:
         on = self._on
         if on.gpu is not None:
             return _view(self._made.window, on.server, span, on.gpu)
@@ -75,6 +75,8 @@ class Seen:
         return self._made.whole(on.server, span).beside(model, version)
 
 
-def _view(window: Window, server: str, span: Span, gpu: str | None = None) -> View:
+def _view(window: Window, server: str, span: Span, gpu: str | None = None) -> ModelView:
     start, end = span
-    return View(window=window, server=window.servers[server], model=None, version=None, start=start, end=end, gpu=gpu)
+    return ModelView(
+        window=window, server=window.servers[server], model=None, version=None, start=start, end=end, gpu=gpu
+    )

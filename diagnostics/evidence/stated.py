@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from diagnostics.evidence.evidence import Span
-from diagnostics.evidence.ledger import Entry
+from diagnostics.evidence.ledger import EntryPoint
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.executions import BATCH_MARGINAL_COST, EXECUTION_SECONDS
 from diagnostics.signals.inner_calls import InnerCalls
@@ -15,7 +15,7 @@ from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS
 from diagnostics.tuning.service import BatchPoint, ServiceTime, fit
 from diagnostics.window.graph import DeploymentGraph
-from diagnostics.window.lifecycle import Change
+from diagnostics.window.lifecycle import ServerChange
 from diagnostics.window.outages import Outage
 from diagnostics.window.paths import Path
 from diagnostics.window.traces import SpanCounts
@@ -71,7 +71,7 @@ class StatedEvidence:
         """Return none: nothing was read."""
         return {}
 
-    def changes(self, server: str) -> Sequence[Change]:  # noqa: ARG002
+    def changes(self, server: str) -> Sequence[ServerChange]:  # noqa: ARG002
         """Return no change: what happened is stated as readings."""
         return []
 
@@ -119,13 +119,13 @@ class StatedEvidence:
         """Return False."""
         return False
 
-    def entry(self, on: Subject) -> Entry | None:
+    def entry(self, on: Subject) -> EntryPoint | None:
         """Return an entry of the stated mean request time, called directly; an engine's compute is its time."""
         mean = self._value(REQUEST_SECONDS)
         if mean is None:
             return None
         engine = (self._value(COMPUTE_SECONDS) or 0.0) if self.is_engine(on) else 0.0
-        return Entry(ensemble=None, mean_seconds=mean, weight=1.0, requests=_EVENTS, engine_seconds=engine)
+        return EntryPoint(ensemble=None, mean_seconds=mean, weight=1.0, requests=_EVENTS, engine_seconds=engine)
 
     def _value(self, signal: Signal) -> float | None:
         found = self._readings.get(signal.name)

@@ -51,7 +51,7 @@ TIME_SPENT = Signal(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class ObservedInterval:
     """What was counted between two reads: seconds of observation, requests completed, and what they took together."""
 
     seconds: float
@@ -59,7 +59,7 @@ class Stretch:
     spent: float
 
 
-def stretches(evidence: Evidence, on: Subject) -> Sequence[Stretch]:
+def stretches(evidence: Evidence, on: Subject) -> Sequence[ObservedInterval]:
     """Return what was counted of an entry between each two reads, in time order; those without counters are left out.
 
     Of a model whose row ends where its engine begins, nothing is returned: its counters do not hold its time.
@@ -70,11 +70,13 @@ def stretches(evidence: Evidence, on: Subject) -> Sequence[Stretch]:
     for start, end in pairwise(evidence.moments(on.server)):
         done, spent = (evidence.read(signal, on, (start, end)).value for signal in (COMPLETED, TIME_SPENT))
         if done is not None and spent is not None and end > start:
-            found.append(Stretch(seconds=end - start, requests=done, spent=spent))
+            found.append(ObservedInterval(seconds=end - start, requests=done, spent=spent))
     return found
 
 
-def mean_of(found: Sequence[Stretch], block_seconds: float, seed: int = 0, *, draws: int = DRAWS) -> Estimate | None:
+def mean_of(
+    found: Sequence[ObservedInterval], block_seconds: float, seed: int = 0, *, draws: int = DRAWS
+) -> Estimate | None:
     """Return the mean seconds of a request with its interval.
 
     None with fewer than thirty requests, or where the window holds fewer than four blocks.
@@ -109,7 +111,7 @@ def quantile_of(
         if 0 <= place < len(cells):
             cells[place].append(request.root.seconds)
     everything = sorted(value for cell in cells for value in cell)
-    spans = [Stretch(seconds=b - a, requests=0, spent=0) for a, b in pairwise(moments)]
+    spans = [ObservedInterval(seconds=b - a, requests=0, spent=0) for a, b in pairwise(moments)]
     length = block_length(spans, block_seconds)
     if len(everything) * (1.0 - quantile) < _FEWEST_BEYOND or length is None:
         return None
@@ -126,7 +128,7 @@ _FEWEST_BEYOND = 5
 _QUANTILE_DRAWS = 250
 
 
-def block_length(found: Sequence[Stretch], block_seconds: float) -> int | None:
+def block_length(found: Sequence[ObservedInterval], block_seconds: float) -> int | None:
     """Return how many stretches a block holds; None where the window holds fewer than four such blocks.
 
     A block is at least as long as given, and where the window allows as the cube root of the number of stretches, the

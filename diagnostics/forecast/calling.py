@@ -20,7 +20,7 @@ from diagnostics.signals.subject import Subject
 from diagnostics.signals.traces import union_of
 from diagnostics.signals.triton import REQUEST_SECONDS
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.window.visits import NANOSECOND, Visit
+from diagnostics.window.visits import NANOSECOND, TracedVisit
 
 # A call costs its caller a tenth of its execution at most beyond the called model's time (`signals.inner_calls`): what
 # fills the rest one after another would not fill it by chance at once, and less than that changes no forecast.
@@ -95,7 +95,7 @@ def _shows_all(evidence: Evidence, on: Subject, traced: ExecutionCalls) -> bool:
     return bool(traced.unknown) or named <= {one.model for one in traced.called}
 
 
-def _traced(found: Sequence[Visit]) -> ExecutionCalls | None:
+def _traced(found: Sequence[TracedVisit]) -> ExecutionCalls | None:
     """Return the calls that traces show; None where they show too few."""
     if len(found) < ENOUGH_EVENTS:
         return None

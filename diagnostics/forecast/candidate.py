@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from diagnostics.forecast.options import Minimize
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.tuning.changes import ConfigChange
 
 
@@ -48,7 +48,7 @@ class Tuning:
 
     """
 
-    target: Target
+    target: LatencyTarget
     minimize: Minimize
     baseline: Performance
     best: Candidate | None

@@ -16,7 +16,7 @@ from diagnostics.forecast.options import Option, varied
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.search import VISITS, Vary
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
@@ -54,7 +54,7 @@ class Carried:
         return self.performance.throughput.value
 
 
-def carried(fitted: Fitted, changes: tuple[ConfigChange, ...], target: Target, seed: int = 0) -> Carried | None:
+def carried(fitted: Fitted, changes: tuple[ConfigChange, ...], target: LatencyTarget, seed: int = 0) -> Carried | None:
     """Return the largest load at which the target is met with the changes; None where no load in reach does.
 
     The statistic grows with the load, so the largest load is found by halving, around where the closed forms put it.
@@ -86,7 +86,7 @@ def idle(fitted: Fitted, changes: tuple[ConfigChange, ...], seed: int = 0) -> Pe
     return _at(fitted, changes, _LEAST * part, seed)
 
 
-def most_carried(fitted: Fitted, target: Target, vary: Vary, *, seed: int = 0) -> Sequence[Carried]:
+def most_carried(fitted: Fitted, target: LatencyTarget, vary: Vary, *, seed: int = 0) -> Sequence[Carried]:
     """Return settings by the load that they carry while meeting the target, the largest first; none where none does.
 
     A closed loop has its clients for a load: settings are ordered by what these are answered per second. Among loads
@@ -116,7 +116,7 @@ def is_closed(fitted: Fitted) -> bool:
     return any(isinstance(one, ClosedLoop) and one.entry == fitted.entry for one in fitted.scenario.traffic)
 
 
-def _carried_now(fitted: Fitted, one: Sequence[Option], target: Target, seed: int) -> Carried | None:
+def _carried_now(fitted: Fitted, one: Sequence[Option], target: LatencyTarget, seed: int) -> Carried | None:
     changes = _changes(one)
     if not is_closed(fitted):
         return carried(fitted, changes, target, seed)
@@ -165,7 +165,7 @@ def _bracketed(met: Callable[[float], bool], low: float, high: float) -> float |
     return best
 
 
-def _screened(fitted: Fitted, one: Sequence[Option], target: Target) -> float:
+def _screened(fitted: Fitted, one: Sequence[Option], target: LatencyTarget) -> float:
     """Return the load by closed forms: the largest multiple that keeps up and meets the target; 0 for none."""
     changes = _changes(one)
     if is_closed(fitted):

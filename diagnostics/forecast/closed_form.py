@@ -8,11 +8,11 @@ from math import inf
 
 from diagnostics.forecast.performance import Estimate
 from diagnostics.tuning.erlang import erlang_b, erlang_c, waiting_seconds
-from diagnostics.tuning.limited import Kept, Load, few_places, short_patience
+from diagnostics.tuning.limited import Kept, OfferedLoad, few_places, short_patience
 from diagnostics.tuning.limited_batches import lost_for_patience, lost_for_places
 from diagnostics.tuning.queueing import StageForecast, StageLoad, bulk_of, predict
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.tuning.simulation.scenario import Engine, Model, QueuePolicy, TimeoutAction
+from diagnostics.tuning.simulation.scenario import EngineModel, Model, QueueDiscipline, TimeoutAction
 from diagnostics.tuning.simulation.stability import sheds
 from diagnostics.tuning.stage import batches, stage_capacity
 
@@ -118,7 +118,7 @@ def _numbers(
     return StageNumbers(waited.queue, variance, compute, seen.busy_share, seen.batch_size_mean, lost)
 
 
-def _limited_numbers(model: Model, load: StageLoad, policy: QueuePolicy, offer: Offer) -> StageNumbers:
+def _limited_numbers(model: Model, load: StageLoad, policy: QueueDiscipline, offer: Offer) -> StageNumbers:
     """Return the numbers of a stage that keeps up with any load, since it turns away what is too much."""
     kept = max(_kept(load, policy, offer), key=lambda one: one.lost)
     most = _longest(load, policy, offer)
@@ -130,7 +130,7 @@ def _limited_numbers(model: Model, load: StageLoad, policy: QueuePolicy, offer: 
     return _numbers(model, load, seen, queue, most=most, lost=kept.lost)
 
 
-def _kept(load: StageLoad, policy: QueuePolicy, offer: Offer) -> Iterator[Kept]:
+def _kept(load: StageLoad, policy: QueueDiscipline, offer: Offer) -> Iterator[Kept]:
     """Yield what each limit of a policy does alone; of a batching stage over many executions, and within one.
 
     Waits over many are of customers one by one. Those that wait for full batches wait as without a limit, up to it.
@@ -149,11 +149,11 @@ def _kept(load: StageLoad, policy: QueuePolicy, offer: Offer) -> Iterator[Kept]:
             yield lost_for_patience(bulk_of(load), patience)
 
 
-def _asked(load: StageLoad, offer: Offer) -> Load:
+def _asked(load: StageLoad, offer: Offer) -> OfferedLoad:
     full = stage_capacity(load)
     size = predict(replace(load, arrival_rate=min(load.arrival_rate, _KEPT_UP * full))).batch_size_mean
     work = load.arrival_rate / size * load.service.occupancy(size)
-    return Load(
+    return OfferedLoad(
         share=load.arrival_rate / full,
         all_busy=erlang_b(load.instances, work),
         drain=1 / full,
@@ -162,7 +162,7 @@ def _asked(load: StageLoad, offer: Offer) -> Load:
     )
 
 
-def _longest(load: StageLoad, policy: QueuePolicy, offer: Offer) -> float:
+def _longest(load: StageLoad, policy: QueueDiscipline, offer: Offer) -> float:
     """Return the most seconds that are waited: until the timeout, or until all places and what runs are worked off."""
     worked_off = policy.max_size * offer.items / stage_capacity(load)
     residual = load.service.occupancy(load.max_batch if batches(load) else 1) * (
@@ -172,7 +172,7 @@ def _longest(load: StageLoad, policy: QueuePolicy, offer: Offer) -> float:
     return min(places, policy.timeout_seconds) if _expires(policy) else places
 
 
-def _expires(policy: QueuePolicy) -> bool:
+def _expires(policy: QueueDiscipline) -> bool:
     return policy.timeout_seconds > 0 and policy.action is TimeoutAction.REJECT
 
 
@@ -221,7 +221,7 @@ def _variance(load: StageLoad, seen: StageForecast) -> float:
     return wait**2 * (2 / waiting - 1) + service
 
 
-def engine_numbers(engine: Engine, rate: float, slowed: float) -> StageNumbers:
+def engine_numbers(engine: EngineModel, rate: float, slowed: float) -> StageNumbers:
     """Return an engine's time: iterations lengthen by what joins, and slots are servers."""
     joining = rate * engine.prefill_seconds * slowed
     base = engine.iteration_seconds * slowed

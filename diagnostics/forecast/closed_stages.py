@@ -10,8 +10,8 @@ from diagnostics.forecast.closed_calls import with_callers
 from diagnostics.forecast.closed_form import Offer, StageNumbers, engine_numbers, stage_numbers
 from diagnostics.forecast.load import drain_seconds, offered, open_rate, whole
 from diagnostics.forecast.performance import Estimate
-from diagnostics.forecast.sharing import Lane, shares
-from diagnostics.tuning.simulation.scenario import Entry, Model, OpenLoop, Resource, Scenario
+from diagnostics.forecast.sharing import SharedInstance, shares
+from diagnostics.tuning.simulation.scenario import EntryGraph, Model, OpenLoop, Resource, Scenario
 from diagnostics.tuning.simulation.stability import sheds
 
 _ROUNDS = 8
@@ -58,7 +58,7 @@ def closed_stages(scenario: Scenario, span: float) -> Stages:
     return Stages(numbers=_after_bursts(scenario, found, rates), rates=rates, full=full, items=items)
 
 
-def with_rest(found: Stages, scenario: Scenario, entry: Entry, clients: int, rest: float) -> Stages:
+def with_rest(found: Stages, scenario: Scenario, entry: EntryGraph, clients: int, rest: float) -> Stages:
     """Return the stages of a closed loop's entry with the seconds per request that its response time law leaves.
 
     All but a few clients are at the bottleneck (asymptotic bounds; Denning & Buzen, "The operational analysis of
@@ -81,7 +81,7 @@ def with_rest(found: Stages, scenario: Scenario, entry: Entry, clients: int, res
     return replace(found, numbers={**found.numbers, name: numbers})
 
 
-def _uses(found: Stages, scenario: Scenario, entry: Entry) -> Iterator[tuple[tuple[str, Resource | None], float]]:
+def _uses(found: Stages, scenario: Scenario, entry: EntryGraph) -> Iterator[tuple[tuple[str, Resource | None], float]]:
     """Yield the share of time in which an entry's models, and what they share, are at work."""
     for model in scenario.models:
         if model.name not in {step.model for step in entry.steps}:
@@ -201,9 +201,9 @@ def _wanted(model: Model, resource: str, rate: float) -> float:
     return rate * model.service.time(most) / most * model.demand[resource]
 
 
-def _lanes(model: Model, resource: str, rate: float, slowed: float) -> list[Lane]:
+def _lanes(model: Model, resource: str, rate: float, slowed: float) -> list[SharedInstance]:
     if model.engine is not None:
         running = rate * model.engine.iterations * model.engine.iteration_seconds * slowed
-        return [Lane(model=model.name, busy=min(running, 1.0), weight=model.demand[resource])]
+        return [SharedInstance(model=model.name, busy=min(running, 1.0), weight=model.demand[resource])]
     busy = rate * model.service.time(1) * slowed / model.instances
-    return [Lane(model=model.name, busy=min(busy, 1.0), weight=model.demand[resource])] * model.instances
+    return [SharedInstance(model=model.name, busy=min(busy, 1.0), weight=model.demand[resource])] * model.instances

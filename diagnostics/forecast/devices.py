@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 
 from diagnostics.evidence.evidence import Evidence
-from diagnostics.forecast.sharing import Lane, Sharing, scale_for
+from diagnostics.forecast.sharing import SharedDevice, SharedInstance, scale_for
 from diagnostics.signals.device import DEVICE_HEADROOM, HOST_CPU_BUSY, ON_GPU
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.host import CPU_PER_LANE, SERVER_CORES, SERVER_CPU_SHARE
@@ -27,7 +27,7 @@ def sharing_of(
     models: Mapping[str, Model],
     at_work: Mapping[str, float],
     own: Mapping[str, float],
-) -> tuple[Sharing, ...]:
+) -> tuple[SharedDevice, ...]:
     """Return what the models share; nothing where no device was measured, or it has far more than they take.
 
     Args:
@@ -49,12 +49,12 @@ def _busy(evidence: Evidence, server: str, model: str) -> float:
 
 def _lanes(
     models: Sequence[Model], busy: Mapping[str, float], at_work: Mapping[str, float], weights: Mapping[str, float]
-) -> list[Lane]:
+) -> list[SharedInstance]:
     lanes = []
     for model in models:
         name = model.name
         count, share = (1, at_work[name]) if name in at_work else (model.instances, busy.get(name, 0.0))
-        lanes += [Lane(model=name, busy=share, weight=weights.get(name, 1.0))] * count
+        lanes += [SharedInstance(model=name, busy=share, weight=weights.get(name, 1.0))] * count
     return lanes
 
 
@@ -64,7 +64,7 @@ def _gpu(
     models: Mapping[str, Model],
     at_work: Mapping[str, float],
     busy: Mapping[str, float],
-) -> Sharing | None:
+) -> SharedDevice | None:
     """Return the GPU as its measured use tells: each lane that runs takes the same part of it.
 
     Which counter is the ceiling depends on the backend: the share of time in which any kernel runs where processes
@@ -78,7 +78,7 @@ def _gpu(
     room = known[0]
     lanes = _lanes(on_gpu, busy, at_work, {})
     low, central, high = _scales(lanes, room)
-    return Sharing(
+    return SharedDevice(
         resource=GPU,
         capacity=1.0,
         lanes=tuple(lanes),
@@ -90,7 +90,7 @@ def _gpu(
     )
 
 
-def _scales(lanes: Sequence[Lane], room: Reading) -> tuple[float, float, float]:
+def _scales(lanes: Sequence[SharedInstance], room: Reading) -> tuple[float, float, float]:
     """Return what a running lane takes of the card: at the least, likely, and at the most.
 
     A card that is full says only how little each lane takes at least: it may be full of fewer as well.
@@ -108,7 +108,7 @@ def _processors(
     models: Mapping[str, Model],
     lanes_busy: Mapping[str, float],
     parts: Mapping[str, float],
-) -> Sharing | None:
+) -> SharedDevice | None:
     """Return the server's processors, less what others take of them; each lane takes what its processes used."""
     on = Subject(server=server)
     cores, busy, own = (evidence.read(signal, on).value for signal in (SERVER_CORES, HOST_CPU_BUSY, SERVER_CPU_SHARE))
@@ -122,7 +122,7 @@ def _processors(
     capacity = max(cores * (1 - max(busy - own, 0.0)), 1.0)
     lanes = _lanes([models[name] for name in weights], lanes_busy, {}, weights)
     processors = "1 processor" if capacity == 1 else f"{capacity:.3g} processors"
-    return Sharing(
+    return SharedDevice(
         resource=PROCESSORS,
         capacity=capacity,
         lanes=tuple(lanes),

@@ -11,7 +11,7 @@ from statistics import NormalDist
 
 from diagnostics.forecast.engines import MOST_CROWDING
 from diagnostics.forecast.fitted import Doubt, Fitted, Interval, ModelDoubt
-from diagnostics.forecast.sharing import CENTRAL, Share
+from diagnostics.forecast.sharing import CENTRAL, DeviceDemand
 from diagnostics.tuning.service import ServiceTime
 from diagnostics.tuning.simulation.scenario import OVERTAKES, ClosedLoop, Model, OpenLoop, Scenario
 
@@ -142,7 +142,7 @@ def _joining(model: Model, bounds: Interval, joins: float, position: float) -> M
 
 
 def _shared(
-    model: Model, parts: Mapping[str, Mapping[str, Share]], central: Mapping[str, Mapping[str, Share]]
+    model: Model, parts: Mapping[str, Mapping[str, DeviceDemand]], central: Mapping[str, Mapping[str, DeviceDemand]]
 ) -> Model:
     """Return the model with another part of what it shares, and with the time alone that makes the measured one."""
     for resource, drawn_parts in parts.items():

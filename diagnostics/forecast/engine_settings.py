@@ -9,7 +9,7 @@ from math import inf, nan
 from diagnostics.errors import UsageError
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.tuning.changes import SettingValue
-from diagnostics.tuning.simulation.scenario import Engine, Model
+from diagnostics.tuning.simulation.scenario import EngineModel, Model
 from diagnostics.wire.model_config import ModelConfig
 
 MEASURE = "measure it on a server of its own"
@@ -20,7 +20,7 @@ _CACHE_TOKENS = ("max_tokens_in_paged_kv_cache", "kv_cache_config.max_tokens")
 _STATIC = "gpt_model_type"
 
 
-def with_engine(model: Model, path: str, make: Callable[[Engine], Engine]) -> tuple[Model, list[str]]:
+def with_engine(model: Model, path: str, make: Callable[[EngineModel], EngineModel]) -> tuple[Model, list[str]]:
     """Return the model with its engine changed, and what to say of it.
 
     Raises:
@@ -59,7 +59,7 @@ def with_parameter(model: Model, config: ModelConfig | None, key: str, value: Se
     raise Unpredictable(f"what the parameter {key} does is the model's own", where=model.name, hint=MEASURE)
 
 
-def _with_cache(engine: Engine, factor: float) -> Engine:
+def _with_cache(engine: EngineModel, factor: float) -> EngineModel:
     return engine if engine.cache_tokens is None else replace(engine, cache_tokens=engine.cache_tokens * factor)
 
 

@@ -15,7 +15,7 @@ from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.tuning.simulation.outcome import ModelOutcome
-from diagnostics.tuning.simulation.scenario import Engine
+from diagnostics.tuning.simulation.scenario import EngineModel
 
 Interval = tuple[float, float]
 
@@ -44,7 +44,7 @@ class FittedEngine:
 
     """
 
-    engine: Engine
+    engine: EngineModel
     joining: Interval
     joins: float
     running: float
@@ -78,7 +78,7 @@ def fit_engine(
     running = max(rate * work / at_work, 1.0)
     decoding = max(iteration - joins * joining, iteration / 100)
     waited = at_work * iteration / 2 + joining * (1 - min(joins, 1.0))
-    engine = Engine(
+    engine = EngineModel(
         slots=round(slots),
         prefill_seconds=joining,
         iteration_seconds=decoding * (1 - CROWDING),
@@ -151,7 +151,7 @@ def _own_scv(scv: float | None, rate: float, seconds: float, joining: float) -> 
     return max((scv or 0.0) - rate * joining**2 / seconds, 0.0)
 
 
-def _with_cache(evidence: Evidence, on: Subject, engine: Engine) -> Engine:
+def _with_cache(evidence: Evidence, on: Subject, engine: EngineModel) -> EngineModel:
     """Return the engine with what its cache holds, in blocks where it does not say how many tokens one has."""
     blocks, need = evidence.read(ENGINE_KV_BLOCKS, on).value, evidence.read(ENGINE_KV_NEED, on).value
     tokens = evidence.read(ENGINE_BLOCK_TOKENS, on).value

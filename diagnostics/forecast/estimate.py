@@ -11,7 +11,7 @@ from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.load import open_rate
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Entry, Model, OpenLoop, Scenario, Step
+from diagnostics.tuning.simulation.scenario import ClosedLoop, EntryGraph, Model, ModelVisit, OpenLoop, Scenario
 
 _BISECTIONS = 24
 # Standard normal quantiles.
@@ -103,7 +103,7 @@ def _as_seen(fitted: Fitted, scenario: Scenario) -> Scenario:
     return replace(scenario, traffic=tuple(traffic))
 
 
-def _loop_rate(fitted: Fitted, scenario: Scenario, loop: ClosedLoop, entry: Entry) -> float:
+def _loop_rate(fitted: Fitted, scenario: Scenario, loop: ClosedLoop, entry: EntryGraph) -> float:
     """Return the rate at which `rate × (latency + thinking)` is the number of clients."""
     models = {model.name: model for model in scenario.models}
     span = fitted.measured.span_seconds
@@ -117,7 +117,7 @@ def _loop_rate(fitted: Fitted, scenario: Scenario, loop: ClosedLoop, entry: Entr
     return low
 
 
-def _fixed(entry: Entry, models: Mapping[str, Model]) -> float:
+def _fixed(entry: EntryGraph, models: Mapping[str, Model]) -> float:
     """Return the shortest time that a request can take, about."""
     return max((models[step.model].service.time(1) for step in entry.steps), default=0.0)
 
@@ -132,7 +132,7 @@ class _Path:
     variance: float = 0.0
 
 
-def _path(entry: Entry, stages: Mapping[str, StageNumbers]) -> _Path | None:
+def _path(entry: EntryGraph, stages: Mapping[str, StageNumbers]) -> _Path | None:
     """Return the longest path to the end; None where it never ends."""
     ends: list[_Path] = []
     for step in entry.steps:
@@ -144,7 +144,7 @@ def _path(entry: Entry, stages: Mapping[str, StageNumbers]) -> _Path | None:
     return max(ends)
 
 
-def _longer(before: _Path, step: Step, queue: Estimate, stage: StageNumbers) -> _Path:
+def _longer(before: _Path, step: ModelVisit, queue: Estimate, stage: StageNumbers) -> _Path:
     passed = step.gap_seconds + step.tail_seconds
     bounded = before.high is not None and queue.high is not None and stage.compute.high is not None
     high = (before.high or 0.0) + (queue.high or 0.0) + (stage.compute.high or 0.0) + passed
@@ -184,7 +184,7 @@ def _performance(fitted: Fitted, scenario: Scenario, found: Stages) -> Performan
     )
 
 
-def _flow(entry: Entry, found: Stages) -> tuple[float, float]:
+def _flow(entry: EntryGraph, found: Stages) -> tuple[float, float]:
     """Return the shares of the entry's requests that are answered and turned away.
 
     Stages turn requests away by chance, each for itself. Those that are full serve the same requests, the first.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from diagnostics.errors import EXIT_COLLECT, DiagError
-from diagnostics.forecast.sharing import Sharing
+from diagnostics.forecast.sharing import SharedDevice
 from diagnostics.tuning.simulation.scenario import Scenario
 from diagnostics.wire.model_config import ModelConfig
 
@@ -98,7 +98,7 @@ class Doubt:
     models: Mapping[str, ModelDoubt] = field(default_factory=dict)
     arrivals: Mapping[str, Interval] = field(default_factory=dict)
     replayed: frozenset[str] = frozenset()
-    sharing: tuple[Sharing, ...] = ()
+    sharing: tuple[SharedDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,20 +20,20 @@ from diagnostics.forecast.fitted import (
     Unpredictable,
     nested_calls,
 )
-from diagnostics.forecast.members import Member, member, said_together
+from diagnostics.forecast.members import FittedModel, member, said_together
 from diagnostics.forecast.races import raced
 from diagnostics.forecast.running import outcome_of
-from diagnostics.forecast.sharing import CENTRAL, Sharing, alone
+from diagnostics.forecast.sharing import CENTRAL, SharedDevice, alone
 from diagnostics.forecast.steps import Behind, entry_of, step_of, with_calls
 from diagnostics.forecast.traced import hidden_seconds, scv
-from diagnostics.forecast.traffic import Calls, calls_of, entry_subject, offered
+from diagnostics.forecast.traffic import EntryTraffic, calls_of, entry_subject, offered
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.engine import ENGINE_WAIT_SECONDS
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
-from diagnostics.tuning.simulation.outcome import Outcome
-from diagnostics.tuning.simulation.scenario import Entry, Model, OpenLoop, Resource, Scenario, Step
+from diagnostics.tuning.simulation.outcome import SimulationResult
+from diagnostics.tuning.simulation.scenario import EntryGraph, Model, ModelVisit, OpenLoop, Resource, Scenario
 from diagnostics.window.graph import Ensemble
 
 # A model is called by others, too, if that makes more than this part of its requests: a window's ends cut less.
@@ -46,10 +46,10 @@ _SETTLING = 500
 class _Parts:
     """What was fitted so far."""
 
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, FittedModel] = field(default_factory=dict)
     engines: dict[str, FittedEngine] = field(default_factory=dict)
-    entries: dict[str, Entry] = field(default_factory=dict)
-    calls: dict[str, Calls] = field(default_factory=dict)
+    entries: dict[str, EntryGraph] = field(default_factory=dict)
+    calls: dict[str, EntryTraffic] = field(default_factory=dict)
     inner: dict[str, ExecutionCalls] = field(default_factory=dict)
 
     @property
@@ -103,12 +103,12 @@ def fit(evidence: Evidence, on: Subject) -> Fitted:
     return _fitted(evidence, chosen, parts, sharing)
 
 
-def _sharing(evidence: Evidence, server: str, parts: _Parts) -> tuple[Sharing, ...]:
+def _sharing(evidence: Evidence, server: str, parts: _Parts) -> tuple[SharedDevice, ...]:
     at_work = {model: engine.at_work for model, engine in parts.engines.items()}
     return sharing_of(evidence, server, {name: one.model for name, one in parts.members.items()}, at_work, parts.own)
 
 
-def _settle(evidence: Evidence, server: str, parts: _Parts, sharing: Sequence[Sharing]) -> None:
+def _settle(evidence: Evidence, server: str, parts: _Parts, sharing: Sequence[SharedDevice]) -> None:
     """Fit engines anew with the share of time in which they iterate in the simulated window, and to its requests' time.
 
     A few reads of a gauge leave the one open; what an engine takes of a card depends on it. The other depends on who
@@ -124,7 +124,7 @@ def _settle(evidence: Evidence, server: str, parts: _Parts, sharing: Sequence[Sh
         parts.engines[name] = settled(engine, outcome.models[name])
 
 
-def _settled(parts: _Parts, sharing: Sequence[Sharing]) -> Outcome:
+def _settled(parts: _Parts, sharing: Sequence[SharedDevice]) -> SimulationResult:
     seconds = _SETTLING / parts.rate
     return outcome_of(_scenario(parts, sharing), seconds=seconds, warmup_seconds=seconds / 4)
 
@@ -250,13 +250,13 @@ def _add_others(evidence: Evidence, server: str, parts: _Parts) -> None:
         ):
             traffic = OpenLoop(entry=name, rate=total - known)
             said = f"{name} is called directly as well, {total - known:.3g} times per second"
-            parts.entries[name] = Entry(name=name, steps=(Step(model=name),))
-            parts.calls[name] = Calls(
+            parts.entries[name] = EntryGraph(name=name, steps=(ModelVisit(model=name),))
+            parts.calls[name] = EntryTraffic(
                 traffic=traffic, rate=traffic.rate, dispersion=None, replayed=False, assumptions=(said,)
             )
 
 
-def _scenario(parts: _Parts, sharing: Sequence[Sharing]) -> Scenario:
+def _scenario(parts: _Parts, sharing: Sequence[SharedDevice]) -> Scenario:
     return Scenario(
         models=tuple(_model(one.model, parts.engines.get(name), sharing) for name, one in parts.members.items()),
         entries=tuple(parts.entries.values()),
@@ -265,7 +265,7 @@ def _scenario(parts: _Parts, sharing: Sequence[Sharing]) -> Scenario:
     )
 
 
-def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[Sharing]) -> Fitted:
+def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[SharedDevice]) -> Fitted:
     doubt = Doubt(
         models={name: _doubt(one.doubt, parts.engines.get(name)) for name, one in parts.members.items()},
         arrivals={name: calls.dispersion for name, calls in parts.calls.items() if calls.dispersion is not None},
@@ -289,7 +289,7 @@ def _fitted(evidence: Evidence, item: Anatomy, parts: _Parts, sharing: Sequence[
     )
 
 
-def _model(model: Model, engine: FittedEngine | None, sharing: Sequence[Sharing]) -> Model:
+def _model(model: Model, engine: FittedEngine | None, sharing: Sequence[SharedDevice]) -> Model:
     """Return the model with its engine, alone on what it shares: slowing it down is the simulation's part."""
     made = replace(model, engine=engine.engine if engine else None)
     for one in sharing:
@@ -307,7 +307,7 @@ def _doubt(doubt: ModelDoubt, engine: FittedEngine | None) -> ModelDoubt:
     )
 
 
-def _assumptions(parts: _Parts, sharing: Sequence[Sharing]) -> tuple[str, ...]:
+def _assumptions(parts: _Parts, sharing: Sequence[SharedDevice]) -> tuple[str, ...]:
     said: list[str] = []
     for calls in parts.calls.values():
         said += calls.assumptions

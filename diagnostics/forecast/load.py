@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from diagnostics.tuning.simulation import stability
-from diagnostics.tuning.simulation.outcome import Outcome
+from diagnostics.tuning.simulation.outcome import SimulationResult
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, Scenario
 
 
@@ -89,7 +89,7 @@ def drain_seconds(model: Model) -> float:
     return 1 / (capacity(model) or stability.capacity(model))
 
 
-def overloaded(scenario: Scenario, outcome: Outcome) -> frozenset[str]:
+def overloaded(scenario: Scenario, outcome: SimulationResult) -> frozenset[str]:
     """Return the models that cannot keep up: those that more reaches than they can do, and where the run says that
     something grew without end, the one that was busiest.
 

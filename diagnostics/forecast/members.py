@@ -20,9 +20,9 @@ from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.tuning.simulation.scenario import OVERTAKES, DynamicBatcher, Model, QueuePolicy, TimeoutAction
+from diagnostics.tuning.simulation.scenario import OVERTAKES, DynamicBatcher, Model, QueueDiscipline, TimeoutAction
 from diagnostics.units import Unit
-from diagnostics.window.visits import Visit
+from diagnostics.window.visits import TracedVisit
 from diagnostics.wire.model_config import DynamicBatching, ModelConfig
 
 # Where no trace shows how executions vary: from a tenth of the mean (kernels, sleeping stages) to as far above a
@@ -36,7 +36,7 @@ _TENSORRT = ("tensorrt", "tensorrt_plan")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class FittedModel:
     """A fitted model: its scenario's part, what is not known of it, and what it rests on."""
 
     model: Model
@@ -45,7 +45,7 @@ class Member:
     assumptions: tuple[str, ...]
 
 
-def member(evidence: Evidence, on: Subject, calls: ExecutionCalls) -> Member:
+def member(evidence: Evidence, on: Subject, calls: ExecutionCalls) -> FittedModel:
     """Return a model's scheduler and service time: of one that makes `calls` from inside, its own part.
 
     Raises:
@@ -68,7 +68,7 @@ def member(evidence: Evidence, on: Subject, calls: ExecutionCalls) -> Member:
         service, error = own_part(service, calls), own_drift(evidence, on, calls)
         scv, bounds, said = SERVICE_SCV, _SCV_BOUNDS, (_holds(name, service, calls),)
     in_flight = 2 if {config.backend, config.platform} & set(_TENSORRT) else 1
-    return Member(
+    return FittedModel(
         model=Model(
             name=name,
             service=service,
@@ -120,7 +120,7 @@ def _start(evidence: Evidence, on: Subject, gap: float) -> float:
     return min(evidence.read(QUEUE_SECONDS, on).value or 0.0, gap)
 
 
-def _visits(evidence: Evidence, on: Subject) -> Sequence[Visit]:
+def _visits(evidence: Evidence, on: Subject) -> Sequence[TracedVisit]:
     callers = [ensemble.name for ensemble in evidence.graph(on.server).callers(on.model or "")]
     return visits(evidence, on.server, on.model or "", callers)
 
@@ -168,7 +168,7 @@ def batcher_of(batching: DynamicBatching | None) -> DynamicBatcher | None:
     if batching is None:
         return None
     limits = batching.queue_policy
-    policy = QueuePolicy(
+    policy = QueueDiscipline(
         max_size=limits.max_queue_size,
         timeout_seconds=limits.default_timeout_seconds,
         action=TimeoutAction.DELAY if limits.timeout_action == "DELAY" else TimeoutAction.REJECT,
@@ -177,7 +177,7 @@ def batcher_of(batching: DynamicBatching | None) -> DynamicBatcher | None:
         delay_seconds=batching.max_queue_delay_seconds,
         preferred=batching.preferred_batch_sizes,
         preserve_ordering=batching.preserve_ordering,
-        policy=policy if policy != QueuePolicy() else None,
+        policy=policy if policy != QueueDiscipline() else None,
         priority_levels=batching.priority_levels,
     )
 

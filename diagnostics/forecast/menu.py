@@ -22,7 +22,7 @@ _SHARE_DIGITS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class OptionCost:
     """What a combination costs: what is to be least, then what rests on a guess, then how much is touched."""
 
     least: float = 0.0
@@ -30,8 +30,8 @@ class Cost:
     models: int = 0
     settings: int = 0
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
+    def __add__(self, other: OptionCost) -> OptionCost:
+        return OptionCost(
             least=self.least + other.least,
             guesses=self.guesses + other.guesses,
             models=self.models + other.models,
@@ -49,7 +49,7 @@ class Choice:
     """One way to set a stage, with the closed forms' mean seconds of a visit; infinite where it cannot keep up."""
 
     option: Option
-    cost: Cost
+    cost: OptionCost
     seconds: float
 
 
@@ -134,7 +134,7 @@ def _choice(fitted: Fitted, model: Model, option: Option, minimize: Minimize) ->
     stage = next(one for one in found.stages if one.model == model.name)
     least = option.instances if minimize is Minimize.INSTANCES else work_share(fitted, model, found, stage)
     touched = 0 if option.change is None else 1
-    cost = Cost(least=least, guesses=option.guess, models=touched, settings=option.settings)
+    cost = OptionCost(least=least, guesses=option.guess, models=touched, settings=option.settings)
     keeps_up = stage.stable and stage.queue_mean is not None
     seconds = stage.queue_mean.value + stage.compute_mean.value if keeps_up and stage.queue_mean else inf
     return Choice(option=option, cost=cost, seconds=seconds)
@@ -174,5 +174,5 @@ def _worth_weighing(choices: Sequence[Choice]) -> Sequence[Choice]:
     return kept or choices[-1:]
 
 
-def _total(menus: Mapping[str, Sequence[Choice]], at: Sequence[int]) -> Cost:
-    return sum((menus[name][place].cost for name, place in zip(menus, at, strict=True)), Cost())
+def _total(menus: Mapping[str, Sequence[Choice]], at: Sequence[int]) -> OptionCost:
+    return sum((menus[name][place].cost for name, place in zip(menus, at, strict=True)), OptionCost())

@@ -12,7 +12,7 @@ from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.load import open_rate, relaxation_seconds
 from diagnostics.forecast.performance import Forecast, Performance
 from diagnostics.forecast.running import check_visits, outcome_of
-from diagnostics.forecast.summary import DRAWS, Run, summary
+from diagnostics.forecast.summary import DRAWS, ScenarioRun, summary
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.simulation.draws import arrivals, stream
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop, Scenario
@@ -207,5 +207,5 @@ def _stretched(traffic: OpenLoop | ClosedLoop, seconds: float, seed: int) -> Ope
     return replace(traffic, times=tuple(at * seconds / times[-1] for at in times[:-1]))
 
 
-def _run(scenario: Scenario, span: _Span, seed: int) -> Run:
-    return Run(scenario, outcome_of(scenario, seconds=span.seconds, warmup_seconds=span.warmup, seed=seed))
+def _run(scenario: Scenario, span: _Span, seed: int) -> ScenarioRun:
+    return ScenarioRun(scenario, outcome_of(scenario, seconds=span.seconds, warmup_seconds=span.warmup, seed=seed))

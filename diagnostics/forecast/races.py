@@ -67,7 +67,7 @@ def raced(evidence: Evidence, server: str, scenario: Scenario, rate: float) -> t
         one = race(scenario, model, queue, seconds) if queue and is_racing(model) else None
         if one is not None:
             found.append(one)
-            scenario = lost(scenario, model, one.share)
+            scenario = with_missed_wakeups(scenario, model, one.share)
     return scenario, found
 
 
@@ -84,7 +84,7 @@ def race(scenario: Scenario, model: Model, queue_seconds: float, seconds: float)
     several, and looked up in between. With other instances, or under another load, threads meet otherwise, and none may
     be lost: where a limit of 20 lost 0.4 of them, with twice the instances hardly any were. So the bounds begin at 0.
     """
-    queues = [_queue(lost(scenario, model, share), model.name, seconds) for share in _SHARES]
+    queues = [_queue(with_missed_wakeups(scenario, model, share), model.name, seconds) for share in _SHARES]
     grown = list(accumulate((max(one, _LEAST_SECONDS) for one in queues), max))
     central, most = (_looked_up(grown, queue_seconds * factor) for factor in (1.0, _SPREAD))
     return Race(model=model.name, share=central, bounds=(0.0, most))
@@ -95,7 +95,7 @@ def _queue(scenario: Scenario, model: str, seconds: float) -> float:
     return fmean(waits) if waits else 0.0
 
 
-def lost(scenario: Scenario, model: Model, share: float) -> Scenario:
+def with_missed_wakeups(scenario: Scenario, model: Model, share: float) -> Scenario:
     """Return the scenario in which a model's batcher loses that share of its races."""
     assert model.batcher is not None
     raced = replace(model, batcher=replace(model.batcher, overtakes=share))

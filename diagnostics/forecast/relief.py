@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.tuning.simulation.scenario import Entry, Model
+from diagnostics.tuning.simulation.scenario import EntryGraph, Model
 
 # What came from outside is never all of an execution: a claim that says so is its measurement's error.
 _LEAST_LEFT = 0.05
@@ -41,6 +41,6 @@ def _shorter(model: Model, part: float) -> Model:
     return replace(model, service=model.service.scaled(part), engine=engine)
 
 
-def _hiding_less(entry: Entry, parts: Mapping[str, float]) -> Entry:
+def _hiding_less(entry: EntryGraph, parts: Mapping[str, float]) -> EntryGraph:
     steps = (replace(step, tail_seconds=step.tail_seconds * parts.get(step.model, 1.0)) for step in entry.steps)
     return replace(entry, steps=tuple(steps))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.tuning.simulation.clock import MOST_EVENTS, Endless
-from diagnostics.tuning.simulation.outcome import Outcome
+from diagnostics.tuning.simulation.outcome import SimulationResult
 from diagnostics.tuning.simulation.scenario import Scenario
 from diagnostics.tuning.simulation.simulate import simulate
 
 
-def outcome_of(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> Outcome:
+def outcome_of(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> SimulationResult:
     """Return what happens in a scenario, as `simulate` does.
 
     Raises:

@@ -20,7 +20,7 @@ from diagnostics.forecast.options import Minimize, Option, options, varied
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.summary import DRAWS
-from diagnostics.forecast.target import Target, refuses
+from diagnostics.forecast.target import LatencyTarget, refuses
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.tuning.changes import SettingValue
 from diagnostics.tuning.simulation.scenario import Model
@@ -45,7 +45,7 @@ Vary = Mapping[str, Mapping[str, Sequence[SettingValue]]]
 
 def tune(
     fitted: Fitted,
-    target: Target,
+    target: LatencyTarget,
     *,
     minimize: Minimize = Minimize.INSTANCES,
     fewer: bool = False,
@@ -79,7 +79,7 @@ class _Search:
     """One search; counts what it looked at."""
 
     fitted: Fitted
-    target: Target
+    target: LatencyTarget
     minimize: Minimize
     fewer: bool
     vary: Vary | None

@@ -25,7 +25,7 @@ _BISECTIONS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class SharedInstance:
     """An instance: its model, the share of time in which it executes, and its demand relative to the others'."""
 
     model: str
@@ -34,7 +34,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class DeviceDemand:
     """One model's part: what a running execution demands, and its time alone ÷ its time as measured."""
 
     demand: float
@@ -42,7 +42,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sharing:
+class SharedDevice:
     """A device that executions share, and what is known of how much a running lane takes of it.
 
     Attributes:
@@ -58,13 +58,13 @@ class Sharing:
 
     resource: str
     capacity: float
-    lanes: tuple[Lane, ...]
+    lanes: tuple[SharedInstance, ...]
     low: float
     central: float
     high: float
     assumption: str
 
-    def parts(self, position: float) -> Mapping[str, Share]:
+    def parts(self, position: float) -> Mapping[str, DeviceDemand]:
         """Return each model's part between the ends: 0 is low, 0.5 central, 1 high; at equal ratios between them."""
         lower, upper = (self.low, self.central) if position < 0.5 else (self.central, self.high)
         weight = 2 * position if position < 0.5 else 2 * position - 1
@@ -76,7 +76,7 @@ CENTRAL = 0.5
 
 
 @lru_cache(maxsize=256)
-def shares(lanes: tuple[Lane, ...], scale: float, capacity: float) -> Mapping[str, Share]:
+def shares(lanes: tuple[SharedInstance, ...], scale: float, capacity: float) -> Mapping[str, DeviceDemand]:
     """Return each model's part where a running lane demands `scale` × its weight."""
     found = {}
     for index, lane in enumerate(lanes):
@@ -87,16 +87,16 @@ def shares(lanes: tuple[Lane, ...], scale: float, capacity: float) -> Mapping[st
                 chance * min(capacity / (own + more), 1.0) if own + more > 0 else chance
                 for more, chance in _sums(others, scale, capacity)
             )
-            found[lane.model] = Share(demand=own, alone=speed)
+            found[lane.model] = DeviceDemand(demand=own, alone=speed)
     return found
 
 
-def used(lanes: Sequence[Lane], scale: float, capacity: float) -> float:
+def used(lanes: Sequence[SharedInstance], scale: float, capacity: float) -> float:
     """Return the share of the capacity that is in use on average."""
     return sum(chance * min(total / capacity, 1.0) for total, chance in _sums(lanes, scale, capacity))
 
 
-def scale_for(lanes: Sequence[Lane], use: float, capacity: float) -> float:
+def scale_for(lanes: Sequence[SharedInstance], use: float, capacity: float) -> float:
     """Return the demand per weight at which the lanes use that share of the device; at most what one lane can take."""
     low, high = 0.0, 1.0 / max((lane.weight for lane in lanes), default=1.0)
     if used(lanes, high, capacity) <= use:
@@ -107,7 +107,7 @@ def scale_for(lanes: Sequence[Lane], use: float, capacity: float) -> float:
     return (low + high) / 2
 
 
-def _sums(lanes: Sequence[Lane], scale: float, capacity: float) -> Sequence[tuple[float, float]]:
+def _sums(lanes: Sequence[SharedInstance], scale: float, capacity: float) -> Sequence[tuple[float, float]]:
     """Return (sum of demands, chance) of the lanes that run at an instant."""
     step, chances = capacity / _GRID, {0: 1.0}
     for lane, count in Counter(lanes).items():
@@ -143,7 +143,7 @@ def _added(chances: Mapping[int, float], ups: Sequence[tuple[float, float]]) -> 
     return after
 
 
-def alone(model: Model, resource: str, share: Share) -> Model:
+def alone(model: Model, resource: str, share: DeviceDemand) -> Model:
     """Return a model as it is alone on a resource that it demands."""
     demand = {**model.demand, resource: share.demand}
     if model.engine is None:

@@ -11,14 +11,14 @@ from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.load import open_rate
 from diagnostics.forecast.menu import work_share
 from diagnostics.forecast.performance import Performance, StagePerformance
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.tuning.simulation.scenario import OpenLoop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shortfall:
+class InfeasibilityReport:
     """What stands between a deployment, set as well as it can be, and its target.
 
     Attributes:
@@ -41,7 +41,7 @@ class Shortfall:
     engine: str | None
     carried: float | None
 
-    def excess(self, target: Target) -> float | None:
+    def excess(self, target: LatencyTarget) -> float | None:
         """Return the seconds that execution alone takes too long; None where it does not, or nothing was answered."""
         return self.alone - target.seconds if self.alone is not None and self.alone >= target.seconds else None
 
@@ -52,8 +52,8 @@ class Shortfall:
 
 
 def shortfall(
-    fitted: Fitted, changes: tuple[ConfigChange, ...], target: Target, found: Performance, seed: int = 0
-) -> Shortfall:
+    fitted: Fitted, changes: tuple[ConfigChange, ...], target: LatencyTarget, found: Performance, seed: int = 0
+) -> InfeasibilityReport:
     """Return why a target is missed with the changes that come nearest to it.
 
     Args:
@@ -70,7 +70,7 @@ def shortfall(
     after = changed(fitted, WhatIf(changes=changes))
     within = alone is not None and alone.value < target.seconds
     best = carried(fitted, changes, target, seed) if within else None
-    return Shortfall(
+    return InfeasibilityReport(
         alone=None if alone is None else alone.value,
         beside=_beside(at_rest),
         slowest=slowest.model,

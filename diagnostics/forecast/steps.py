@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
-from diagnostics.tuning.simulation.scenario import Entry, Step
+from diagnostics.tuning.simulation.scenario import EntryGraph, ModelVisit
 from diagnostics.window.graph import Ensemble
 
 _HANDED_OVER = (Phase.QUEUE, Phase.INPUT, Phase.COMPUTE, Phase.OUTPUT)
@@ -30,7 +30,7 @@ class Behind:
     shown: bool
 
 
-def entry_of(item: Anatomy, ensemble: Ensemble | None, hidden: Mapping[str, Behind]) -> Entry:
+def entry_of(item: Anatomy, ensemble: Ensemble | None, hidden: Mapping[str, Behind]) -> EntryGraph:
     """Return an anatomy's entry.
 
     Gaps are the mean ones of the requests' critical path where traces show them; what no stage accounts for passes
@@ -51,10 +51,12 @@ def entry_of(item: Anatomy, ensemble: Ensemble | None, hidden: Mapping[str, Behi
         steps.append(replace(step, after=before))
     left = max(item.unattributed_seconds - sum(stage.gap_seconds for stage in item.stages), 0.0)
     begun = (step if step.after else replace(step, gap_seconds=step.gap_seconds + left) for step in steps)
-    return Entry(name=item.ensemble or models[0], steps=tuple(begun))
+    return EntryGraph(name=item.ensemble or models[0], steps=tuple(begun))
 
 
-def with_calls(entry: Entry, calls: Mapping[str, Sequence[str]], step_of: Callable[[str], Step]) -> Entry:
+def with_calls(
+    entry: EntryGraph, calls: Mapping[str, Sequence[str]], step_of: Callable[[str], ModelVisit]
+) -> EntryGraph:
     """Return an entry with a step for each call that its models make from inside their executions.
 
     Args:
@@ -63,9 +65,9 @@ def with_calls(entry: Entry, calls: Mapping[str, Sequence[str]], step_of: Callab
         step_of: gives a called model's step.
 
     """
-    made: list[Step] = []
+    made: list[ModelVisit] = []
 
-    def add(step: Step, above: frozenset[str]) -> int:
+    def add(step: ModelVisit, above: frozenset[str]) -> int:
         position = end = len(made)
         made.append(step)
         for model in calls.get(step.model, ()):
@@ -79,13 +81,13 @@ def with_calls(entry: Entry, calls: Mapping[str, Sequence[str]], step_of: Callab
     return replace(entry, steps=tuple(made))
 
 
-def step_of(model: str, stage: Stage | None, behind: Behind | None) -> Step:
+def step_of(model: str, stage: Stage | None, behind: Behind | None) -> ModelVisit:
     """Return a visit to a model, with what passes before it and what the model hides."""
     gap = stage.gap_seconds / max(stage.visits, 1.0) if stage else 0.0
     if behind is None:
-        return Step(model=model, gap_seconds=gap)
+        return ModelVisit(model=model, gap_seconds=gap)
     if behind.simulated:
         rows = (phase for phase in _HANDED_OVER if not (behind.shown and phase is Phase.COMPUTE))
         handed = sum(stage.cells.get(phase, 0.0) for phase in rows) / max(stage.visits, 1.0) if stage else 0.0
-        return Step(model=model, gap_seconds=gap + handed)
-    return Step(model=model, gap_seconds=gap, tail_seconds=behind.seconds, tail_scv=behind.scv)
+        return ModelVisit(model=model, gap_seconds=gap + handed)
+    return ModelVisit(model=model, gap_seconds=gap, tail_seconds=behind.seconds, tail_scv=behind.scv)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.load import open_rate, overloaded
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
-from diagnostics.tuning.simulation.outcome import EntryOutcome, ModelOutcome, Outcome
-from diagnostics.tuning.simulation.scenario import Entry, OpenLoop, Scenario
+from diagnostics.tuning.simulation.outcome import EntryOutcome, ModelOutcome, SimulationResult
+from diagnostics.tuning.simulation.scenario import EntryGraph, OpenLoop, Scenario
 from diagnostics.tuning.simulation.stability import sheds
 
 # The least and most of 20 draws hold another one with a probability of 19 / 21.
@@ -17,11 +17,11 @@ DRAWS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ScenarioRun:
     """A scenario and what came of it."""
 
     scenario: Scenario
-    outcome: Outcome
+    outcome: SimulationResult
 
     @property
     def overloaded(self) -> frozenset[str]:
@@ -29,7 +29,7 @@ class Run:
         return overloaded(self.scenario, self.outcome)
 
 
-def summary(fitted: Fitted, centrals: Sequence[Run], runs: Sequence[Run]) -> Performance:
+def summary(fitted: Fitted, centrals: Sequence[ScenarioRun], runs: Sequence[ScenarioRun]) -> Performance:
     """Return what the fitted entry's requests experienced.
 
     Args:
@@ -61,7 +61,7 @@ def summary(fitted: Fitted, centrals: Sequence[Run], runs: Sequence[Run]) -> Per
     )
 
 
-def _most(fitted: Fitted, runs: Sequence[Run], models: Sequence[str]) -> float | None:
+def _most(fitted: Fitted, runs: Sequence[ScenarioRun], models: Sequence[str]) -> float | None:
     """Return the most mean seconds of a measured window's length: where a queue grows, they grow as the time does."""
     found = [
         mean * (max(fitted.measured.span_seconds / run.outcome.seconds, 1.0) if run.overloaded & set(models) else 1.0)
@@ -71,7 +71,9 @@ def _most(fitted: Fitted, runs: Sequence[Run], models: Sequence[str]) -> float |
     return max(found, default=None)
 
 
-def _throughput(fitted: Fitted, entry: Entry, centrals: Sequence[Run], runs: Sequence[Run]) -> Estimate:
+def _throughput(
+    fitted: Fitted, entry: EntryGraph, centrals: Sequence[ScenarioRun], runs: Sequence[ScenarioRun]
+) -> Estimate:
     """Return requests answered per second."""
     stages = {step.model for step in entry.steps}
     loads = [one for one in fitted.scenario.traffic if one.entry == entry.name and isinstance(one, OpenLoop)]
@@ -87,7 +89,7 @@ def _throughput(fitted: Fitted, entry: Entry, centrals: Sequence[Run], runs: Seq
     return replace(found, value=value, low=min(found.low, value), high=max(found.high or value, value))
 
 
-def _counted(entry: Entry, centrals: Sequence[Run], runs: Sequence[Run]) -> Estimate:
+def _counted(entry: EntryGraph, centrals: Sequence[ScenarioRun], runs: Sequence[ScenarioRun]) -> Estimate:
     """Return what a counter says of known arrivals: one that ends as it is read is counted, or is not, at both ends."""
     found = _estimate(centrals, runs, (), lambda run: run.outcome.entries[entry.name].answered / run.outcome.seconds)
     assert found is not None
@@ -95,7 +97,7 @@ def _counted(entry: Entry, centrals: Sequence[Run], runs: Sequence[Run]) -> Esti
     return replace(found, low=max(found.low - edge, 0.0), high=(found.high or found.value) + edge)
 
 
-def _answered(run: Run, entry: Entry, stuck: Collection[str]) -> float:
+def _answered(run: ScenarioRun, entry: EntryGraph, stuck: Collection[str]) -> float:
     """Return answered requests per second: all that are not turned away, or as many as a stage does that is full."""
     outcome = run.outcome.entries[entry.name]
     if not stuck:
@@ -120,20 +122,20 @@ def _through(outcome: EntryOutcome) -> float:
     return min(outcome.answered, outcome.arrived - outcome.failed) / outcome.arrived
 
 
-def _passed(run: Run, model: str) -> float:
+def _passed(run: ScenarioRun, model: str) -> float:
     """Return the part that a full stage executes of what is asked of it, by all entries: first come, first served."""
     asked = sum(_asked(run, entry, model) for entry in run.scenario.entries)
     return min(_served(run, model) / asked, 1.0) if asked > 0 else 0.0
 
 
-def _asked(run: Run, entry: Entry, model: str) -> float:
+def _asked(run: ScenarioRun, entry: EntryGraph, model: str) -> float:
     """Return what an entry's requests ask of a model: items; of an engine, requests."""
     engine = any(one.engine for one in run.scenario.models if one.name == model)
     items = 1 if engine else max((one.items for one in run.scenario.traffic if one.entry == entry.name), default=1)
     return run.outcome.entries[entry.name].arrived * items * sum(step.model == model for step in entry.steps)
 
 
-def _served(run: Run, model: str) -> int:
+def _served(run: ScenarioRun, model: str) -> int:
     """Return the items that a model's executions took; of an engine, which counts iterations, the requests it ended."""
     outcome = run.outcome.models[model]
     if any(one.engine for one in run.scenario.models if one.name == model):
@@ -141,7 +143,9 @@ def _served(run: Run, model: str) -> int:
     return outcome.items
 
 
-def _stage(fitted: Fitted, model: str, centrals: Sequence[Run], runs: Sequence[Run]) -> StagePerformance:
+def _stage(
+    fitted: Fitted, model: str, centrals: Sequence[ScenarioRun], runs: Sequence[ScenarioRun]
+) -> StagePerformance:
     central = centrals[0]
     full = model in central.overloaded
     tail = sum(
@@ -177,7 +181,10 @@ def _shifted(estimate: Estimate, seconds: float) -> Estimate:
 
 
 def _estimate(
-    centrals: Sequence[Run], runs: Sequence[Run], models: Sequence[str], pick: Callable[[Run], float | None]
+    centrals: Sequence[ScenarioRun],
+    runs: Sequence[ScenarioRun],
+    models: Sequence[str],
+    pick: Callable[[ScenarioRun], float | None],
 ) -> Estimate | None:
     """Return the central runs' mean with the least and most of the draws'; None where nothing happened.
 

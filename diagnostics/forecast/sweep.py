@@ -20,7 +20,7 @@ class SweepPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sweep:
+class ForecastSweep:
     """A series of values of one setting, or of the load.
 
     Attributes:

@@ -18,7 +18,7 @@ _FORECAST = {None: "mean", 0.5: "p50", 0.95: "p95", 0.99: "p99"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class LatencyTarget:
     """A statistic of end-to-end latency and the seconds it must stay under. `quantile` None means the mean."""
 
     quantile: float | None

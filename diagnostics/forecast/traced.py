@@ -10,10 +10,10 @@ from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.subject import Subject
 from diagnostics.signals.traces import ALL_TRACED
 from diagnostics.signals.triton import REQUESTS
-from diagnostics.window.visits import NANOSECOND, Visit
+from diagnostics.window.visits import NANOSECOND, TracedVisit
 
 
-def visits(evidence: Evidence, server: str, model: str, ensembles: Collection[str]) -> Sequence[Visit]:
+def visits(evidence: Evidence, server: str, model: str, ensembles: Collection[str]) -> Sequence[TracedVisit]:
     """Return the traced visits to a model that computed: its own callers' and those of these ensembles."""
     direct = [request.root for request in evidence.calls(Subject(server=server, model=model))]
     members = [
@@ -26,7 +26,7 @@ def visits(evidence: Evidence, server: str, model: str, ensembles: Collection[st
     return [visit for visit in (*direct, *members) if visit.executed]
 
 
-def execution_scv(found: Sequence[Visit]) -> float | None:
+def execution_scv(found: Sequence[TracedVisit]) -> float | None:
     """Return the squared coefficient of variation of executions' lengths; None with too few to tell."""
     lengths = [(visit.computed or 0) - (visit.began or 0) for visit in found]
     if len(lengths) < ENOUGH_EVENTS or fmean(lengths) <= 0:

@@ -34,7 +34,7 @@ _MOST_REPLAYED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
+class EntryTraffic:
     """The traffic of one entry with the requests per second that were measured, and what was assumed of it.
 
     `dispersion` bounds its index where arrivals are drawn.
@@ -47,7 +47,7 @@ class Calls:
     assumptions: tuple[str, ...]
 
 
-def calls_of(evidence: Evidence, item: Anatomy) -> Calls | None:
+def calls_of(evidence: Evidence, item: Anatomy) -> EntryTraffic | None:
     """Return the traffic of an entry; None where its rate cannot be read."""
     entry = entry_subject(item)
     name = item.ensemble or item.stages[0].model
@@ -108,7 +108,7 @@ def offered(evidence: Evidence, on: Subject) -> float | None:
 
 def _closed(
     evidence: Evidence, entry: Subject, name: str, rate: float, mean_seconds: float, items: int
-) -> Calls | None:
+) -> EntryTraffic | None:
     """Return a closed loop where the number of requests under way hardly changes.
 
     Clients think for what the interactive response time law leaves: clients ÷ rate − time at the server (Lazowska et
@@ -121,19 +121,19 @@ def _closed(
     think = max(clients / rate - mean_seconds, 0.0)
     traffic = ClosedLoop(entry=name, clients=clients, think_seconds=think, items=items)
     said = f"{clients} clients call {name} in a closed loop: the number of requests under way hardly changes"
-    return Calls(traffic=traffic, rate=rate, dispersion=None, replayed=False, assumptions=(said,))
+    return EntryTraffic(traffic=traffic, rate=rate, dispersion=None, replayed=False, assumptions=(said,))
 
 
-def _replayed(name: str, times: Sequence[float], rate: float, items: int) -> Calls:
+def _replayed(name: str, times: Sequence[float], rate: float, items: int) -> EntryTraffic:
     last = times[-_MOST_REPLAYED:]
     traffic = OpenLoop(entry=name, rate=rate, times=tuple(at - last[0] for at in last), items=items)
     said = f"requests to {name} arrive as recorded, whatever the server does (open loop)"
     if len(last) < len(times):
         said += f"; of {len(times)}, the last {len(last)} are replayed"
-    return Calls(traffic=traffic, rate=rate, dispersion=None, replayed=True, assumptions=(said,))
+    return EntryTraffic(traffic=traffic, rate=rate, dispersion=None, replayed=True, assumptions=(said,))
 
 
-def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: int) -> Calls:
+def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: int) -> EntryTraffic:
     index, score = evidence.read(BURST_SIZE, entry), evidence.read(BURST_CERTAINTY, entry)
     central, bounds = 1.0, _UNTOLD
     if index.value is not None and score.value is not None and index.value > 0:
@@ -151,7 +151,7 @@ def _process(evidence: Evidence, entry: Subject, name: str, rate: float, items: 
     said = f"requests to {name} arrive whatever the server does (open loop) and {what}"
     # An index above 1 is the size of the group that a request arrives in, whatever the time within it.
     traffic = OpenLoop(entry=name, rate=rate, scv=min(central, 1.0), burst=max(central, 1.0), items=items)
-    return Calls(traffic=traffic, rate=rate, dispersion=bounds, replayed=False, assumptions=(said,))
+    return EntryTraffic(traffic=traffic, rate=rate, dispersion=bounds, replayed=False, assumptions=(said,))
 
 
 def _bounds(index: float, score: float, central: float) -> Interval:

@@ -43,7 +43,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class DifferenceEstimate:
     """The difference of two numbers with its 90 % interval; an end is infinite where there is none."""
 
     value: float
@@ -61,12 +61,12 @@ class Difference:
         return max(abs(self.low), abs(self.high))
 
 
-def difference(a: Estimate, b: Estimate) -> Difference:
+def difference(a: Estimate, b: Estimate) -> DifferenceEstimate:
     """Return `a − b` of independent numbers; the ends' distances add in quadrature."""
     value = a.value - b.value
     above = inf if a.high is None else hypot(a.high - a.value, b.value - b.low)
     below = inf if b.high is None else hypot(a.value - a.low, b.high - b.value)
-    return Difference(value=value, low=value - below, high=value + above)
+    return DifferenceEstimate(value=value, low=value - below, high=value + above)
 
 
 def judge(
@@ -136,7 +136,7 @@ def longer(seconds: float, half_width: float, wanted: float) -> float | None:
     return needed if needed <= LONGEST_SECONDS else None
 
 
-def _off(off: Difference, predicted: Estimate) -> str:
+def _off(off: DifferenceEstimate, predicted: Estimate) -> str:
     share = abs(off.value) / predicted.value if predicted.value > 0 else inf
     word = "above" if off.value > 0 else "below"
     return f"{share * 100:.0f} % {word} what was predicted, more than chance and a forecast's usual error"

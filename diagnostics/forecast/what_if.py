@@ -16,7 +16,7 @@ from diagnostics.tuning.simulation.scenario import (
     DynamicBatcher,
     Model,
     OpenLoop,
-    QueuePolicy,
+    QueueDiscipline,
     Scenario,
     TimeoutAction,
 )
@@ -231,9 +231,9 @@ def _batched(model: Model, path: str, value: SettingValue) -> Model:
     return replace(model, batcher=replace(batcher, policy=_policy(batcher.policy, path, value)))
 
 
-def _policy(policy: QueuePolicy | None, path: str, value: SettingValue) -> QueuePolicy | None:
+def _policy(policy: QueueDiscipline | None, path: str, value: SettingValue) -> QueueDiscipline | None:
     """Return the queue policy with one of its fields set; None where nothing of it is left."""
-    now = policy or QueuePolicy()
+    now = policy or QueueDiscipline()
     name = path.removeprefix(_POLICY).removeprefix(".")
     if name == "max_queue_size":
         now = replace(now, max_size=_whole(value))
@@ -243,7 +243,7 @@ def _policy(policy: QueuePolicy | None, path: str, value: SettingValue) -> Queue
         now = replace(now, action=TimeoutAction.DELAY if value == "DELAY" else TimeoutAction.REJECT)
     elif not name:
         return None
-    return now if now != QueuePolicy() else None
+    return now if now != QueueDiscipline() else None
 
 
 def _delay(batcher: DynamicBatcher, value: SettingValue) -> DynamicBatcher:

@@ -16,18 +16,18 @@ _PAST_MINUTES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ExampleSeries:
     """One series: a gauge of that value, or a counter that grows by `value` each minute."""
 
     value: float
     counter: bool = False
 
 
-Load = Mapping[str, Line]
+Load = Mapping[str, ExampleSeries]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class ExamplePhase:
     """A load for some minutes; counters go on from where they were, or from 0 after a restart."""
 
     load: Load
@@ -80,15 +80,15 @@ def model_load(
     }
     failure = series(names.REQUEST_FAILURE, {**labels, names.REASON: "BACKEND"})
     return {
-        **{series(name, labels): Line(value=value, counter=True) for name, value in counters.items()},
-        failure: Line(value=failed, counter=True),
-        series(names.PENDING_REQUESTS, labels): Line(value=pending),
+        **{series(name, labels): ExampleSeries(value=value, counter=True) for name, value in counters.items()},
+        failure: ExampleSeries(value=failed, counter=True),
+        series(names.PENDING_REQUESTS, labels): ExampleSeries(value=pending),
     }
 
 
 def gauges(labels: Mapping[str, str], values: Mapping[str, float]) -> Load:
     """Return a gauge for each metric."""
-    return {series(name, labels): Line(value=value) for name, value in values.items()}
+    return {series(name, labels): ExampleSeries(value=value) for name, value in values.items()}
 
 
 def engine_load(labels: Mapping[str, str], *, waiting: int, scheduled: int, most: int = 8, paused: int = 0) -> Load:
@@ -97,11 +97,13 @@ def engine_load(labels: Mapping[str, str], *, waiting: int, scheduled: int, most
     iterations = {**labels, names.ENGINE_GENERAL_TYPE: "iteration_counter"}
     return {
         **{
-            series(names.ENGINE_REQUESTS, {**labels, names.ENGINE_REQUEST_TYPE: kind}): Line(value=value)
+            series(names.ENGINE_REQUESTS, {**labels, names.ENGINE_REQUEST_TYPE: kind}): ExampleSeries(value=value)
             for kind, value in requests.items()
         },
-        series(names.ENGINE_INFLIGHT, {**labels, names.ENGINE_INFLIGHT_TYPE: "paused_requests"}): Line(value=paused),
-        series(names.ENGINE_GENERAL, iterations): Line(value=1800, counter=True),
+        series(names.ENGINE_INFLIGHT, {**labels, names.ENGINE_INFLIGHT_TYPE: "paused_requests"}): ExampleSeries(
+            value=paused
+        ),
+        series(names.ENGINE_GENERAL, iterations): ExampleSeries(value=1800, counter=True),
     }
 
 
@@ -114,16 +116,16 @@ def situations(example: Example, hold: int) -> tuple[Situation, ...]:
     found = [
         Situation(
             title="fires once it has held long enough and not before, for one of two replicas, and resolves",
-            series=rendered([Phase(load=bad, minutes=minutes), Phase(load=good, minutes=_PAST_MINUTES)]),
+            series=rendered([ExamplePhase(load=bad, minutes=minutes), ExamplePhase(load=good, minutes=_PAST_MINUTES)]),
             expect=((fires - 1, ()), (fires, labels), (minutes + _PAST_MINUTES - 1, ())),
         )
     ]
     if example.restarts:
-        again = Phase(load=bad, minutes=minutes, restarted=True)
+        again = ExamplePhase(load=bad, minutes=minutes, restarted=True)
         found.append(
             Situation(
                 title="goes on through a restart of both, which makes none of the other",
-                series=rendered([Phase(load=bad, minutes=fires + 1), again]),
+                series=rendered([ExamplePhase(load=bad, minutes=fires + 1), again]),
                 expect=tuple((fires + later, labels) for later in range(_AFTER_MINUTES + 1)),
             )
         )
@@ -131,20 +133,20 @@ def situations(example: Example, hold: int) -> tuple[Situation, ...]:
         found.append(
             Situation(
                 title="stays silent on too few events to judge by",
-                series=rendered([Phase(load=example.few, minutes=fires + _PAST_MINUTES)]),
+                series=rendered([ExamplePhase(load=example.few, minutes=fires + _PAST_MINUTES)]),
                 expect=((fires + _PAST_MINUTES - 1, ()),),
             )
         )
     return tuple(found)
 
 
-def rendered(phases: Sequence[Phase]) -> Mapping[str, str]:
+def rendered(phases: Sequence[ExamplePhase]) -> Mapping[str, str]:
     """Return each series of the phases in promtool's notation, a sample per minute."""
     every = dict.fromkeys(name for phase in phases for name in phase.load)
     return {name: _samples(name, phases) for name in every}
 
 
-def _samples(name: str, phases: Sequence[Phase]) -> str:
+def _samples(name: str, phases: Sequence[ExamplePhase]) -> str:
     parts, last = [], None
     for phase in phases:
         line, further = phase.load.get(name), phase.minutes - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from diagnostics.checks.catalogue import Registered
+from diagnostics.checks.catalogue import RegisteredCheck
 from diagnostics.gen.alert import Alert
 from diagnostics.gen.finding_alerts import finding_alerts
 from diagnostics.gen.inhibition import alertmanager_config
@@ -29,7 +29,7 @@ FOLDERS = ("alertmanager", "alerts", "lint", "mixin", "recording", "runbooks", "
 WATCHING = (*META_ALERTS, *SCRAPING_ALERTS)
 
 
-def generated(checks: Mapping[str, Registered], runbooks: str) -> dict[str, str]:
+def generated(checks: Mapping[str, RegisteredCheck], runbooks: str) -> dict[str, str]:
     """Return the text of every file by its path below the output folder, sorted.
 
     Args:
@@ -49,7 +49,7 @@ def generated(checks: Mapping[str, Registered], runbooks: str) -> dict[str, str]
     return dict(sorted((files | _rules(alerts, runbooks)).items()))
 
 
-def every_alert(checks: Mapping[str, Registered]) -> tuple[Alert, ...]:
+def every_alert(checks: Mapping[str, RegisteredCheck]) -> tuple[Alert, ...]:
     """Return all alerts: on causes, on symptoms, on the watching itself."""
     return (*finding_alerts(checks.values()), *(one.alert for one in SYMPTOMS.values()), *WATCHING)
 
@@ -59,7 +59,7 @@ def is_generated(text: str) -> bool:
     return NOTICE in text.partition("\n")[0]
 
 
-def _pages(checks: Mapping[str, Registered], causes: Mapping[str, Alert]) -> dict[str, str]:
+def _pages(checks: Mapping[str, RegisteredCheck], causes: Mapping[str, Alert]) -> dict[str, str]:
     pages = {found.id: check_page(found, causes[found.id]) for found in checks.values()}
     pages |= {name: symptom_page(found, checks.values()) for name, found in SYMPTOMS.items()}
     return pages | {alert.id: meta_page(alert) for alert in WATCHING} | slo_runbooks()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from diagnostics.checks.catalogue import Registered
+from diagnostics.checks.catalogue import RegisteredCheck
 from diagnostics.checks.check import Layer, Severity
 from diagnostics.gen.alert import Alert, Situation, label, series
 from diagnostics.gen.rule_tests import fires_and_resolves
@@ -33,12 +33,12 @@ _SUBJECTS: Mapping[Scope, str] = {
 }
 
 
-def finding_alerts(checks: Iterable[Registered]) -> tuple[Alert, ...]:
+def finding_alerts(checks: Iterable[RegisteredCheck]) -> tuple[Alert, ...]:
     """Return the alerts of `checks`, in their order."""
     return tuple(_alert(check) for check in checks)
 
 
-def _alert(found: Registered) -> Alert:
+def _alert(found: RegisteredCheck) -> Alert:
     scope = found.check.scope
     labels = {"check": found.id, **_EXAMPLES[scope]}
     return Alert(
@@ -67,7 +67,7 @@ def _situation(labels: Mapping[str, str]) -> Situation:
     )
 
 
-def severity(found: Registered) -> Severity:
+def severity(found: RegisteredCheck) -> Severity:
     """Return its alert's severity: causes are tickets, never pages; what only weakens a diagnosis is for information.
 
     Pages belong to objectives that burn, whatever the cause.

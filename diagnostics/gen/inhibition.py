@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from diagnostics.checks.catalogue import Registered
+from diagnostics.checks.catalogue import RegisteredCheck
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.link import CAUSED_BY
 from diagnostics.gen.alert import PREFIX
@@ -27,7 +27,7 @@ _OF_NO_MODEL = frozenset({Scope.SERVER, Scope.GPU, Scope.ENSEMBLE})
 _NOWHERE = "http://127.0.0.1:9/replace-this"
 
 
-def alertmanager_config(checks: Mapping[str, Registered]) -> Tree:
+def alertmanager_config(checks: Mapping[str, RegisteredCheck]) -> Tree:
     """Return the whole configuration."""
     return {
         "route": {
@@ -61,7 +61,7 @@ def _symptom() -> Tree:
     return _rule(cause, [f'{KIND}="{SYMPTOM}"'], ("server", "model"))
 
 
-def _causes(checks: Mapping[str, Registered]) -> Iterator[Tree]:
+def _causes(checks: Mapping[str, RegisteredCheck]) -> Iterator[Tree]:
     for consequence, listed in CAUSED_BY.items():
         causes = tuple(cause for cause in listed if cause in checks)
         if consequence not in checks or not causes:
@@ -77,7 +77,7 @@ def _causes(checks: Mapping[str, Registered]) -> Iterator[Tree]:
             yield _rule([_any(causes)], [target, 'model=""'], _PLACE)
 
 
-def _split(causes: tuple[str, ...], checks: Mapping[str, Registered]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _split(causes: tuple[str, ...], checks: Mapping[str, RegisteredCheck]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the causes that may be of one model, and those that may be of none."""
     scopes = {cause: checks[cause].check.scope for cause in causes}
     return (

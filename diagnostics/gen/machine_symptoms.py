@@ -6,9 +6,9 @@ from diagnostics import names
 from diagnostics.checks.check import Severity
 from diagnostics.gen.alert import label, series
 from diagnostics.gen.engine_recordings import PAUSED, SLOT_FILL, WAITING
-from diagnostics.gen.example_series import Example, Line, engine_load, gauges
+from diagnostics.gen.example_series import Example, ExampleSeries, engine_load, gauges
 from diagnostics.gen.server_recordings import CPU, GPU_MEMORY, GPU_POWER
-from diagnostics.gen.symptom import Runbook, Symptom, all_of, symptom
+from diagnostics.gen.symptom import Runbook, SymptomAlert, all_of, symptom
 
 _FULL_SLOTS = 0.8
 _WAITS = f"{WAITING} > 0.5"
@@ -137,7 +137,7 @@ GPU_REPORTS_ERRORS = symptom(
     ),
     example=Example(
         labels=_DCGM_CARD,
-        bad={series(_XID, _DCGM_CARD): Line(value=79, counter=True)},
+        bad={series(_XID, _DCGM_CARD): ExampleSeries(value=79, counter=True)},
         good=gauges(_DCGM_CARD, {_XID: 0}),
     ),
 )
@@ -162,7 +162,7 @@ HOST_CPU_FULL = symptom(
     ),
 )
 
-MACHINE_SYMPTOMS: tuple[Symptom, ...] = (
+MACHINE_SYMPTOMS: tuple[SymptomAlert, ...] = (
     ENGINE_SLOTS_FULL,
     ENGINE_WAITS,
     ENGINE_PAUSES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from diagnostics import names
 from diagnostics.checks.check import Severity
 from diagnostics.gen.alert import label, series
-from diagnostics.gen.example_series import SAFETY, Example, Line, model_load
+from diagnostics.gen.example_series import SAFETY, Example, ExampleSeries, model_load
 from diagnostics.gen.model_recordings import (
     BATCH_SIZE,
     EXECUTIONS,
@@ -16,7 +16,7 @@ from diagnostics.gen.model_recordings import (
     REQUESTS,
 )
 from diagnostics.gen.recording import RANGE, RANGE_SECONDS
-from diagnostics.gen.symptom import Runbook, Symptom, all_of, symptom
+from diagnostics.gen.symptom import Runbook, SymptomAlert, all_of, symptom
 
 # Below, a change would gain too little to act on, as for the checks.
 _LEAST_WAIT_SECONDS = 0.005
@@ -75,7 +75,7 @@ QUEUE_GROWS = symptom(
     ),
     example=Example(
         labels=SAFETY,
-        bad={**model_load(), _PENDING_SERIES: Line(value=10, counter=True)},
+        bad={**model_load(), _PENDING_SERIES: ExampleSeries(value=10, counter=True)},
         good=model_load(pending=100),
         first=10,
     ),
@@ -150,7 +150,7 @@ MODEL_STUCK = symptom(
     ),
 )
 
-MODEL_SYMPTOMS: tuple[Symptom, ...] = (
+MODEL_SYMPTOMS: tuple[SymptomAlert, ...] = (
     QUEUE_DOMINATES,
     QUEUE_GROWS,
     BATCHES_STAY_SMALL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from diagnostics.checks.catalogue import Registered
+from diagnostics.checks.catalogue import RegisteredCheck
 from diagnostics.gen.alert import Alert
 from diagnostics.gen.markdown import table
 from diagnostics.gen.query_cost import cost, total
@@ -30,7 +30,7 @@ absent without traffic. `instance_…` keeps all labels but those it sums away; 
 Never add up models: the row of an ensemble repeats the compute of its members."""
 
 
-def overview(checks: Iterable[Registered], causes: Mapping[str, Alert], meta: Sequence[Alert]) -> str:
+def overview(checks: Iterable[RegisteredCheck], causes: Mapping[str, Alert], meta: Sequence[Alert]) -> str:
     """Return the page."""
     return "\n\n".join(
         [
@@ -53,7 +53,7 @@ def overview(checks: Iterable[Registered], causes: Mapping[str, Alert], meta: Se
     )
 
 
-def _causes(checks: Iterable[Registered], causes: Mapping[str, Alert]) -> str:
+def _causes(checks: Iterable[RegisteredCheck], causes: Mapping[str, Alert]) -> str:
     return table(
         ("check", "layer", "what it means", "alert", "severity"),
         (

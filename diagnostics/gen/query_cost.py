@@ -78,7 +78,7 @@ _EXAMPLE = {Per.MODEL: 20, Per.ENGINE: 1, Per.GPU: 4, Per.SERVER: 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class QueryCost:
     """Series that one evaluation reads of one server."""
 
     series: tuple[tuple[Per, int], ...]
@@ -92,7 +92,7 @@ class Cost:
         return " + ".join(f"{count} per {per}" for per, count in self.series) or "none"
 
 
-def cost(expr: str) -> Cost:
+def cost(expr: str) -> QueryCost:
     """Return what an expression reads; a metric that it names twice is read twice."""
     counts: Counter[Per] = Counter()
     plain = _without_text(expr)
@@ -100,7 +100,7 @@ def cost(expr: str) -> Cost:
         # A selector of one engine gauge reads one of the family's series.
         one_value = plain[found.end() :].startswith("{") and found[0] in _OF_ENGINES
         counts[_per(found[0])] += 1 if one_value else _SEVERAL.get(found[0], 1)
-    return Cost(series=tuple((per, counts[per]) for per in Per if counts[per]))
+    return QueryCost(series=tuple((per, counts[per]) for per in Per if counts[per]))
 
 
 def total(expressions: Iterable[str]) -> int:

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from diagnostics import names
 from diagnostics.gen.alert import group_name, series
 from diagnostics.gen.engine_recordings import WAITING
-from diagnostics.gen.example_series import OTHER_INSTANCE, SAFETY, Line, Load, Phase, engine_load, model_load, rendered
+from diagnostics.gen.example_series import (
+    OTHER_INSTANCE,
+    SAFETY,
+    ExamplePhase,
+    ExampleSeries,
+    Load,
+    engine_load,
+    model_load,
+    rendered,
+)
 from diagnostics.gen.model_recordings import (
     BATCH_SIZE,
     BUSY_INSTANCES,
@@ -84,7 +93,7 @@ def _over_replicas(metric: str, model: str) -> str:
 
 
 def _steady(load: Load) -> Mapping[str, str]:
-    return rendered([Phase(load=load, minutes=_MINUTES)])
+    return rendered([ExamplePhase(load=load, minutes=_MINUTES)])
 
 
 def _cases() -> tuple[_Case, ...]:
@@ -117,8 +126,8 @@ def _restarted() -> _Case:
     on = _model("restarted")
     load = model_load(on, queue_ms=60)
     phases = [
-        Phase(load=load, minutes=_RESTART),
-        Phase(load=load, minutes=_MINUTES - _RESTART, restarted=True),
+        ExamplePhase(load=load, minutes=_RESTART),
+        ExamplePhase(load=load, minutes=_MINUTES - _RESTART, restarted=True),
     ]
     metrics = (series(QUEUE_MEAN, on), _over_replicas(QUEUE_MEAN, on["model"]))
     return _Case(series=rendered(phases), minute=_RESTART + 1, values=dict.fromkeys(metrics, 0.06))
@@ -179,9 +188,9 @@ def _cached() -> _Case:
     on = _model("cached")
     load = {
         **model_load(on, requests=60),
-        series(names.REQUEST_SUCCESS, on): Line(value=600, counter=True),
-        series(names.CACHE_HITS, on): Line(value=540, counter=True),
-        series(names.CACHE_MISSES, on): Line(value=60, counter=True),
+        series(names.REQUEST_SUCCESS, on): ExampleSeries(value=600, counter=True),
+        series(names.CACHE_HITS, on): ExampleSeries(value=540, counter=True),
+        series(names.CACHE_MISSES, on): ExampleSeries(value=60, counter=True),
     }
     return _Case(series=_steady(load), values={series(COMPUTE_MEAN, on): 0.02, series(CACHE_RATIO, on): 0.9})
 
@@ -200,7 +209,7 @@ def _first_response() -> _Case:
     buckets = {"100": 30, "500": 60, "2000": 60, "5000": 60, "+Inf": 60}
     name = "first-response"
     load = {
-        series(f"{names.FIRST_RESPONSE}_bucket", {**_model(name, instance), "le": bound}): Line(
+        series(f"{names.FIRST_RESPONSE}_bucket", {**_model(name, instance), "le": bound}): ExampleSeries(
             value=count, counter=True
         )
         for bound, count in buckets.items()

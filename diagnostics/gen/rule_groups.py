@@ -11,7 +11,7 @@ from diagnostics.gen.model_recordings import MODEL_RECORDINGS
 from diagnostics.gen.model_symptoms import MODEL_SYMPTOMS
 from diagnostics.gen.recording import Recording, expanded
 from diagnostics.gen.server_recordings import SERVER_RECORDINGS
-from diagnostics.gen.symptom import PREFIX, Symptom
+from diagnostics.gen.symptom import PREFIX, SymptomAlert
 from diagnostics.gen.yaml_text import Tree
 
 # By file, in the order in which they are to be evaluated.
@@ -21,7 +21,7 @@ RECORDINGS: Mapping[str, Sequence[Recording]] = {
     "servers": SERVER_RECORDINGS,
 }
 RECORDED: Mapping[str, Recording] = {one.name: one for group in RECORDINGS.values() for one in group}
-SYMPTOMS: Mapping[str, Symptom] = {one.alert.id: one for one in (*MODEL_SYMPTOMS, *MACHINE_SYMPTOMS)}
+SYMPTOMS: Mapping[str, SymptomAlert] = {one.alert.id: one for one in (*MODEL_SYMPTOMS, *MACHINE_SYMPTOMS)}
 
 
 def alone(expr: str) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from diagnostics.checks.catalogue import Registered
-from diagnostics.checks.check import Case, Expected
-from diagnostics.evidence.ledger import Limit
+from diagnostics.checks.catalogue import RegisteredCheck
+from diagnostics.checks.check import CheckCase, Expected
 from diagnostics.gen.alert import Alert
 from diagnostics.gen.markdown import code, table
 from diagnostics.gen.rule_groups import SYMPTOMS
 from diagnostics.gen.runbooks import RUNBOOKS
-from diagnostics.gen.symptom import Runbook, Symptom
+from diagnostics.gen.symptom import Runbook, SymptomAlert
+from diagnostics.units import Limit
 
 _CASES: Mapping[Expected, str] = {
     Expected.FIRES: "It says so",
@@ -20,7 +20,7 @@ _CASES: Mapping[Expected, str] = {
 }
 
 
-def check_page(found: Registered, alert: Alert) -> str:
+def check_page(found: RegisteredCheck, alert: Alert) -> str:
     """Return the runbook of a check: its docstring, its limits, its alert and its cases."""
     parts = [f"# {found.id}", f"{found.title}. Layer: {found.check.layer.value}."]
     parts += [f"## {heading}\n{text}" for heading, text in found.sections().items()]
@@ -34,7 +34,7 @@ def check_page(found: Registered, alert: Alert) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def symptom_page(found: Symptom, checks: Iterable[Registered]) -> str:
+def symptom_page(found: SymptomAlert, checks: Iterable[RegisteredCheck]) -> str:
     """Return the runbook of a symptom, which leads to the checks among `checks` that may be its cause."""
     causes = [f"- [{one.id}]({one.id}.md): {one.title}." for one in checks if one.check.symptom == found.alert.id]
     explain = "Ask for the cause: `diag explain HOST:8000`. It decides between these, or names another:"
@@ -82,7 +82,7 @@ def _when(alert: Alert) -> str:
     return f"when this has held for {alert.hold_minutes} minutes" if alert.hold_minutes else "as soon as this holds"
 
 
-def _cases(cases: Iterable[Case]) -> Iterator[str]:
+def _cases(cases: Iterable[CheckCase]) -> Iterator[str]:
     every = tuple(cases)
     for expected, heading in _CASES.items():
         titles = [f"- It {case.title}." for case in every if case.expect is expected]

@@ -33,7 +33,7 @@ class Runbook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Symptom:
+class SymptomAlert:
     """An alert on a symptom with its runbook; which checks it points to, the checks say themselves."""
 
     alert: Alert
@@ -49,7 +49,7 @@ def symptom(
     summary: str,
     runbook: Runbook,
     example: Example,
-) -> Symptom:
+) -> SymptomAlert:
     """Return a symptom; its alert carries the server's name as alerts on causes do, so that these can inhibit it."""
     alert = Alert(
         id=identifier,
@@ -63,7 +63,7 @@ def symptom(
         labels={KIND: SYMPTOM, "server": label("instance")},
         situations=situations(example, hold),
     )
-    return Symptom(alert=alert, runbook=runbook)
+    return SymptomAlert(alert=alert, runbook=runbook)
 
 
 def all_of(*expressions: str) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from diagnostics.lint.problem import Place
+from diagnostics.lint.problem import SourceLocation
 from diagnostics.lint.text_file import TextFile
-from diagnostics.tuning.pbtxt import Field, ListValue, Message, Scalar
+from diagnostics.tuning.pbtxt import Field, ListValue, Scalar, TextMessage
 
 _FLAGS = {"true": True, "True": True, "t": True, "1": True, "false": False, "False": False, "f": False, "0": False}
 
@@ -23,18 +23,18 @@ class Text:
 
     value: str | None
     written: str
-    place: Place
+    place: SourceLocation
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class ConfigMessage:
     """A message of a configuration, or the whole file. Many rules ask the same of it, so it remembers its answers."""
 
     file: TextFile
-    message: Message
+    message: TextMessage
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourceLocation:
         """Return where the block begins; of a whole file, its first field."""
         fields = self.message.fields
         whole = self.message.start == self.message.inner_start
@@ -45,7 +45,7 @@ class Block:
         """Return whether no template stands in the place of a field, which could become any field."""
         return not any("${" in field.name for field in self.message.fields)
 
-    def at(self, name: str) -> Place:
+    def at(self, name: str) -> SourceLocation:
         """Return the place of the last field of this name, that of the block where there is none."""
         found = self._fields.get(name, ())
         return self.file.place(found[-1].start) if found else self.place
@@ -86,17 +86,17 @@ class Block:
         known = len(numbers) == len(scalars) and (bool(scalars) or self.has(name) is not None)
         return tuple(numbers) if known else None
 
-    def block(self, name: str) -> Block | None:
+    def block(self, name: str) -> ConfigMessage | None:
         """Return the last message of this name; None when there is none, or a template is in its place (`has`)."""
         found = self.blocks(name)
         return found[-1] if found else None
 
-    def blocks(self, name: str) -> tuple[Block, ...]:
+    def blocks(self, name: str) -> tuple[ConfigMessage, ...]:
         """Return the messages of this name, whether written as repeated fields or as a list."""
         if name not in self._blocks:
             values = (value for field in self._fields.get(name, ()) for value in field.values())
-            messages = (value for value in values if isinstance(value, Message))
-            self._blocks[name] = tuple(Block(file=self.file, message=message) for message in messages)
+            messages = (value for value in values if isinstance(value, TextMessage))
+            self._blocks[name] = tuple(ConfigMessage(file=self.file, message=message) for message in messages)
         return self._blocks[name]
 
     def texts(self, name: str) -> tuple[Text, ...]:
@@ -122,7 +122,7 @@ class Block:
         return found
 
     @cached_property
-    def _blocks(self) -> dict[str, tuple[Block, ...]]:
+    def _blocks(self) -> dict[str, tuple[ConfigMessage, ...]]:
         return {}
 
     @cached_property
@@ -143,16 +143,16 @@ class Block:
         return Text(value=value, written=scalar.text, place=self.file.place(scalar.start))
 
 
-def templates(block: Block) -> tuple[Text, ...]:
+def templates(block: ConfigMessage) -> tuple[Text, ...]:
     """Return every value and field within the block that holds a template field, in order."""
     if "${" not in block.file.text:
         return ()
     found: list[Text] = []
-    stack: list[Field | Message | ListValue | Scalar] = [block.message]
+    stack: list[Field | TextMessage | ListValue | Scalar] = [block.message]
     while stack:
         node = stack.pop()
         match node:
-            case Message():
+            case TextMessage():
                 stack.extend(reversed(node.fields))
             case ListValue():
                 stack.extend(reversed(node.items))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from diagnostics.lint import rules
-from diagnostics.lint.rule import Case, Lint, Rule
+from diagnostics.lint.rule import Lint, Rule, RuleCase
 from diagnostics.pages import declaring, page_of, sections_of, title_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Registered:
+class RegisteredRule:
     """A rule as found on disk. `page` is its docstring: a title line and the sections."""
 
     id: str
@@ -20,7 +20,7 @@ class Registered:
     page: str
     rule: Rule
     lint: Lint
-    cases: tuple[Case, ...]
+    cases: tuple[RuleCase, ...]
 
     def sections(self) -> dict[str, str]:
         """Return the page's sections by heading, in order."""
@@ -28,10 +28,10 @@ class Registered:
 
 
 @cache
-def catalogue() -> Mapping[str, Registered]:
+def catalogue() -> Mapping[str, RegisteredRule]:
     """Return all rules by id, sorted."""
     return {
-        identifier: Registered(
+        identifier: RegisteredRule(
             id=identifier,
             title=title_of(page_of(module)),
             page=page_of(module),

@@ -27,7 +27,7 @@ _TRUE, _FALSE = ("True", "true", "TRUE", "1"), ("False", "false", "FALSE", "0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class BuiltEngine:
     """An engine's own `config.json`: `path` as shown, and what `trtllm-build` wrote."""
 
     path: str
@@ -110,13 +110,13 @@ def flag(model: ModelFolder, key: str) -> bool | None:
 
 
 @remembered
-def engine_of(model: ModelFolder) -> Engine | None:
+def engine_of(model: ModelFolder) -> BuiltEngine | None:
     """Return what the engine was built with, where its folder can be read from here; else None."""
     folders = (parameter(model, names.ENGINE_PATH), *map(str, reversed(model.versions)))
     for folder in filter(None, folders):
         tree = model.json(f"{folder}/config.json")
         if tree is not None and "build_config" in tree:
-            return Engine(path=f"{folder}/config.json", tree=tree)
+            return BuiltEngine(path=f"{folder}/config.json", tree=tree)
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from diagnostics.errors import DiagError
-from diagnostics.lint.problem import Problem
+from diagnostics.lint.problem import LintProblem
 from diagnostics.lint.repository import Project
 from diagnostics.lint.text_file import TextFile
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
@@ -29,7 +29,7 @@ class Fixes:
     refused: tuple[str, ...]
 
 
-def fixes_of(problems: Iterable[Problem], project: Project) -> Fixes:
+def fixes_of(problems: Iterable[LintProblem], project: Project) -> Fixes:
     """Return the changes of `problems`; of two that want one setting otherwise, the first is taken."""
     files = configurations(project)
     drafts = {path: _Draft(file.text) for path, file in files.items()}
@@ -45,7 +45,7 @@ def fixes_of(problems: Iterable[Problem], project: Project) -> Fixes:
     return Fixes(patch=patch, fixed=fixed, refused=tuple(refused))
 
 
-def fixed_text(problem: Problem, files: Mapping[str, TextFile]) -> tuple[str, str] | None:
+def fixed_text(problem: LintProblem, files: Mapping[str, TextFile]) -> tuple[str, str] | None:
     """Return the text of the problem's file before and after its change alone; None where there is none."""
     file = files.get(problem.place.path)
     if problem.fix is None or file is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diagnostics import names
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import ModelFolder, remembered
 
 _FRAMEWORKS_ON_GPU = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow"})
@@ -16,7 +16,7 @@ _FRAMEWORKS_ON_GPU = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflo
 class Group:
     """An instance group; `count` (per GPU) and `gpus` are None when unknown, no GPUs mean every GPU."""
 
-    block: Block
+    block: ConfigMessage
     kind: str | None
     count: int | None
     gpus: tuple[int, ...] | None
@@ -58,7 +58,7 @@ def _on_gpu(group: Group, model: ModelFolder) -> bool:
     return group.kind == names.KIND_GPU or (group.kind == names.KIND_AUTO and model.backend in _FRAMEWORKS_ON_GPU)
 
 
-def _group(block: Block) -> Group:
+def _group(block: ConfigMessage) -> Group:
     count = block.integer("count", default=1)
     return Group(
         block=block,

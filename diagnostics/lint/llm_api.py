@@ -13,7 +13,7 @@ from typing import Any
 from diagnostics.errors import CollectError
 from diagnostics.lint.documents import yaml_of
 from diagnostics.lint.model_folder import ModelFolder, remembered
-from diagnostics.lint.problem import Place
+from diagnostics.lint.problem import SourceLocation
 from diagnostics.lint.text_file import TextFile, joined, read_text
 
 FILE = "model.yaml"
@@ -55,7 +55,7 @@ class LlmArguments:
         value = self.tree.get(name)
         return value if isinstance(value, Mapping) else {}
 
-    def at(self, *keys: str) -> Place:
+    def at(self, *keys: str) -> SourceLocation:
         """Return the place of the last of these keys, each within the one before; that of the file for none."""
         offset = 0
         for key in keys:

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from diagnostics import names
 from diagnostics.errors import CollectError
-from diagnostics.lint.block import Block
-from diagnostics.lint.problem import Place
+from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.problem import SourceLocation
 from diagnostics.lint.text_file import TextFile, joined, read_text
 from diagnostics.tuning.pbtxt import parse
 from diagnostics.wire.json_body import json_value
@@ -57,9 +57,9 @@ class ModelFolder:
     shown: str
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourceLocation:
         """Return the place of its configuration's first field, or of the folder where that is not readable."""
-        return self.config.place if self.config else Place(path=self.shown)
+        return self.config.place if self.config else SourceLocation(path=self.shown)
 
     @cached_property
     def file(self) -> TextFile | CollectError | None:
@@ -73,19 +73,19 @@ class ModelFolder:
             return error
 
     @cached_property
-    def parsed(self) -> Block | CollectError | None:
+    def parsed(self) -> ConfigMessage | CollectError | None:
         """Return its configuration, what is wrong with its text, or None where it has none."""
         if not isinstance(self.file, TextFile):
             return self.file
         try:
-            return Block(file=self.file, message=parse(self.file.text, self.file.path))
+            return ConfigMessage(file=self.file, message=parse(self.file.text, self.file.path))
         except CollectError as error:
             return error
 
     @property
-    def config(self) -> Block | None:
+    def config(self) -> ConfigMessage | None:
         """Return its configuration; None where it has none, or none that can be read."""
-        return self.parsed if isinstance(self.parsed, Block) else None
+        return self.parsed if isinstance(self.parsed, ConfigMessage) else None
 
     @cached_property
     def entries(self) -> Mapping[str, bool]:
@@ -165,7 +165,7 @@ class ModelFolder:
 
 
 _Answer = TypeVar("_Answer")
-_Asked = TypeVar("_Asked", ModelFolder, Block)
+_Asked = TypeVar("_Asked", ModelFolder, ConfigMessage)
 
 
 def remembered(ask: Callable[[_Asked], _Answer]) -> Callable[[_Asked], _Answer]:

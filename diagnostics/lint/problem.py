@@ -8,7 +8,7 @@ from enum import StrEnum
 from diagnostics.tuning.changes import ConfigChange
 
 
-class Severity(StrEnum):
+class LintSeverity(StrEnum):
     """`error`: does not load, or surely fails. `warning`: likely slow or risky. `info`: worth knowing."""
 
     ERROR = "error"
@@ -18,11 +18,11 @@ class Severity(StrEnum):
     @property
     def rank(self) -> int:
         """Return 0 for the worst."""
-        return tuple(Severity).index(self)
+        return tuple(LintSeverity).index(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SourceLocation:
     """A character of a file; `line` and `column` count from 1, in characters, as protobuf's own messages do."""
 
     path: str
@@ -34,7 +34,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class LintProblem:
     """One problem.
 
     Attributes:
@@ -46,8 +46,8 @@ class Problem:
     """
 
     rule: str
-    severity: Severity
-    place: Place
+    severity: LintSeverity
+    place: SourceLocation
     message: str
     help: str = ""
     fix: ConfigChange | None = None

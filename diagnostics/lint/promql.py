@@ -23,7 +23,7 @@ OVER_TIME = frozenset({"rate", "irate", "increase"})
 """Functions that make a counter comparable between scrapes."""
 
 
-class Kind(StrEnum):
+class NodeKind(StrEnum):
     """What a node is."""
 
     CALL = "call"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Node:
+class PromqlNode:
     """A part of an expression, without parentheses.
 
     Attributes:
@@ -53,9 +53,9 @@ class Node:
 
     """
 
-    kind: Kind
+    kind: NodeKind
     name: str = ""
-    children: tuple[Node, ...] = ()
+    children: tuple[PromqlNode, ...] = ()
     matchers: Mapping[str, str] = field(default_factory=dict)
     equals: Mapping[str, str] = field(default_factory=dict)
     range_seconds: float = 0.0
@@ -66,20 +66,20 @@ class Node:
     returns_bool: bool = False
     value: float = 0.0
 
-    def walk(self, above: tuple[Node, ...] = ()) -> Iterator[tuple[Node, tuple[Node, ...]]]:
+    def walk(self, above: tuple[PromqlNode, ...] = ()) -> Iterator[tuple[PromqlNode, tuple[PromqlNode, ...]]]:
         """Yield each node within, outer ones first, with those around it, outermost first."""
         yield self, above
         for child in self.children:
             yield from child.walk((*above, self))
 
-    def selectors(self) -> Iterator[Node]:
+    def selectors(self) -> Iterator[PromqlNode]:
         """Yield the selectors within, in order."""
-        yield from (node for node, _ in self.walk() if node.kind is Kind.SELECTOR)
+        yield from (node for node, _ in self.walk() if node.kind is NodeKind.SELECTOR)
 
     @property
     def over_time(self) -> bool:
         """Return whether it holds a rate or an increase."""
-        return any(node.kind is Kind.CALL and node.name in OVER_TIME for node, _ in self.walk())
+        return any(node.kind is NodeKind.CALL and node.name in OVER_TIME for node, _ in self.walk())
 
 
 def available() -> bool:
@@ -93,7 +93,7 @@ def readable(expr: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def parsed(expr: str) -> Node | None:
+def parsed(expr: str) -> PromqlNode | None:
     """Return an expression as a tree; None when it is not PromQL, too long, or cannot be read here."""
     library = _library() if readable(expr) else None
     for stand_in in ("1", "variable") if library else ():
@@ -114,7 +114,7 @@ def _without_variables(expr: str, stand_in: str) -> str:
     return "".join([*parts, _VARIABLE.sub(stand_in, text[at:])])
 
 
-def _node(tree: Any) -> Node:
+def _node(tree: Any) -> PromqlNode:
     match type(tree).__name__:
         case "ParenExpr":
             return _node(tree.expr)
@@ -123,25 +123,25 @@ def _node(tree: Any) -> Node:
         case "AggregateExpr":
             return _aggregate(tree)
         case "Call":
-            return Node(kind=Kind.CALL, name=tree.func.name, children=tuple(_node(one) for one in tree.args))
+            return PromqlNode(kind=NodeKind.CALL, name=tree.func.name, children=tuple(_node(one) for one in tree.args))
         case "VectorSelector":
             return _selector(tree, 0.0)
         case "MatrixSelector":
             return _selector(tree.vector_selector, tree.range.total_seconds())
         case "NumberLiteral":
-            return Node(kind=Kind.NUMBER, value=tree.val)
+            return PromqlNode(kind=NodeKind.NUMBER, value=tree.val)
         case "SubqueryExpr" | "UnaryExpr":
-            return Node(kind=Kind.OTHER, children=(_node(tree.expr),))
-    return Node(kind=Kind.OTHER)
+            return PromqlNode(kind=NodeKind.OTHER, children=(_node(tree.expr),))
+    return PromqlNode(kind=NodeKind.OTHER)
 
 
-def _binary(tree: Any) -> Node:
+def _binary(tree: Any) -> PromqlNode:
     modifier = tree.modifier
     matching = modifier.matching if modifier else None
     labels = frozenset(matching.labels) if matching else frozenset[str]()
     included = matching is not None and str(matching.type).endswith("Include")
-    return Node(
-        kind=Kind.BINARY,
+    return PromqlNode(
+        kind=NodeKind.BINARY,
         name=str(tree.op),
         children=(_node(tree.lhs), _node(tree.rhs)),
         on=labels if included else None,
@@ -152,13 +152,13 @@ def _binary(tree: Any) -> Node:
     )
 
 
-def _aggregate(tree: Any) -> Node:
+def _aggregate(tree: Any) -> PromqlNode:
     children = tuple(_node(one) for one in (tree.param, tree.expr) if one is not None)
     modifier = tree.modifier
     by: frozenset[str] | None = frozenset(modifier.labels) if modifier else frozenset()
     dropped = by if modifier and str(modifier.type).endswith(("Without", "Exclude")) else None
-    return Node(
-        kind=Kind.AGGREGATE,
+    return PromqlNode(
+        kind=NodeKind.AGGREGATE,
         name=str(tree.op),
         children=children,
         by=by if dropped is None else None,
@@ -166,11 +166,11 @@ def _aggregate(tree: Any) -> Node:
     )
 
 
-def _selector(tree: Any, seconds: float) -> Node:
+def _selector(tree: Any, seconds: float) -> PromqlNode:
     matchers = {one.name: one.value for one in tree.matchers.matchers}
     equals = {one.name: one.value for one in tree.matchers.matchers if str(one.op).endswith(".Equal")}
     name = tree.name or equals.get("__name__", "")
-    return Node(kind=Kind.SELECTOR, name=name, matchers=matchers, equals=equals, range_seconds=seconds)
+    return PromqlNode(kind=NodeKind.SELECTOR, name=name, matchers=matchers, equals=equals, range_seconds=seconds)
 
 
 @cache

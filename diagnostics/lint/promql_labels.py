@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from diagnostics import names
 from diagnostics.lint.metrics import ENGINE_LABELS, OF_HOST, of_gpu, of_model
-from diagnostics.lint.promql import Kind, Node
+from diagnostics.lint.promql import NodeKind, PromqlNode
 
 _TARGET = frozenset({"job", "instance"})
 _OWN = frozenset({names.MODEL, names.VERSION, names.REASON, names.GPU_UUID})
@@ -43,23 +43,23 @@ class Labels:
 UNKNOWN = Labels()
 
 
-def labels(node: Node) -> Labels:
+def labels(node: PromqlNode) -> Labels:
     """Return what is known of the labels of an expression's series."""
     match node.kind:
-        case Kind.SELECTOR:
+        case NodeKind.SELECTOR:
             return _of_metric(node)
-        case Kind.CALL:
+        case NodeKind.CALL:
             return _of_call(node)
-        case Kind.AGGREGATE:
+        case NodeKind.AGGREGATE:
             return _of_aggregate(node)
-        case Kind.BINARY:
+        case NodeKind.BINARY:
             return _of_operator(node)
     return UNKNOWN
 
 
-def unmatched(node: Node) -> str:
+def unmatched(node: PromqlNode) -> str:
     """Return a label by which no series of one operand matches any of the other; empty when they may match."""
-    if node.kind is not Kind.BINARY or node.name not in _MATCHING or len(node.children) != 2:
+    if node.kind is not NodeKind.BINARY or node.name not in _MATCHING or len(node.children) != 2:
         return ""
     if any(_is_scalar(child) for child in node.children):
         return ""
@@ -71,13 +71,13 @@ def unmatched(node: Node) -> str:
     return ""
 
 
-def _is_scalar(node: Node) -> bool:
-    scalar = node.kind is Kind.CALL and node.name in ("scalar", "time", "pi")
-    arithmetic = node.kind is Kind.BINARY and all(_is_scalar(child) for child in node.children)
-    return node.kind is Kind.NUMBER or scalar or arithmetic
+def _is_scalar(node: PromqlNode) -> bool:
+    scalar = node.kind is NodeKind.CALL and node.name in ("scalar", "time", "pi")
+    arithmetic = node.kind is NodeKind.BINARY and all(_is_scalar(child) for child in node.children)
+    return node.kind is NodeKind.NUMBER or scalar or arithmetic
 
 
-def _of_metric(node: Node) -> Labels:
+def _of_metric(node: PromqlNode) -> Labels:
     own = _own(node.name)
     if own is None:
         return UNKNOWN
@@ -98,8 +98,8 @@ def _own(metric: str) -> frozenset[str] | None:
     return frozenset() if metric in OF_HOST else None
 
 
-def _of_call(node: Node) -> Labels:
-    inside = [child for child in node.children if child.kind is not Kind.NUMBER]
+def _of_call(node: PromqlNode) -> Labels:
+    inside = [child for child in node.children if child.kind is not NodeKind.NUMBER]
     if node.name in _CHANGING or node.name.startswith("absent") or not inside:
         return UNKNOWN
     found = labels(inside[0])
@@ -108,7 +108,7 @@ def _of_call(node: Node) -> Labels:
     return found
 
 
-def _of_aggregate(node: Node) -> Labels:
+def _of_aggregate(node: PromqlNode) -> Labels:
     inside = labels(node.children[-1]) if node.children else UNKNOWN
     if node.name in _KEPT:
         return inside
@@ -120,7 +120,7 @@ def _of_aggregate(node: Node) -> Labels:
     return Labels(sure=inside.sure & node.by, lacking=inside.lacking, allowed=node.by)
 
 
-def _of_operator(node: Node) -> Labels:
+def _of_operator(node: PromqlNode) -> Labels:
     one, other = (labels(child) for child in node.children)
     if _is_scalar(node.children[0]):
         return other

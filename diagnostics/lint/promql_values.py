@@ -12,7 +12,7 @@ from math import inf, isnan
 
 from diagnostics import names
 from diagnostics.lint.metrics import COUNTERS, GAUGES, PREFIX, SHARES, is_counter
-from diagnostics.lint.promql import OVER_TIME, Kind, Node
+from diagnostics.lint.promql import OVER_TIME, NodeKind, PromqlNode
 
 Range = tuple[float, float]
 ANY: Range = (-inf, inf)
@@ -31,25 +31,25 @@ _NEVER_NEGATIVE = OVER_TIME | {"count_over_time", "changes", "resets", "abs", "t
 _ABSENT = frozenset({"absent", "absent_over_time"})
 
 
-def values(node: Node) -> Range:
+def values(node: PromqlNode) -> Range:
     """Return the range of an expression's values."""
     match node.kind:
-        case Kind.NUMBER:
+        case NodeKind.NUMBER:
             return ANY if isnan(node.value) else (node.value, node.value)
-        case Kind.SELECTOR:
+        case NodeKind.SELECTOR:
             return _of_metric(node)
-        case Kind.CALL:
+        case NodeKind.CALL:
             return _of_call(node)
-        case Kind.AGGREGATE:
+        case NodeKind.AGGREGATE:
             return _of_aggregate(node)
-        case Kind.BINARY:
+        case NodeKind.BINARY:
             return _of_operator(node)
     return ANY
 
 
-def never(node: Node) -> bool:
+def never(node: PromqlNode) -> bool:
     """Return whether a comparison is false for every value that its operands can have; False for other nodes."""
-    if node.kind is not Kind.BINARY or node.name not in COMPARISONS:
+    if node.kind is not NodeKind.BINARY or node.name not in COMPARISONS:
         return False
     (low, high), (other_low, other_high) = (values(child) for child in node.children)
     impossible: Mapping[str, bool] = {
@@ -63,7 +63,7 @@ def never(node: Node) -> bool:
     return impossible[node.name]
 
 
-def _of_metric(node: Node) -> Range:
+def _of_metric(node: PromqlNode) -> Range:
     fraction = node.name == names.ENGINE_KV and node.equals.get(names.ENGINE_KV_TYPE) == _FRACTION
     if node.name in SHARES or fraction:
         return SHARE
@@ -71,12 +71,12 @@ def _of_metric(node: Node) -> Range:
     return NOT_NEGATIVE if known else ANY
 
 
-def _of_call(node: Node) -> Range:
+def _of_call(node: PromqlNode) -> Range:
     if node.name in _ABSENT:
         return (1.0, 1.0)
     if node.name in _NEVER_NEGATIVE:
         return NOT_NEGATIVE
-    arguments = [child for child in node.children if child.kind is not Kind.NUMBER] or list(node.children)
+    arguments = [child for child in node.children if child.kind is not NodeKind.NUMBER] or list(node.children)
     within = node.name in _WITHIN and arguments
     if within:
         return values(arguments[0])
@@ -84,7 +84,7 @@ def _of_call(node: Node) -> Range:
     return NOT_NEGATIVE if least >= 0 else ANY
 
 
-def _of_aggregate(node: Node) -> Range:
+def _of_aggregate(node: PromqlNode) -> Range:
     if node.name == "group":
         return (1.0, 1.0)
     if node.name == "count":
@@ -97,7 +97,7 @@ def _of_aggregate(node: Node) -> Range:
     return ANY
 
 
-def _of_operator(node: Node) -> Range:
+def _of_operator(node: PromqlNode) -> Range:
     one, other = (values(child) for child in node.children)
     if node.name in COMPARISONS:
         return SHARE if node.returns_bool else one

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from diagnostics.lint.documents import inner
-from diagnostics.lint.problem import Place
+from diagnostics.lint.problem import SourceLocation
 from diagnostics.lint.text_file import TextFile
 
 
@@ -22,7 +22,7 @@ class Use(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Expression:
     """One expression.
 
     Attributes:
@@ -34,19 +34,19 @@ class Query:
     """
 
     expr: str
-    place: Place
+    place: SourceLocation
     use: Use
     name: str = ""
     unit: str = ""
 
 
-def queries_of(file: TextFile, documents: tuple[Any, ...]) -> Iterator[Query]:
+def queries_of(file: TextFile, documents: tuple[Any, ...]) -> Iterator[Expression]:
     """Yield the queries of a file in order, none of a file that is neither rules nor a dashboard."""
     at = 0
     for use, written, name, unit in _written(documents):
         found = _offset(file.text, written, at)
         at = found if found >= 0 else at
-        yield Query(expr=written, place=file.place(max(found, 0)), use=use, name=name, unit=unit)
+        yield Expression(expr=written, place=file.place(max(found, 0)), use=use, name=name, unit=unit)
 
 
 def _written(documents: tuple[Any, ...]) -> Iterator[tuple[Use, str, str, str]]:

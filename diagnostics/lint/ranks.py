@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from diagnostics.lint.engines import VLLM, Engine, engine_of, is_tensorrt_llm, vllm_settings
+from diagnostics.lint.engines import VLLM, BuiltEngine, engine_of, is_tensorrt_llm, vllm_settings
 from diagnostics.lint.llm_api import llm_arguments
 from diagnostics.lint.model_folder import ModelFolder, remembered
 
@@ -25,7 +25,7 @@ def ranks(model: ModelFolder) -> int | None:
     return ranks_of(engine) if engine else None
 
 
-def ranks_of(engine: Engine) -> int | None:
+def ranks_of(engine: BuiltEngine) -> int | None:
     """Return the ranks that an engine was built for; None when its `config.json` does not say it."""
     mapping = ("pretrained_config", "mapping")
     world = engine.integer(*mapping, "world_size")

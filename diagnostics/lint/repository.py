@@ -9,9 +9,9 @@ from pathlib import Path
 
 from diagnostics.errors import CollectError, reason_of
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Place
+from diagnostics.lint.problem import SourceLocation
 from diagnostics.lint.text_file import joined
-from diagnostics.lint.walk import Difficulty, Models, Trouble, find, listed, models_among
+from diagnostics.lint.walk import Difficulty, Models, UnreadableFile, find, listed, models_among
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +33,9 @@ class Repository:
     named: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourceLocation:
         """Return the place of the repository as a whole."""
-        return Place(path=self.shown)
+        return SourceLocation(path=self.shown)
 
     @property
     def misplaced(self) -> bool:
@@ -49,7 +49,7 @@ class Project:
 
     repositories: tuple[Repository, ...]
     files: Mapping[str, Path]
-    troubles: tuple[Trouble, ...]
+    troubles: tuple[UnreadableFile, ...]
 
 
 def read_project(paths: Iterable[Path]) -> Project:
@@ -69,20 +69,22 @@ def read_project(paths: Iterable[Path]) -> Project:
     )
 
 
-def troubles_of(model: ModelFolder) -> Iterator[Trouble]:
+def troubles_of(model: ModelFolder) -> Iterator[UnreadableFile]:
     """Yield why the configuration of a model could not be read, if so."""
     problem = model.parsed
     if isinstance(problem, CollectError):
         difficulty = Difficulty.UNREADABLE if isinstance(model.file, CollectError) else Difficulty.MALFORMED
-        yield Trouble(difficulty=difficulty, place=_place(problem.where), message=problem.what, help=problem.hint)
+        yield UnreadableFile(
+            difficulty=difficulty, place=_place(problem.where), message=problem.what, help=problem.hint
+        )
 
 
-def _place(where: str) -> Place:
+def _place(where: str) -> SourceLocation:
     """Return the place that the parser names as `path:line:column`."""
     parts = where.rsplit(":", 2)
     if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
-        return Place(path=parts[0], line=int(parts[1]), column=int(parts[2]))
-    return Place(path=where)
+        return SourceLocation(path=parts[0], line=int(parts[1]), column=int(parts[2]))
+    return SourceLocation(path=where)
 
 
 def _repository(path: Path, found: Models) -> Repository:

@@ -12,15 +12,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Place, Problem, Severity
-from diagnostics.lint.queries import Query
+from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation
+from diagnostics.lint.queries import Expression
 from diagnostics.lint.repository import Project, Repository
-from diagnostics.lint.settings import Settings
+from diagnostics.lint.settings import LintSettings
 from diagnostics.lint.text_file import TextFile
 from diagnostics.lint.waivers import Waiver
-from diagnostics.lint.walk import Trouble
+from diagnostics.lint.walk import UnreadableFile
 from diagnostics.tuning.changes import ConfigChange
 from diagnostics.units import Limit
 
@@ -29,7 +29,7 @@ _LONGEST = 600
 HEADINGS = ("Looks for", "Means", "Do", "Sources")
 
 
-class Scope(StrEnum):
+class RuleScope(StrEnum):
     """What a rule is asked about, each once."""
 
     MODEL = "model"
@@ -50,7 +50,7 @@ class Scope(StrEnum):
     """A waiver, after all other rules: `WaiverView`."""
 
 
-class Question(StrEnum):
+class LintTopic(StrEnum):
     """What to ask of an endpoint before it is deployed; each rule helps to answer one."""
 
     ENSEMBLE = "Is the pipeline an ensemble, or scattered?"
@@ -77,33 +77,33 @@ class Rule:
 
     """
 
-    scope: Scope
-    severity: Severity
-    question: Question
+    scope: RuleScope
+    severity: LintSeverity
+    question: LintTopic
     limits: Mapping[str, Limit] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class RuleView:
     """What every rule sees: the settings, all that was read, and how to tell a problem."""
 
     rule: str
-    severity: Severity
-    settings: Settings
+    severity: LintSeverity
+    settings: LintSettings
     project: Project
 
     def problem(
         self,
         message: str,
         *,
-        at: Place,
+        at: SourceLocation,
         help: str = "",
         fix: ConfigChange | None = None,
-        severity: Severity | None = None,
-    ) -> Problem:
+        severity: LintSeverity | None = None,
+    ) -> LintProblem:
         """Return a problem of this rule; `severity` other than the rule's where it is less sure, or worse."""
         chosen = severity or self.severity
-        return Problem(
+        return LintProblem(
             rule=self.rule, severity=chosen, place=at, message=_bounded(message), help=_bounded(help), fix=fix
         )
 
@@ -114,12 +114,12 @@ def _bounded(text: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelView(View):
+class ModelView(RuleView):
     """One model, the repository around it, and its configuration."""
 
     model: ModelFolder
     repository: Repository
-    config: Block
+    config: ConfigMessage
 
     def named(self, name: str) -> ModelFolder | None:
         """Return the model of this name, of the same repository before others that were read; None when missing."""
@@ -128,20 +128,20 @@ class ModelView(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepositoryView(View):
+class RepositoryView(RuleView):
     """One repository."""
 
     repository: Repository
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileView(View):
+class FileView(RuleView):
     """One deployment file; `documents` are its YAML documents, or the JSON value, as plain Python values."""
 
     file: TextFile
     documents: tuple[Any, ...]
 
-    def find(self, text: str, after: int = 0) -> Place:
+    def find(self, text: str, after: int = 0) -> SourceLocation:
         """Return the place of the first `text` behind the offset `after`; that of the file where there is none."""
         offset = self.file.text.find(text, after)
         return self.file.place(max(offset, 0))
@@ -151,18 +151,18 @@ class FileView(View):
 class QueryView(FileView):
     """One PromQL expression, and the file around it."""
 
-    query: Query
+    query: Expression
 
 
 @dataclass(frozen=True, kw_only=True)
-class TroubleView(View):
+class TroubleView(RuleView):
     """Something that could not be read."""
 
-    trouble: Trouble
+    trouble: UnreadableFile
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaiverView(View):
+class WaiverView(RuleView):
     """A waiver, whether there is such a rule, and whether it was of use.
 
     `used` is true, too, where only the reason is missing, and where its rule was not asked.
@@ -173,7 +173,7 @@ class WaiverView(View):
     used: bool
 
 
-Lint = Callable[[Any], Iterator[Problem]]
+Lint = Callable[[Any], Iterator[LintProblem]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class RuleCase:
     """Files, and what the rule must say of them.
 
     Attributes:
@@ -198,7 +198,7 @@ class Case:
     title: str
     files: Mapping[str, str | bytes | Link]
     places: tuple[str, ...] = ()
-    settings: Settings = field(default_factory=Settings)
+    settings: LintSettings = field(default_factory=LintSettings)
     paths: tuple[str, ...] = (".",)
 
     def write(self, folder: Path) -> None:

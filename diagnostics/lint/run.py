@@ -10,26 +10,26 @@ from pathlib import Path
 from typing import Any
 
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.lint.catalogue import Registered, catalogue
+from diagnostics.lint.catalogue import RegisteredRule, catalogue
 from diagnostics.lint.documents import concerns, documents_of
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Place, Problem
-from diagnostics.lint.queries import Query, queries_of
+from diagnostics.lint.problem import LintProblem, SourceLocation
+from diagnostics.lint.queries import Expression, queries_of
 from diagnostics.lint.repository import Project, Repository, read_project, troubles_of
-from diagnostics.lint.rule import FileView, ModelView, QueryView, RepositoryView, Scope, TroubleView, WaiverView
-from diagnostics.lint.settings import Settings
+from diagnostics.lint.rule import FileView, ModelView, QueryView, RepositoryView, RuleScope, TroubleView, WaiverView
+from diagnostics.lint.settings import LintSettings
 from diagnostics.lint.text_file import TextFile, read_text
 from diagnostics.lint.waivers import Waived, Waiver, applied, waivers_of
-from diagnostics.lint.walk import Difficulty, Trouble
+from diagnostics.lint.walk import Difficulty, UnreadableFile
 
-Rules = Mapping[str, Registered]
+Rules = Mapping[str, RegisteredRule]
 Progress = Callable[[str], None]
 # Ten times what public deployment repositories hold of files that concern Triton, and half a minute of parsing YAML.
 MOST_DEPLOYMENT_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class LintReport:
     """What was found.
 
     Attributes:
@@ -41,7 +41,7 @@ class Report:
 
     """
 
-    problems: tuple[Problem, ...]
+    problems: tuple[LintProblem, ...]
     waived: tuple[Waived, ...]
     models: int
     unread: int
@@ -53,11 +53,11 @@ class Report:
 
 def lint(
     paths: Sequence[Path],
-    settings: Settings | None = None,
+    settings: LintSettings | None = None,
     rules: Rules | None = None,
     *,
     progress: Progress | None = None,
-) -> Report:
+) -> LintReport:
     """Return what the rules say of the repositories at and below `paths`.
 
     Args:
@@ -71,16 +71,16 @@ def lint(
         UsageError: the settings name a rule that there is not.
 
     """
-    run = _Run(settings or Settings(), catalogue() if rules is None else rules, progress or (lambda _: None))
+    run = _Run(settings or LintSettings(), catalogue() if rules is None else rules, progress or (lambda _: None))
     run.look_at(read_project(paths))
     return run.report(paths)
 
 
 class _Run:
-    def __init__(self, settings: Settings, rules: Rules, progress: Progress) -> None:
+    def __init__(self, settings: LintSettings, rules: Rules, progress: Progress) -> None:
         self.settings, self.rules, self.progress = settings, rules, progress
-        self.by_scope = {scope: [one for one in rules.values() if one.rule.scope is scope] for scope in Scope}
-        self.problems: list[Problem] = []
+        self.by_scope = {scope: [one for one in rules.values() if one.rule.scope is scope] for scope in RuleScope}
+        self.problems: list[LintProblem] = []
         self.waivers: list[Waiver] = []
         self.failures: dict[str, None] = {}
         self.models = self.unread = self.files = self.bytes = 0
@@ -115,8 +115,8 @@ class _Run:
             self.waivers += waivers_of(config.file)
         # Of a configuration that the server does not read, no more is to be said than that.
         if config is not None and not repository.misplaced:
-            scope = Scope.ENSEMBLE if model.ensemble else Scope.MODEL
-            for each in (scope, Scope.ANY_MODEL):
+            scope = RuleScope.ENSEMBLE if model.ensemble else RuleScope.MODEL
+            for each in (scope, RuleScope.ANY_MODEL):
                 self._ask(each, lambda shared: ModelView(**shared, model=model, repository=repository, config=config))
 
     def _file(self, shown: str, path: Path) -> None:
@@ -124,40 +124,40 @@ class _Run:
             file = read_text(path, shown)
             documents = documents_of(file) if concerns(file) else ()
         except CollectError as error:
-            self._trouble(Trouble(difficulty=Difficulty.UNREADABLE, place=_whole(shown), message=error.what))
+            self._trouble(UnreadableFile(difficulty=Difficulty.UNREADABLE, place=_whole(shown), message=error.what))
             return
         if not documents:
             return
         self.files += 1
         self.bytes += len(file.text)
         self.waivers += () if shown.endswith(".json") else waivers_of(file)
-        self._ask(Scope.DEPLOYMENT_FILE, lambda shared: FileView(**shared, file=file, documents=documents))
+        self._ask(RuleScope.DEPLOYMENT_FILE, lambda shared: FileView(**shared, file=file, documents=documents))
         for query in queries_of(file, documents):
             self._query(query, file, documents)
 
-    def _query(self, query: Query, file: TextFile, documents: tuple[Any, ...]) -> None:
+    def _query(self, query: Expression, file: TextFile, documents: tuple[Any, ...]) -> None:
         about = partial(QueryView, file=file, documents=documents, query=query)
-        self._ask(Scope.QUERY, lambda shared: about(**shared))
+        self._ask(RuleScope.QUERY, lambda shared: about(**shared))
 
     def _waiver(self, waiver: Waiver, used: bool) -> None:
         of_use = used or (waiver.rule in catalogue() and waiver.rule not in self.rules)
         known = waiver.rule in catalogue()
-        self._ask(Scope.WAIVER, lambda shared: WaiverView(**shared, waiver=waiver, used=of_use, known=known))
+        self._ask(RuleScope.WAIVER, lambda shared: WaiverView(**shared, waiver=waiver, used=of_use, known=known))
 
-    def _trouble(self, trouble: Trouble) -> None:
-        self._ask(Scope.READING, lambda shared: TroubleView(**shared, trouble=trouble))
+    def _trouble(self, trouble: UnreadableFile) -> None:
+        self._ask(RuleScope.READING, lambda shared: TroubleView(**shared, trouble=trouble))
 
     def _repository(self, repository: Repository) -> None:
         so_far, self.problems = self.problems, []
-        self._ask(Scope.REPOSITORY, lambda shared: RepositoryView(**shared, repository=repository))
+        self._ask(RuleScope.REPOSITORY, lambda shared: RepositoryView(**shared, repository=repository))
         self.problems = [*so_far, *_of_asked(self.problems, repository)]
 
-    def _ask(self, scope: Scope, view: Callable[[dict[str, Any]], object]) -> None:
+    def _ask(self, scope: RuleScope, view: Callable[[dict[str, Any]], object]) -> None:
         for found in self.by_scope[scope]:
             told = {"rule": found.id, "severity": found.rule.severity}
             self._judge(found, view({**told, "settings": self.settings, "project": self.project}))
 
-    def _judge(self, found: Registered, view: object) -> None:
+    def _judge(self, found: RegisteredRule, view: object) -> None:
         try:
             self.problems += list(found.lint(view))
         except Exception as error:
@@ -166,7 +166,7 @@ class _Run:
             what = f"the rule {found.id} failed: {type(error).__name__}: {error}; please report it"
             self.failures[" ".join(what.split())] = None
 
-    def report(self, paths: Sequence[Path]) -> Report:
+    def report(self, paths: Sequence[Path]) -> LintReport:
         if not self.models and not self.files and not self.problems:
             where = ", ".join(map(str, paths))
             raise CollectError("holds no model and no deployment file", where=where, hint="name a model repository")
@@ -175,7 +175,7 @@ class _Run:
         for waiver in self.waivers:
             self._waiver(waiver, waiver in used)
         problems, disabled = _decided([*left, *self.problems], self.settings)
-        return Report(
+        return LintReport(
             problems=tuple(sorted(problems, key=_order)),
             waived=tuple(sorted([*waived, *disabled], key=lambda one: _order(one.problem))),
             models=self.models,
@@ -187,9 +187,9 @@ class _Run:
         )
 
 
-def _decided(problems: Sequence[Problem], settings: Settings) -> tuple[list[Problem], list[Waived]]:
+def _decided(problems: Sequence[LintProblem], settings: LintSettings) -> tuple[list[LintProblem], list[Waived]]:
     """Return the problems with the severities that the settings give them, and those that the settings disable."""
-    left: list[Problem] = []
+    left: list[LintProblem] = []
     disabled: list[Waived] = []
     for problem in problems:
         decided = settings.decided(problem)
@@ -200,7 +200,7 @@ def _decided(problems: Sequence[Problem], settings: Settings) -> tuple[list[Prob
     return left, disabled
 
 
-def _of_asked(problems: Iterable[Problem], repository: Repository) -> Iterator[Problem]:
+def _of_asked(problems: Iterable[LintProblem], repository: Repository) -> Iterator[LintProblem]:
     """Yield what concerns the models that were asked for; all of it where the whole repository was."""
     if repository.asked == set(repository.models):
         yield from problems
@@ -213,9 +213,9 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or (not path.startswith("..") if folder == "." else path.startswith(f"{folder}/"))
 
 
-def _too_much(shown: str, left: int) -> Trouble:
+def _too_much(shown: str, left: int) -> UnreadableFile:
     most = MOST_DEPLOYMENT_BYTES // 2**20
-    return Trouble(
+    return UnreadableFile(
         difficulty=Difficulty.UNREADABLE,
         place=_whole(shown),
         message=f"this file and {left - 1} more are not linted: {most} MiB of deployment files were read before",
@@ -223,10 +223,10 @@ def _too_much(shown: str, left: int) -> Trouble:
     )
 
 
-def _whole(shown: str) -> Place:
-    return Place(path=shown)
+def _whole(shown: str) -> SourceLocation:
+    return SourceLocation(path=shown)
 
 
-def _order(problem: Problem) -> tuple[str, int, int, str, str]:
+def _order(problem: LintProblem) -> tuple[str, int, int, str, str]:
     place = problem.place
     return place.path, place.line, place.column, problem.rule, problem.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import ModelFolder
 
 START, READY, CORRID = "CONTROL_SEQUENCE_START", "CONTROL_SEQUENCE_READY", "CONTROL_SEQUENCE_CORRID"
@@ -17,22 +17,22 @@ class Control:
 
     kind: str | None
     tensor: str | None
-    block: Block
+    block: ConfigMessage
 
 
-def batcher(model: ModelFolder) -> Block | None:
+def batcher(model: ModelFolder) -> ConfigMessage | None:
     """Return the settings of its sequence batcher; None where it has none."""
     return model.config.block("sequence_batching") if model.config else None
 
 
-def controls(batching: Block) -> Iterator[Control]:
+def controls(batching: ConfigMessage) -> Iterator[Control]:
     """Yield the controls in order; one that names no kind is a start, protobuf's default."""
     for tensor in batching.blocks("control_input"):
         for control in tensor.blocks("control"):
             yield Control(kind=control.text("kind", START), tensor=tensor.text("name"), block=control)
 
 
-def whole(batching: Block) -> bool:
+def whole(batching: ConfigMessage) -> bool:
     """Return whether no template hides a control."""
     inputs = batching.blocks("control_input")
     return batching.complete and all(one.complete and one.has("control") is not None for one in inputs)

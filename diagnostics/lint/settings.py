@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from diagnostics.errors import CollectError, UsageError, reason_of
-from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.text_file import read_text
 from diagnostics.settings.toml import toml_of
 from diagnostics.units import parse_duration, parse_size
@@ -28,7 +28,7 @@ _Number = TypeVar("_Number", int, float)
 class RuleSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """What is decided of one rule: another severity, or why it is not applied."""
 
-    severity: Severity | None = None
+    severity: LintSeverity | None = None
     disable: str = ""
 
 
@@ -47,7 +47,7 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class LintSettings:
     """Settings of a run.
 
     Attributes:
@@ -67,7 +67,7 @@ class Settings:
     folder: Path = Path()
     shown: str = "settings"
 
-    def decided(self, problem: Problem) -> RuleSettings:
+    def decided(self, problem: LintProblem) -> RuleSettings:
         """Return what is decided of the problem's rule at its path."""
         found = self.rules.get(problem.rule, RuleSettings())
         of_rule = [one for one in self.paths if problem.rule in one.rules]
@@ -80,7 +80,7 @@ class Settings:
         return frozenset(self.rules).union(*(one.rules for one in self.paths))
 
 
-def settings_of(file: Path) -> Settings:
+def settings_of(file: Path) -> LintSettings:
     """Return the settings in a file.
 
     Raises:
@@ -126,15 +126,15 @@ def _section(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     return tree
 
 
-def _settings(tree: Mapping[str, Any], file: Path) -> Settings:
+def _settings(tree: Mapping[str, Any], file: Path) -> LintSettings:
     try:
         written = msgspec.convert(tree, _Written)
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at ")
-        hint = f"severities are {', '.join(Severity)}" if "severity" in where else ""
+        hint = f"severities are {', '.join(LintSeverity)}" if "severity" in where else ""
         place = f"{file}: {where.strip('`$.')}".rstrip(": ")
         raise UsageError(f"{what[:1].lower()}{what[1:]}", where=place, hint=hint) from None
-    return Settings(
+    return LintSettings(
         latency_budget_seconds=_number(
             written.latency_budget, parse_duration, "a time such as 200ms", f"{file}: latency_budget"
         ),

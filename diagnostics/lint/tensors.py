@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from diagnostics.lint.block import Block, Text
+from diagnostics.lint.block import ConfigMessage, Text
 from diagnostics.lint.model_folder import ModelFolder, remembered
-from diagnostics.lint.problem import Place
+from diagnostics.lint.problem import SourceLocation
 
 ANY_SIZE = -1
 """A dimension that may have any size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
+class DeclaredTensor:
     """An input or output; `data_type`, `dims` (without the batch dimension) and `optional` are None when unknown."""
 
     name: str
     data_type: str | None
     dims: tuple[int, ...] | None
     optional: bool | None
-    place: Place
+    place: SourceLocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class EnsembleStep:
     """A step of an ensemble; the maps go from the member's tensor to the ensemble's."""
 
-    block: Block
+    block: ConfigMessage
     model: str | None
     inputs: Mapping[str, Text]
     outputs: Mapping[str, Text]
@@ -45,27 +45,27 @@ class Step:
         )
 
 
-def tensors(config: Block, field: str) -> tuple[Tensor, ...] | None:
+def tensors(config: ConfigMessage, field: str) -> tuple[DeclaredTensor, ...] | None:
     """Return the tensors of the field `input` or `output`; None when a template may stand for some or for a name."""
     found = tuple(_tensor(block) for block in config.blocks(field))
     known = config.has(field) is not None and config.complete and all(tensor.name for tensor in found)
     return found if known else None
 
 
-def declared(model: ModelFolder, field: str) -> tuple[Tensor, ...] | None:
+def declared(model: ModelFolder, field: str) -> tuple[DeclaredTensor, ...] | None:
     """Return all tensors of a model; None when its backend may have more than the file tells."""
     found = tensors(model.config, field) if model.config and not model.completed else None
     return found or None
 
 
 @remembered
-def steps(config: Block) -> tuple[Step, ...]:
+def steps(config: ConfigMessage) -> tuple[EnsembleStep, ...]:
     """Return the steps of an ensemble, in order; none where it has none."""
     scheduling = config.block("ensemble_scheduling")
     return tuple(_step(block) for block in scheduling.blocks("step")) if scheduling else ()
 
 
-def run_order(every: Sequence[Step], given: Collection[str]) -> tuple[int, ...]:
+def run_order(every: Sequence[EnsembleStep], given: Collection[str]) -> tuple[int, ...]:
     """Return the numbers of the steps that run, from the tensors `given` on, each after those that it waits for.
 
     Takes time in proportion to what is written. A step that waits for what nobody writes, or in a circle, is left out.
@@ -109,9 +109,9 @@ def _same(one: Sequence[int], other: Sequence[int]) -> bool:
     return len(one) == len(other) and all(a == b or ANY_SIZE in (a, b) for a, b in pairs)
 
 
-def _tensor(block: Block) -> Tensor:
+def _tensor(block: ConfigMessage) -> DeclaredTensor:
     data_type, dims = block.text("data_type"), block.integers("dims")
-    return Tensor(
+    return DeclaredTensor(
         name=block.text("name") or "",
         data_type=data_type if data_type and data_type.startswith("TYPE_") else None,
         dims=dims or None,
@@ -120,6 +120,6 @@ def _tensor(block: Block) -> Tensor:
     )
 
 
-def _step(block: Block) -> Step:
+def _step(block: ConfigMessage) -> EnsembleStep:
     inputs, outputs = block.map("input_map"), block.map("output_map")
-    return Step(block=block, model=block.text("model_name") or None, inputs=inputs, outputs=outputs)
+    return EnsembleStep(block=block, model=block.text("model_name") or None, inputs=inputs, outputs=outputs)

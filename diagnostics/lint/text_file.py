@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from diagnostics.errors import CollectError, reason_of
-from diagnostics.lint.problem import Place
+from diagnostics.lint.problem import SourceLocation
 
 # The largest configurations seen have 20 kB, the largest dashboards 2 MB; weights and engines are never read.
 MAX_FILE_BYTES = 4 * 2**20
@@ -21,10 +21,10 @@ class TextFile:
     path: str
     text: str
 
-    def place(self, offset: int) -> Place:
+    def place(self, offset: int) -> SourceLocation:
         """Return the place of the character at `offset`, counted from 0."""
         line = bisect_right(self._starts, offset)
-        return Place(path=self.path, line=line, column=offset - self._starts[line - 1] + 1)
+        return SourceLocation(path=self.path, line=line, column=offset - self._starts[line - 1] + 1)
 
     def lines(self) -> list[str]:
         """Return the lines without their ends; line 1 is the first."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from diagnostics.lint.config_fields import ROOT, FieldType, fields_of, is_message
 from diagnostics.lint.model_folder import ModelFolder, remembered
-from diagnostics.tuning.pbtxt import Field, Message
+from diagnostics.tuning.pbtxt import Field, TextMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class TypedMessage:
     """A message, and the name of its type: `ModelConfig` for the whole file, `{key,value}` for a map's entry."""
 
     type: str
-    message: Message
+    message: TextMessage
 
     @property
     def shown(self) -> str:
@@ -45,11 +45,11 @@ def typed_messages(model: ModelFolder) -> tuple[TypedMessage, ...]:
     return tuple(_within(model.config.message, ROOT)) if model.config else ()
 
 
-def _within(message: Message, type_: str) -> Iterator[TypedMessage]:
+def _within(message: TextMessage, type_: str) -> Iterator[TypedMessage]:
     found = TypedMessage(type=type_, message=message)
     yield found
     for field, held in found.known:
         if is_message(held.type):
             for value in field.values():
-                if isinstance(value, Message):
+                if isinstance(value, TextMessage):
                     yield from _within(value, held.type)

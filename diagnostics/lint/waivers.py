@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from diagnostics.lint.problem import Place, Problem
+from diagnostics.lint.problem import LintProblem, SourceLocation
 from diagnostics.lint.text_file import TextFile
 
 _WAIVER = re.compile(r"#\s*diag:\s*ignore\s*\[([^\[\]#]*)\]\s*+[:\-–—]?\s*+(.*)")
@@ -22,7 +22,7 @@ class Waiver:
 
     rule: str
     reason: str
-    place: Place
+    place: SourceLocation
     line: int
 
 
@@ -30,7 +30,7 @@ class Waiver:
 class Waived:
     """A problem that is accepted, and why: by a waiver's reason, or by that of the settings."""
 
-    problem: Problem
+    problem: LintProblem
     reason: str
     in_source: bool
 
@@ -49,7 +49,7 @@ def _waivers(file: TextFile) -> Iterator[Waiver]:
             continue
         alone = not line[: match.start()].strip()
         about = following[number - 1] if alone else number
-        place = Place(path=file.path, line=number, column=match.start() + 1)
+        place = SourceLocation(path=file.path, line=number, column=match.start() + 1)
         for rule in filter(None, (part.strip() for part in match[1].split(","))):
             yield Waiver(rule=rule, reason=match[2].strip(), place=place, line=about)
 
@@ -71,13 +71,13 @@ def _following(lines: list[str]) -> list[int]:
 
 
 def applied(
-    problems: Iterable[Problem], waivers: Iterable[Waiver]
-) -> tuple[list[Problem], list[Waived], frozenset[Waiver]]:
+    problems: Iterable[LintProblem], waivers: Iterable[Waiver]
+) -> tuple[list[LintProblem], list[Waived], frozenset[Waiver]]:
     """Return what is left, what is waived, and which waivers were of use; without a reason, one waives nothing."""
     by_line: Mapping[tuple[str, int, str], Waiver] = {
         (waiver.place.path, waiver.line, waiver.rule): waiver for waiver in waivers
     }
-    left: list[Problem] = []
+    left: list[LintProblem] = []
     waived: list[Waived] = []
     used: set[Waiver] = set()
     for problem in problems:

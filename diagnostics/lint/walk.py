@@ -15,7 +15,7 @@ from pathlib import Path
 
 from diagnostics.errors import CollectError, reason_of
 from diagnostics.lint.model_folder import CONFIG
-from diagnostics.lint.problem import Place
+from diagnostics.lint.problem import SourceLocation
 from diagnostics.lint.text_file import MAX_FILE_BYTES, joined
 
 # What holds packages and history, and never a model repository.
@@ -38,11 +38,11 @@ class Difficulty(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
+class UnreadableFile:
     """Something that could not be read; all else is linted."""
 
     difficulty: Difficulty
-    place: Place
+    place: SourceLocation
     message: str
     help: str = ""
 
@@ -62,12 +62,12 @@ class Models:
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class DiscoveredFiles:
     """What was found: models by repository, deployment files by the path to show, troubles."""
 
     models: dict[Path, Models] = field(default_factory=dict)
     files: dict[str, Path] = field(default_factory=dict)
-    troubles: list[Trouble] = field(default_factory=list)
+    troubles: list[UnreadableFile] = field(default_factory=list)
     seen: set[Identity] = field(default_factory=set)
 
     def add_files(self, entries: Entries, shown: str) -> None:
@@ -87,17 +87,19 @@ class Found:
         difficulty = Difficulty.LOOP if loops else Difficulty.UNREADABLE
         what = "a symbolic link leads to itself" if loops else f"cannot be read: {reason_of(error)}"
         hint = "remove the link" if loops else "let the user who lints read it"
-        self.troubles.append(Trouble(difficulty=difficulty, place=Place(path=shown), message=what, help=hint))
+        self.troubles.append(
+            UnreadableFile(difficulty=difficulty, place=SourceLocation(path=shown), message=what, help=hint)
+        )
 
 
-def find(paths: Iterable[Path]) -> Found:
+def find(paths: Iterable[Path]) -> DiscoveredFiles:
     """Return what is at and below `paths`.
 
     Raises:
         CollectError: a path does not exist or may not be read.
 
     """
-    found = Found()
+    found = DiscoveredFiles()
     for path in paths:
         _add(found, path)
     return found
@@ -119,7 +121,7 @@ def models_among(entries: Entries) -> Iterator[str]:
             continue
 
 
-def _add(found: Found, path: Path) -> None:
+def _add(found: DiscoveredFiles, path: Path) -> None:
     # resolve() would follow links, and lose the names that are shown.
     folder, shown = Path(os.path.abspath(path)), path.as_posix()  # noqa: PTH100
     if path.name == CONFIG:
@@ -142,7 +144,7 @@ def _add(found: Found, path: Path) -> None:
         _add_files_beside(found, folder, shown)
 
 
-def _add_files_beside(found: Found, folder: Path, shown: str) -> None:
+def _add_files_beside(found: DiscoveredFiles, folder: Path, shown: str) -> None:
     """Add compose files and manifests, which often stand beside a repository's folder."""
     try:
         found.add_files(listed(folder.parent), _parent(shown))
@@ -150,12 +152,14 @@ def _add_files_beside(found: Found, folder: Path, shown: str) -> None:
         found.add_trouble(_parent(shown), error)
 
 
-def _walk(found: Found, folder: Path, shown: str, entries: Entries, above: dict[Identity, str]) -> None:
+def _walk(found: DiscoveredFiles, folder: Path, shown: str, entries: Entries, above: dict[Identity, str]) -> None:
     here = _identity(folder)
     if here in above:
         what = f"a symbolic link leads back to {above[here]}"
-        place = Place(path=shown)
-        found.troubles.append(Trouble(difficulty=Difficulty.LOOP, place=place, message=what, help="remove the link"))
+        place = SourceLocation(path=shown)
+        found.troubles.append(
+            UnreadableFile(difficulty=Difficulty.LOOP, place=place, message=what, help="remove the link")
+        )
     if here in found.seen or len(above) > _MAX_DEPTH:
         return
     found.seen.add(here)
@@ -165,7 +169,9 @@ def _walk(found: Found, folder: Path, shown: str, entries: Entries, above: dict[
             _enter(found, folder, joined(shown, entry.name), entry, {**above, here: shown})
 
 
-def _enter(found: Found, folder: Path, shown: str, entry: os.DirEntry[str], above: dict[Identity, str]) -> None:
+def _enter(
+    found: DiscoveredFiles, folder: Path, shown: str, entry: os.DirEntry[str], above: dict[Identity, str]
+) -> None:
     try:
         if not entry.is_dir():
             return

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagnostics.errors import UsageError
-from diagnostics.loadgen.sampling import Sampling, as_given, bound_in, sampling
+from diagnostics.loadgen.sampling import SamplingParameters, as_given, bound_in, sampling
 from diagnostics.loadgen.tensor_values import Config, dtype_of, kinds_of, numbers, shape_of, tensor_of
 from diagnostics.loadgen.transport import Values
 from diagnostics.wire.json_body import json_value
@@ -48,7 +48,7 @@ class Requests:
     digest: str
     text: bool
     length: int | None
-    sampling: Sampling
+    sampling: SamplingParameters
 
 
 def make_requests(config: Config, *, length: int, max_tokens: int, seed: int, streaming: bool) -> Requests:
@@ -125,7 +125,7 @@ def _optional(field: Mapping[str, Any]) -> bool:
     return bool(field.get("optional"))
 
 
-def _fixed(config: Config, asked: Sampling) -> dict[str, NDArray[Any]]:
+def _fixed(config: Config, asked: SamplingParameters) -> dict[str, NDArray[Any]]:
     try:
         return {name: tensor_of(config, name, value) for name, value in asked.values.items()}
     except ValueError as error:

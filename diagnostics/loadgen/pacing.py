@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from diagnostics.bench.answer import Answer
+from diagnostics.bench.answer import RequestResult
 from diagnostics.loadgen.transport import Reply, Transport
 
 # After so many failures in a row without any answer it is asked whether anybody is there.
@@ -33,7 +33,7 @@ class Sent:
     """All answers of a run, warm-up included, and when it began on the steady clock; `gone` if nobody answered."""
 
     start: float
-    answers: tuple[Answer, ...]
+    answers: tuple[RequestResult, ...]
     gone: bool
     client_busy: float
 
@@ -58,7 +58,7 @@ class Pacer:
     clients: int
     count: Count
     offset: int = 0
-    _answers: list[Answer] = field(default_factory=list)
+    _answers: list[RequestResult] = field(default_factory=list)
     _unanswered: int = 0
     _gone: bool = False
     _start: float = 0.0
@@ -105,7 +105,7 @@ class Pacer:
         reply = await self.transport.ask((number + self.offset) % self.variants)
         end = time.perf_counter()
         self._answers.append(
-            Answer(
+            RequestResult(
                 due=due,
                 sent=sent,
                 first=reply.first,

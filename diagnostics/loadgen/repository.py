@@ -10,7 +10,7 @@ import msgspec
 from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.loadgen.transport import Endpoint
 from diagnostics.wire.json_body import json_value
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import IndexEntry, parse_index
 from exporters.sources.access import ON_THE_COMMAND_LINE, SourceOptions
 from exporters.sources.address import parse_address
@@ -24,7 +24,7 @@ Read = Callable[..., bytes]
 _SHOWN = 3
 
 
-class Tensor(TypedDict):
+class TensorSpec(TypedDict):
     """An input or output of a configuration: a size of −1 is variable."""
 
     name: str
@@ -42,8 +42,8 @@ class Config(TypedDict):
 
     name: str
     max_batch_size: NotRequired[int]
-    input: NotRequired[list[Tensor]]
-    output: NotRequired[list[Tensor]]
+    input: NotRequired[list[TensorSpec]]
+    output: NotRequired[list[TensorSpec]]
     sequence_batching: NotRequired[dict[str, Any]]
     ensemble_scheduling: NotRequired[dict[str, Any]]
     model_transaction_policy: NotRequired[_Policy]
@@ -100,7 +100,7 @@ def _named(read: Read, endpoint: Endpoint, model: str) -> Config:
 
 def _index(read: Read, endpoint: Endpoint) -> tuple[IndexEntry, ...]:
     try:
-        return parse_index(read(Kind.INDEX))
+        return parse_index(read(BodyKind.INDEX))
     except ReadFailure as failure:
         raise CollectError(
             f"does not tell its models: {failure.reason}", where=endpoint.name, hint=_hint(failure, endpoint)
@@ -138,7 +138,7 @@ def _refuse_unready(entries: tuple[IndexEntry, ...], endpoint: Endpoint) -> None
 def _config(read: Read, endpoint: Endpoint, model: str) -> Config:
     where = f"{endpoint.name}, configuration of {model}"
     try:
-        body = read(Kind.CONFIG, model)
+        body = read(BodyKind.CONFIG, model)
         # Over gRPC it comes in a message around it.
         value = json_value(body)
         value = value.get("config", value) if isinstance(value, dict) else value

@@ -24,7 +24,7 @@ _EMPTY = ("stop_words", "bad_words")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
+class SamplingParameters:
     """Inputs that bound the length of an answer.
 
     Attributes:
@@ -39,7 +39,7 @@ class Sampling:
     max_tokens: int | None
 
 
-def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = False) -> Sampling:
+def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = False) -> SamplingParameters:
     """Return what to ask of a model, as far as it has inputs for it; nothing of one that generates no text."""
     kinds = {field["name"]: field.get("data_type", "") for field in config["input"]}
     names = set(kinds)
@@ -64,7 +64,7 @@ def sampling(config: Mapping[str, Any], max_tokens: int, *, streaming: bool = Fa
                 asked.append(what)
     if asked:
         values |= _beside(config, names, streaming)
-    return Sampling(values=values, asked=tuple(asked), max_tokens=max_tokens if asked else None)
+    return SamplingParameters(values=values, asked=tuple(asked), max_tokens=max_tokens if asked else None)
 
 
 def bound_in(values: Mapping[str, Any], otherwise: int) -> int:
@@ -73,10 +73,10 @@ def bound_in(values: Mapping[str, Any], otherwise: int) -> int:
     return int(values[name].flat[0]) if name else otherwise
 
 
-def as_given(asked: Sampling, given: Sequence[Mapping[str, Any]]) -> Sampling:
+def as_given(asked: SamplingParameters, given: Sequence[Mapping[str, Any]]) -> SamplingParameters:
     """Return what requests of a file ask for: the most that one of them does; nothing where they say how to sample."""
     if any("sampling_parameters" in values for values in given):
-        return Sampling(values={}, asked=(), max_tokens=None)
+        return SamplingParameters(values={}, asked=(), max_tokens=None)
     if asked.max_tokens is None:
         return asked
     return replace(asked, max_tokens=max(bound_in(values, asked.max_tokens) for values in given))

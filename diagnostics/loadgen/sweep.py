@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from diagnostics.bench.answer import Answer
-from diagnostics.bench.block import Block, block_of
+from diagnostics.bench.answer import RequestResult
+from diagnostics.bench.block import LoadBlock, block_of
 from diagnostics.bench.limits import RequestLimits
 from diagnostics.bench.notes import notes_of
-from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
 from diagnostics.loadgen.pacing import Pacer, Sent
 from diagnostics.loadgen.plan import MOST_CLIENTS, Plan
-from diagnostics.loadgen.target import Target
+from diagnostics.loadgen.target import LoadTarget
 from diagnostics.loadgen.watching import Watcher
 
 Tell = Callable[[str], None]
@@ -23,13 +23,13 @@ Tell = Callable[[str], None]
 class Contender:
     """A target, and what watches it; None where its counters cannot be read, and then why."""
 
-    target: Target
+    target: LoadTarget
     watcher: Watcher | None = None
     unwatched: str = ""
 
 
 @dataclass(slots=True)
-class Sweep:
+class LoadSweep:
     """A plan under way.
 
     Attributes:
@@ -44,7 +44,7 @@ class Sweep:
     contenders: Sequence[Contender]
     limits: RequestLimits
     tell: Tell
-    _blocks: dict[tuple[int, float], list[Block]] = field(default_factory=dict)
+    _blocks: dict[tuple[int, float], list[LoadBlock]] = field(default_factory=dict)
     _ended: str = ""
     _started: float = 0.0
 
@@ -94,7 +94,7 @@ class Sweep:
             kept[-1] = replace(measured, diagnosis=found)
         return True
 
-    def _pacer(self, target: Target, load: float, block: int) -> Pacer:
+    def _pacer(self, target: LoadTarget, load: float, block: int) -> Pacer:
         variants = len(target.requests.values)
         return Pacer(
             transport=target.transport,
@@ -110,10 +110,10 @@ class Sweep:
             return f"{load:g} requests/s"
         return f"{load:g} client{'' if load == 1 else 's'}"
 
-    def report(self) -> Report:
+    def report(self) -> BenchReport:
         """Return what was measured until now."""
         plan = self.plan
-        return Report(
+        return BenchReport(
             started=self._started,
             loop="closed" if plan.closed else "open",
             seconds=plan.seconds,
@@ -128,7 +128,7 @@ class Sweep:
     def _result(self, who: int, contender: Contender) -> TargetResult:
         target = contender.target
         points = tuple(
-            Point(load=load, blocks=tuple(self._blocks[who, load]))
+            LoadPoint(load=load, blocks=tuple(self._blocks[who, load]))
             for load in self.plan.loads
             if (who, load) in self._blocks
         )
@@ -145,6 +145,6 @@ class Sweep:
         )
 
 
-def _measured(sent: Sent, plan: Plan) -> list[Answer]:
+def _measured(sent: Sent, plan: Plan) -> list[RequestResult]:
     start = sent.start + plan.warm_up
     return [one for one in sent.answers if start <= one.due < start + plan.seconds]

@@ -22,7 +22,7 @@ _OTHERS_FAULT = frozenset({200, 429, 502, 503, 504, *range(300, 400)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class TargetOptions:
     """What load is wanted of a target.
 
     Attributes:
@@ -54,7 +54,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class LoadTarget:
     """A server that has answered a first request, and what is sent to it."""
 
     endpoint: Endpoint
@@ -65,7 +65,7 @@ class Target:
     count: Callable[[Reply], int | None]
 
 
-def endpoint_of(url: str, wanted: Wanted) -> Endpoint:
+def endpoint_of(url: str, wanted: TargetOptions) -> Endpoint:
     """Return where to send load.
 
     Raises:
@@ -125,7 +125,7 @@ class Order:
     count: Callable[[Reply], int | None]
 
 
-def order_of(model: str, config: Mapping[str, Any], endpoint: Endpoint, wanted: Wanted) -> Order:
+def order_of(model: str, config: Mapping[str, Any], endpoint: Endpoint, wanted: TargetOptions) -> Order:
     """Return what is to be sent.
 
     Raises:
@@ -138,7 +138,7 @@ def order_of(model: str, config: Mapping[str, Any], endpoint: Endpoint, wanted: 
     return Order(model=model, requests=_requests(config, wanted), reads=reads, count=count)
 
 
-async def first_answer(endpoint: Endpoint, transport: Transport, order: Order, wanted: Wanted) -> Target:
+async def first_answer(endpoint: Endpoint, transport: Transport, order: Order, wanted: TargetOptions) -> LoadTarget:
     """Return the target, once it has answered one request as a result.
 
     Raises:
@@ -152,7 +152,7 @@ async def first_answer(endpoint: Endpoint, transport: Transport, order: Order, w
     _judge_first(reply, endpoint, model)
     if wanted.tokenizer is not None and order.count(reply) is None:
         raise UsageError(f"cannot count the tokens of an answer of {model}", where=str(wanted.tokenizer))
-    return Target(
+    return LoadTarget(
         endpoint=endpoint,
         transport=transport,
         model=model,
@@ -162,7 +162,7 @@ async def first_answer(endpoint: Endpoint, transport: Transport, order: Order, w
     )
 
 
-def _requests(config: Mapping[str, Any], wanted: Wanted) -> Requests:
+def _requests(config: Mapping[str, Any], wanted: TargetOptions) -> Requests:
     if wanted.input is not None:
         return read_requests(config, wanted.input, max_tokens=wanted.max_tokens, streaming=wanted.streaming)
     return make_requests(
@@ -191,7 +191,7 @@ def _judge_first(reply: Reply, endpoint: Endpoint, model: str) -> None:
     raise UsageError(what, where=endpoint.name, hint="give --input, or another --protocol")
 
 
-def _workload(requests: Requests, reads: Reads, wanted: Wanted) -> Workload:
+def _workload(requests: Requests, reads: Reads, wanted: TargetOptions) -> Workload:
     counted = reads.counts or (wanted.tokenizer.name if wanted.tokenizer else "")
     return Workload(
         digest=requests.digest,

@@ -8,25 +8,25 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from diagnostics.bench.answer import Answer
+from diagnostics.bench.answer import RequestResult
 from diagnostics.bench.block import Diagnosis
-from diagnostics.demo.load import ClientRecord
+from diagnostics.demo.load import ClientRequest
 from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.diagnosis.focus import focused
-from diagnostics.diagnosis.proof import proved
+from diagnostics.diagnosis.proof import validated
 from diagnostics.loadgen.deadline import OutOfTimeError, deadline
 from diagnostics.render.words import headline, next_step, subject_name
 from diagnostics.units import Limit, Unit
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture_writer import CaptureWriter
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import redact
 from exporters.sources.machine import Machine
 from exporters.sources.schedule import Source, collect
 from exporters.sources.triton_server import TritonServer
 
 # Read when a server is found, and true of every run after.
-_LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY})
+_LASTING = frozenset({BodyKind.CONFIG, BodyKind.SERVER, BodyKind.REPOSITORY})
 # Counters are read so often at least in a run, and not more often than once a second.
 _ROUNDS, _INTERVAL = 4, 1.0
 LONGEST = Limit(
@@ -68,7 +68,7 @@ class Watcher:
         """Begin to read in `wait` seconds, for `seconds`, in a thread of its own."""
         return Watch(self._sources, wait, seconds)
 
-    def diagnose(self, watch: Watch, model: str, answers: Iterable[Answer], ends: Sequence[float]) -> Diagnosis:
+    def diagnose(self, watch: Watch, model: str, answers: Iterable[RequestResult], ends: Sequence[float]) -> Diagnosis:
         """Return what a run is diagnosed as, once its reading has ended; what was read goes into the capture.
 
         A load test waits for it, and no longer than it is worth: what is not explained or not proven by then names no
@@ -105,7 +105,7 @@ class Watcher:
         window = window_of(scrapes)
         found = explain_window(window, sources=[self._server.name], blind_spots=self._server.blind_spots)
         tell(found)
-        return diagnosis(focused(proved(found), model))
+        return diagnosis(focused(validated(found), model))
 
     def _others(self, found: Explanation, model: str, ends: Sequence[float]) -> float | None:
         """Return the requests per second that the server answered between its reads beside those that ended then."""
@@ -127,9 +127,9 @@ class Watcher:
         if self._capture is not None:
             self._capture.add(redact(scrape))
 
-    def _client(self, model: str, answers: Iterable[Answer]) -> Scrape:
+    def _client(self, model: str, answers: Iterable[RequestResult]) -> Scrape:
         records = [
-            ClientRecord(
+            ClientRequest(
                 t=self._clock + one.sent,
                 model=model,
                 ms=(one.end - one.sent) * 1e3,
@@ -140,7 +140,9 @@ class Watcher:
             for one in sorted(answers, key=lambda one: one.sent)
         ]
         now = time.time()
-        return Scrape(server="", kind=Kind.CLIENT, at=now, mono=now, body="".join(f"{r}\n" for r in records).encode())
+        return Scrape(
+            server="", kind=BodyKind.CLIENT, at=now, mono=now, body="".join(f"{r}\n" for r in records).encode()
+        )
 
 
 class Watch:

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from diagnostics import __version__
-from diagnostics.evidence.ledger import Line
+from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.render import words
 from diagnostics.render.clean import clean, code_lines
 from diagnostics.units import Unit, time_text
@@ -71,7 +71,7 @@ def _change(line: str) -> str:
     return {"+": "added", "-": "removed"}.get(line[:1], "")
 
 
-def _interval(line: Line) -> str:
+def _interval(line: LedgerLine) -> str:
     """Return the interval of a reading that is not exact."""
     low, high, unit = line.reading.low, line.reading.high, line.reading.unit
     if low is None or high is None or low == high:

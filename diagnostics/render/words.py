@@ -13,10 +13,10 @@ from diagnostics.diagnosis.effect import EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation, Verdict, relevant
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.unread import unseen_time
-from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, Line
+from diagnostics.evidence.ledger import WORTHWHILE_SECONDS, WORTHWHILE_SHARE, LedgerLine
 from diagnostics.signals.reading import Missing
 from diagnostics.units import Unit
-from diagnostics.window.lifecycle import Change
+from diagnostics.window.lifecycle import ServerChange
 
 
 def beside(explanation: Explanation) -> dict[str, str]:
@@ -63,7 +63,7 @@ def changes(explanation: Explanation) -> list[str]:
     return changes_told(explanation.changes)
 
 
-def changes_told(made: Sequence[tuple[str, Change]]) -> list[str]:
+def changes_told(made: Sequence[tuple[str, ServerChange]]) -> list[str]:
     """Return changes of settings, each with its server, in their order with their times in UTC."""
     several = len({server for server, _ in made}) > 1
     return [
@@ -215,17 +215,17 @@ def _both_ends(effect: EndToEnd, unless: str) -> str:
     return f"predicted end to end: {said}{by}{unless}{f'. {effect.doubt}' if effect.doubt else ''}"
 
 
-def value(line: Line) -> str:
+def value(line: LedgerLine) -> str:
     """Return an evidence line's value, `unknown` when it is absent."""
     return "unknown" if line.reading.missing is not None else line.reading.unit.show(line.reading.value)
 
 
-def limit(line: Line) -> str:
+def limit(line: LedgerLine) -> str:
     """Return what the value was compared with."""
     return f"{line.sign} {line.reading.unit.show(line.limit)}"
 
 
-def source(line: Line) -> str:
+def source(line: LedgerLine) -> str:
     """Return where the value is from, or why it is absent."""
     reading = line.reading
     if reading.missing is not None:

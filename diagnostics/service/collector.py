@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from diagnostics.errors import DiagError
 from diagnostics.service.jobs import Job, answered, failure_of
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.own.tracer import Kind, server_of
+from diagnostics.service.own.tracer import SpanRole, server_of
 from diagnostics.wire.records import Scrape
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class Collector:
 
     def _seen(self, job: Job) -> Round:
         known = {"diag.deployment": job.deployment, **server_of(job.key)}
-        with self._metrics.tracer.span("scrape", known, kind=Kind.CLIENT) as span:
+        with self._metrics.tracer.span("scrape", known, kind=SpanRole.CLIENT) as span:
             made = self._made(job, time.monotonic())
             span.note("diag.scrapes", len(made.scrapes))
             if made.error:

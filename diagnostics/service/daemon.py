@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
 from diagnostics.errors import UsageError
-from diagnostics.service.part import Part
+from diagnostics.service.part import Component
 from diagnostics.service.service import Service
 from diagnostics.service.systemd import tell_systemd
 from diagnostics.settings.load import Loaded
@@ -23,7 +23,7 @@ class Daemon:
     SIGTERM and SIGINT end it, with all writes finished; a second one ends it at once. SIGHUP reads the settings anew.
     """
 
-    def __init__(self, service: Service, parts: Sequence[Part], read_settings: Callable[[], Loaded]) -> None:
+    def __init__(self, service: Service, parts: Sequence[Component], read_settings: Callable[[], Loaded]) -> None:
         self._service, self._parts, self._read_settings = service, parts, read_settings
         self._started_with = service.settings
         # Of all queues this is the one that a signal handler may put into while its own thread reads from it.
@@ -33,7 +33,7 @@ class Daemon:
         """Run until told to end."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._remember)
-        running: list[Part] = []
+        running: list[Component] = []
         try:
             for part in (*self._parts, self._service):
                 part.start()

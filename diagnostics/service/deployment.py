@@ -11,9 +11,9 @@ from typing import NamedTuple
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_evidence
 from diagnostics.diagnosis.incident import Incident, IncidentBook
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.diagnosis.proof import Memory, proved
-from diagnostics.diagnosis.run import resting
-from diagnostics.evidence.evidence import Awake, WindowEvidence
+from diagnostics.diagnosis.proof import ForecastCache, validated
+from diagnostics.diagnosis.run import without_ledgers
+from diagnostics.evidence.evidence import WindowEvidence, WindowLru
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
 from diagnostics.window.rolling import RollingWindow
@@ -32,7 +32,7 @@ class Gone:
     server: str
 
 
-class Traced(NamedTuple):
+class SpanBatch(NamedTuple):
     """Spans that arrived at Unix second `at`, and what is to be known of them beside."""
 
     spans: Sequence[Span]
@@ -40,7 +40,7 @@ class Traced(NamedTuple):
     about: Recorded = Recorded()
 
 
-Arrival = Scrape | Gone | Traced
+Arrival = Scrape | Gone | SpanBatch
 
 
 class Deployment:
@@ -66,7 +66,7 @@ class Deployment:
         interval: float,
         objective: Objective | None = None,
         blind_spots: Callable[[], Sequence[BlindSpot]] = lambda: (),
-        awake: Awake | None = None,
+        awake: WindowLru | None = None,
     ) -> None:
         self.name, self.interval, self.book, self._window = name, interval, book, window
         self.objective, self._blind_spots, self._metrics, self._awake = objective, blind_spots, metrics, awake
@@ -74,7 +74,7 @@ class Deployment:
         self.latest: float | None = None
         self.ended = False
         self._last: Evaluation | None = None
-        self._forecasts = Memory()
+        self._forecasts = ForecastCache()
         self._latest_at = 0.0
 
     def bytes_held(self) -> Mapping[str, int]:
@@ -140,8 +140,8 @@ class Deployment:
         evidence = WindowEvidence(records.window(), records.window, self._awake)
         explanation = explain_evidence(evidence, blind_spots=blind_spots, objective=self.objective, present=True)
         # Hundreds of deployments are remembered at once.
-        light = replace(explanation, results=resting(explanation.results))
-        return proved(light, simulate=simulate, memory=self._forecasts)
+        light = replace(explanation, results=without_ledgers(explanation.results))
+        return validated(light, simulate=simulate, memory=self._forecasts)
 
     def resume(self, scrapes: Sequence[Scrape], incidents: Sequence[Incident]) -> None:
         """Take up what an earlier run left: the bodies of its newest minutes, and its open incidents."""

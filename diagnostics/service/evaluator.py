@@ -11,7 +11,7 @@ from contextlib import suppress
 from diagnostics.service.clock_watch import ClockWatch
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.state import Board, Evaluation, EvaluationConsumer
+from diagnostics.service.state import Evaluation, EvaluationConsumer, StateBoard
 from diagnostics.signals.subject import Scope
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ SECONDS_TO_END = 5.0
 class Evaluator:
     """One thread that is told which deployments have news. News that come while one waits are judged together."""
 
-    def __init__(self, board: Board, consumers: Sequence[EvaluationConsumer], metrics: OwnMetrics) -> None:
+    def __init__(self, board: StateBoard, consumers: Sequence[EvaluationConsumer], metrics: OwnMetrics) -> None:
         self._board, self._consumers, self._metrics = board, consumers, metrics
         self._clock = ClockWatch(metrics)
         self._waiting: dict[Deployment, None] = {}

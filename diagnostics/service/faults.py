@@ -15,7 +15,7 @@ MOST = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class ServiceFault:
     """Something that fails. Times are Unix seconds.
 
     Attributes:
@@ -40,12 +40,12 @@ class Fault:
         return f"{self.what} fails ({often} in {lasted}): {self.reason}"
 
 
-class Faults:
+class ServiceFaults:
     """Those that last, by what fails. For any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._lasting: dict[str, Fault] = {}
+        self._lasting: dict[str, ServiceFault] = {}
 
     def failed(self, what: str, reason: str) -> None:
         """Note a failure; whatever fails beyond `MOST` at once is not noted."""
@@ -55,7 +55,7 @@ class Faults:
             if known is not None:
                 self._lasting[what] = replace(known, reason=reason, last=now, times=known.times + 1)
             elif len(self._lasting) < MOST:
-                self._lasting[what] = Fault(what=what, reason=reason, since=now, last=now)
+                self._lasting[what] = ServiceFault(what=what, reason=reason, since=now, last=now)
 
     def works(self, what: str) -> None:
         """Note that something works; costs next to nothing while it did before."""
@@ -63,7 +63,7 @@ class Faults:
             with self._lock:
                 self._lasting.pop(what, None)
 
-    def lasting(self) -> list[Fault]:
+    def lasting(self) -> list[ServiceFault]:
         """Return what fails now, the oldest first."""
         with self._lock:
             return sorted(self._lasting.values(), key=lambda one: (one.since, one.what))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.errors import CollectError
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.machine import Machine
 from exporters.sources.nvml import NvmlSampler
@@ -203,7 +203,7 @@ class MachineReader:
 
 def answered(scrapes: Sequence[Scrape]) -> bool:
     """Return whether a round read counters."""
-    return any(scrape.body is not None and scrape.kind in (Kind.METRICS, Kind.STATISTICS) for scrape in scrapes)
+    return any(scrape.body is not None and scrape.kind in (BodyKind.METRICS, BodyKind.STATISTICS) for scrape in scrapes)
 
 
 def failure_of(scrapes: Sequence[Scrape]) -> str:
@@ -213,5 +213,5 @@ def failure_of(scrapes: Sequence[Scrape]) -> str:
 
 def unread_part(scrapes: Sequence[Scrape], blind_spots: Sequence[BlindSpot]) -> str:
     """Return why a port could not be read in a round that read counters of another; empty when all could."""
-    of_ports = [scrape for scrape in scrapes if scrape.kind in (Kind.METRICS, Kind.STATISTICS, Kind.INDEX)]
+    of_ports = [scrape for scrape in scrapes if scrape.kind in (BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX)]
     return failure_of(of_ports) or next((spot.why for spot in blind_spots), "")

@@ -106,7 +106,7 @@ def _socket(family: int, kind: int, protocol: int, address: tuple[Any, ...], *, 
     return made
 
 
-def refuse_strangers(listen: Listen, setting: str, *, asked: bool, allowed: bool) -> None:
+def require_auth_if_public(listen: Listen, setting: str, *, asked: bool, allowed: bool) -> None:
     """Refuse to let in whoever reaches this machine.
 
     Args:

@@ -20,12 +20,12 @@ from diagnostics.errors import CollectError, UsageError
 from diagnostics.render.clean import clean
 from diagnostics.service.grpc_connections import LOOK_EVERY, MOST_CONNECTIONS, GrpcConnections
 from diagnostics.service.grpc_tls import refuse_versions, server_credentials
-from diagnostics.service.http.arrivals import MOST, Arrivals
+from diagnostics.service.http.arrivals import MOST, PendingUploads
 from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Authentication
-from diagnostics.service.http.authentication import Answer as Credential
+from diagnostics.service.http.authentication import AuthOutcome as Credential
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.listening import LISTEN_SETTING, Listen, parse_listen, refuse_strangers
-from diagnostics.service.otlp_intake import Answer, Form, OtlpIntake, Status, exported
+from diagnostics.service.listening import LISTEN_SETTING, Listen, parse_listen, require_auth_if_public
+from diagnostics.service.otlp_intake import ExportResponse, ExportStatus, Form, OtlpIntake, exported
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.peers import peer_of
 from diagnostics.service.whole_messages import NoRoom
@@ -62,7 +62,7 @@ def grpc_address(settings: Settings, credentials: Credentials) -> Listen:
     listen = parse_listen(settings.otlp.grpc_listen_address, SETTING)
     if listen.overlaps(parse_listen(settings.web.listen_address, LISTEN_SETTING)):
         raise UsageError(f"{listen} is taken by {LISTEN_SETTING}", where=SETTING, hint="choose another port")
-    refuse_strangers(listen, SETTING, asked=credentials.asked, allowed=settings.web.allow_unauthenticated)
+    require_auth_if_public(listen, SETTING, asked=credentials.asked, allowed=settings.web.allow_unauthenticated)
     refuse_versions(credentials.config.tls, SETTING)
     return listen
 
@@ -91,7 +91,7 @@ class GrpcDoor:
         self._certificates_required = credentials.config.certificates_required
         self._options = (*_OPTIONS, ("grpc.max_receive_message_length", settings.web.max_body))
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="otlp-grpc")
-        self._arrivals = Arrivals()
+        self._arrivals = PendingUploads()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="otlp-grpc", daemon=True)
         self._thread.start()
@@ -152,13 +152,13 @@ class GrpcDoor:
         host = host_of(context.peer())
         known = await self._admitted(context, host)
         answer = await self._taken(context, host, authenticated=known)
-        if answer.status is Status.MALFORMED:
+        if answer.status is ExportStatus.MALFORMED:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, _line(answer.message))
-        if answer.status is Status.THROTTLED:
+        if answer.status is ExportStatus.THROTTLED:
             await _send_away(context, grpc.StatusCode.UNAVAILABLE, _line(answer.message), answer.retry_after)
         return exported(answer)
 
-    async def _taken(self, context: Any, host: str, *, authenticated: bool) -> Answer:
+    async def _taken(self, context: Any, host: str, *, authenticated: bool) -> ExportResponse:
         """Return the answer to the message of a call, which is let go of before a call is ended with an error."""
         body = await self._message(context, host)
         try:

@@ -14,15 +14,15 @@ from typing import Protocol
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from diagnostics.errors import MalformedBody
-from diagnostics.service.deployment import Traced
+from diagnostics.service.deployment import SpanBatch
 from diagnostics.service.listening import ip_of
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.span_routing import Routed, Router
-from diagnostics.service.span_sampling import Sampling
+from diagnostics.service.span_sampling import SpanSampler
 from diagnostics.service.whole_messages import WholeMessages
 from diagnostics.settings.tree import OtlpSettings
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.secret_shapes import scrub
 from diagnostics.wire.spans import RANKS, Sieve, Span, Take
 from diagnostics.wire.spans_json import Recorded, read_json, write_json
@@ -39,7 +39,7 @@ class Form(Enum):
     PROTOBUF = "application/x-protobuf"
 
 
-class Status(Enum):
+class ExportStatus(Enum):
     """What became of an export request."""
 
     OK = "ok"
@@ -49,7 +49,7 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ExportResponse:
     """What an exporter is told.
 
     Attributes:
@@ -60,7 +60,7 @@ class Answer:
 
     """
 
-    status: Status = Status.OK
+    status: ExportStatus = ExportStatus.OK
     rejected: int = 0
     message: str = ""
     retry_after: int = 0
@@ -127,7 +127,7 @@ class OtlpIntake:
         self._service, self._metrics, self._memory = service, metrics, memory
         self._allowance = Allowance(settings.max_spans_per_second, clock)
         self._router = Router(service, metrics.spans.labels("unassigned").inc)
-        self._sampling = Sampling(settings.max_kept_spans_per_second, metrics, clock)
+        self._sampling = SpanSampler(settings.max_kept_spans_per_second, metrics, clock)
         self._lock = threading.Lock()
         self.whole = WholeMessages()
 
@@ -135,7 +135,7 @@ class OtlpIntake:
         """Return in how many whole seconds a request may come; 0 for now."""
         return math.ceil(self._allowance.wait())
 
-    def take(self, body: bytes, form: Form, peer: str, *, authenticated: bool) -> Answer:
+    def take(self, body: bytes, form: Form, peer: str, *, authenticated: bool) -> ExportResponse:
         """Take an export request.
 
         Args:
@@ -154,7 +154,7 @@ class OtlpIntake:
             try:
                 corrupt = self._read(body, form, lambda span: spans.append(without_secrets(span)), sieve)
             except MalformedBody as error:
-                return Answer(status=Status.MALFORMED, message=error.what)
+                return ExportResponse(status=ExportStatus.MALFORMED, message=error.what)
             self._allowance.use(len(spans) + corrupt + sieve.left_out)
             self._count(left_out=sieve.left_out)
             return self._taken(spans, corrupt, vouched=authenticated or _local(peer))
@@ -163,7 +163,7 @@ class OtlpIntake:
         # By what the sender declares, never by looking: else gzip inside of gzip would unpack without a bound.
         return read_json(body, take, sieve) if form is Form.JSON else read_protobuf(body, take, sieve)
 
-    def _taken(self, spans: list[Span], corrupt: int, *, vouched: bool) -> Answer:
+    def _taken(self, spans: list[Span], corrupt: int, *, vouched: bool) -> ExportResponse:
         most, at = self._allowance.per_second, time.time()
         beyond = max(0, len(spans) - most)
         given, full = 0, 0
@@ -177,23 +177,23 @@ class OtlpIntake:
         self._count(accepted=given, corrupt=corrupt, refused=beyond + full)
         return _answer({"could not be read": corrupt, "are more than a second's worth": beyond, "found no room": full})
 
-    def _traced(self, routed: Routed, corrupt: int, at: float, *, vouched: bool) -> Iterator[tuple[str, Traced]]:
+    def _traced(self, routed: Routed, corrupt: int, at: float, *, vouched: bool) -> Iterator[tuple[str, SpanBatch]]:
         """Yield what each deployment is given; nothing to one all of whose traces are left out."""
         for name, spans in routed.items():
             kept = self._sampling.sift(name, spans)
             if kept:
                 about = Recorded(vouched=vouched, share=self._sampling.share(name), corrupt=corrupt)
-                yield name, Traced(kept, at, about)
+                yield name, SpanBatch(kept, at, about)
 
-    def _give(self, name: str, traced: Traced) -> bool:
+    def _give(self, name: str, traced: SpanBatch) -> bool:
         deployment = self._service.deployments.get(name)
         return deployment is not None and deployment.give(traced)
 
-    def _record(self, deployment: str, traced: Traced) -> None:
+    def _record(self, deployment: str, traced: SpanBatch) -> None:
         """Record what a deployment was given, written anew: it replays, and nothing else that was sent is kept."""
         if self._memory is not None:
             body = write_json(traced.spans, traced.about)
-            scrape = Scrape(server="", kind=Kind.TRACES, at=traced.at, mono=time.monotonic(), body=body)
+            scrape = Scrape(server="", kind=BodyKind.TRACES, at=traced.at, mono=time.monotonic(), body=body)
             self._memory.take_clean(deployment, scrape)
 
     def _count(self, **outcomes: int) -> None:
@@ -204,7 +204,7 @@ class OtlpIntake:
 class _Sieve:
     """Leaves out what no deployment would keep, before it is read."""
 
-    def __init__(self, router: Router, sampling: Sampling, deployments: Iterable[str]) -> None:
+    def __init__(self, router: Router, sampling: SpanSampler, deployments: Iterable[str]) -> None:
         self._router, self._sampling, self._deployments = router, sampling, deployments
         self.left_out = 0
 
@@ -222,25 +222,27 @@ class _Sieve:
         self.left_out += 1
 
 
-def throttled(wait: int) -> Answer:
+def throttled(wait: int) -> ExportResponse:
     """Return the answer to a request that comes `wait` seconds too early."""
-    return Answer(status=Status.THROTTLED, message="more spans than otlp.max_spans_per_second", retry_after=wait)
+    return ExportResponse(
+        status=ExportStatus.THROTTLED, message="more spans than otlp.max_spans_per_second", retry_after=wait
+    )
 
 
-def exported(answer: Answer) -> ExportTraceServiceResponse:
+def exported(answer: ExportResponse) -> ExportTraceServiceResponse:
     """Return the message that tells an exporter what became of a request that was taken."""
     message = ExportTraceServiceResponse()
-    if answer.status is Status.PARTIAL:
+    if answer.status is ExportStatus.PARTIAL:
         message.partial_success.rejected_spans = answer.rejected
         message.partial_success.error_message = answer.message
     return message
 
 
-def _answer(rejected: Mapping[str, int]) -> Answer:
+def _answer(rejected: Mapping[str, int]) -> ExportResponse:
     reasons = [f"{spans} spans {why}" for why, spans in rejected.items() if spans]
     if not reasons:
-        return Answer()
-    return Answer(status=Status.PARTIAL, rejected=sum(rejected.values()), message="; ".join(reasons))
+        return ExportResponse()
+    return ExportResponse(status=ExportStatus.PARTIAL, rejected=sum(rejected.values()), message="; ".join(reasons))
 
 
 def without_secrets(span: Span) -> Span:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Part(Protocol):
+class Component(Protocol):
     """Something beside the service that is started before it, and stopped after it: the history, a door, a sender."""
 
     def start(self) -> None: ...

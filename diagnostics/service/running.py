@@ -15,17 +15,17 @@ from diagnostics.service.daemon import Daemon
 from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.http.server import WebServer, check_door
+from diagnostics.service.http.server import WebServer, validate_listener
 from diagnostics.service.log_lines import log_to_stderr
 from diagnostics.service.otlp_intake import OtlpIntake
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.own.telemetry import own_telemetry, wanted
-from diagnostics.service.part import Part
+from diagnostics.service.part import Component
 from diagnostics.service.plan import check_repositories, deployments, jobs
 from diagnostics.service.service import Service
 from diagnostics.service.sharding import check_fleet, owns
 from diagnostics.service.slo_keeper import SloKeeper
-from diagnostics.service.telling.telling import Telling
+from diagnostics.service.telling.telling import Notifier
 from diagnostics.settings.load import Loaded, load
 from diagnostics.settings.tree import Settings
 from diagnostics.slo.configured import configured
@@ -53,11 +53,11 @@ def check(
     jobs(loaded.settings, deployments(loaded.settings))
     check_repositories(loaded.settings)
     database_of(loaded.settings.history, read_secret)
-    check_door(loaded.settings.web)
+    validate_listener(loaded.settings.web)
     if loaded.settings.otlp.grpc_listen_address:
         _grpc().grpc_address(loaded.settings, Credentials(loaded.settings.web, read_secret))
     wanted(loaded.settings, environment)
-    Telling(loaded.settings, OwnMetrics(), MemoryOutbox())
+    Notifier(loaded.settings, OwnMetrics(), MemoryOutbox())
     configured(loaded)
     lines = list(loaded.lines())
     width = max(len(f"{name} = {value}") for name, value, _ in lines)
@@ -86,11 +86,11 @@ def run(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, s
         Daemon(service, parts, lambda: _watching(file, environment, flags, sources)).run()
 
 
-def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service, list[Part]]:
+def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service, list[Component]]:
     settings, metrics = loaded.settings, OwnMetrics()
     telemetry = own_telemetry(settings, environment, metrics)
     history = History(settings.history, metrics, read_secret=read_secret, owns=partial(owns, settings.fleet))
-    telling = Telling(settings, metrics, FileOutbox(settings.history.directory), settle=history.settle)
+    telling = Notifier(settings, metrics, FileOutbox(settings.history.directory), settle=history.settle)
     objectives = SloKeeper(configured(loaded), history)
     metrics.registry.register(objectives)
     service = Service(settings, memory=history, consumers=[telling, objectives], metrics=metrics)
@@ -111,7 +111,7 @@ def _assembled(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Service,
 
 def _grpc_door(
     settings: Settings, intake: OtlpIntake, authentication: Authentication, metrics: OwnMetrics
-) -> list[Part]:
+) -> list[Component]:
     if not settings.otlp.grpc_listen_address:
         return []
     return [_grpc().GrpcDoor(settings, intake, authentication, metrics)]

@@ -9,14 +9,14 @@ from typing import Protocol
 
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.diagnosis.incident import Incident, IncidentBook
-from diagnostics.evidence.evidence import Awake
+from diagnostics.evidence.evidence import WindowLru
 from diagnostics.service.collector import Collector, Round
 from diagnostics.service.deployment import Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.jobs import Job, MachineReader, TritonReader, unread_part
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.plan import Planned, jobs, own, with_machine
-from diagnostics.service.state import Board, EvaluationConsumer, ScrapeConsumer, TargetState
+from diagnostics.service.state import EvaluationConsumer, ScrapeConsumer, StateBoard, TargetState
 from diagnostics.settings.tree import Settings
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
@@ -28,7 +28,7 @@ FEWEST_SPANS = 500
 MOST_AWAKE = 32
 
 
-class Memory(EvaluationConsumer, ScrapeConsumer, Protocol):
+class ServiceMemory(EvaluationConsumer, ScrapeConsumer, Protocol):
     """What remembers across restarts."""
 
     def recent_scrapes(self, deployment: str, since: float) -> Sequence[Scrape]: ...
@@ -50,7 +50,7 @@ class Service:
         self,
         settings: Settings,
         *,
-        memory: Memory | None = None,
+        memory: ServiceMemory | None = None,
         consumers: Sequence[EvaluationConsumer] = (),
         metrics: OwnMetrics | None = None,
     ) -> None:
@@ -67,13 +67,13 @@ class Service:
 
         """
         self.settings, self.metrics = settings, metrics or OwnMetrics()
-        self.board = Board(started=time.time())
+        self.board = StateBoard(started=time.time())
         self.deployments: dict[str, Deployment] = {}
         self._memory = memory
         everyone = (*((memory,) if memory else ()), *consumers)
         self._evaluator = Evaluator(self.board, everyone, self.metrics)
         self._collector = Collector(settings.collect.threads, self._deliver, self.metrics)
-        self._awake = Awake(MOST_AWAKE)
+        self._awake = WindowLru(MOST_AWAKE)
         self._jobs: dict[str, Job] = {}
         # What an earlier run left open. Whatever a reload makes begins without: all that lasts is taken up by then.
         self._left = _by_deployment(memory.open_incidents() if memory else ())

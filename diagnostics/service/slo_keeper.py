@@ -14,9 +14,9 @@ from prometheus_client.registry import Collector
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.service.state import Evaluation
-from diagnostics.slo.attribution import Cause
+from diagnostics.slo.attribution import BudgetCause
 from diagnostics.slo.bins import HOUR, MINUTE, MINUTES_KEPT, Bins, Together
-from diagnostics.slo.replaying import Counted, count_window, of_deployment
+from diagnostics.slo.replaying import ServerEvents, count_window, of_deployment
 from diagnostics.slo.report import SloReport, report_on
 from diagnostics.slo.slo import Slo, Triton
 from diagnostics.slo.tally import NOTHING, Tally
@@ -62,7 +62,7 @@ class SloKeeper(Collector):
         self._reached: dict[str, dict[str, float]] = defaultdict(dict)
         self._unwritten: dict[tuple[str, str], int] = {}
         self._events: dict[EventKey, Tally] = {}
-        self._causes: dict[tuple[str, Cause], float] = defaultdict(float)
+        self._causes: dict[tuple[str, BudgetCause], float] = defaultdict(float)
         self._reports: tuple[float, Sequence[SloReport]] = (float("-inf"), ())
         self._cleaned = float("-inf")
         for slo in self.slos if memory is not None else ():
@@ -97,7 +97,7 @@ class SloKeeper(Collector):
                 self._write((slo.name, name), evaluation.at // MINUTE * MINUTE)
             self._forget()
 
-    def _add(self, deployment: str, one: Counted) -> None:
+    def _add(self, deployment: str, one: ServerEvents) -> None:
         assert isinstance(one.slo.sli, Triton)
         key = (one.slo.name, deployment, one.server, one.slo.sli.model)
         self._events[key] = self._events.get(key, NOTHING) + one.tally

@@ -23,7 +23,7 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 Routed = dict[str, list[Span]]
 
 
-class Names:
+class DeploymentNames:
     """What tells deployments apart: names of servers, and models that only one of them holds."""
 
     def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
@@ -85,7 +85,7 @@ class Router:
     def __init__(self, service: Service, unassigned: Callable[[int], object]) -> None:
         """Begin with nothing that waits; `unassigned` is told how many spans are given up."""
         self._service, self._unassigned = service, unassigned
-        self._names = Names(service)
+        self._names = DeploymentNames(service)
         self._known: OrderedDict[str, tuple[str, ...]] = OrderedDict()
         self._waiting: OrderedDict[str, tuple[float, list[Span]]] = OrderedDict()
         self._held = 0

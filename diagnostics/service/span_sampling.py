@@ -37,7 +37,7 @@ class _Kept:
         return RANKS >> self.halvings
 
 
-class Sampling:
+class SpanSampler:
     """Bounds spans over all deployments: those of which any come get equal parts. For use by one thread at a time."""
 
     def __init__(self, per_second: int, metrics: OwnMetrics, clock: Callable[[], float] = time.monotonic) -> None:

@@ -89,7 +89,7 @@ class ScrapeConsumer(Protocol):
     def take_scrape(self, deployment: str, scrape: Scrape) -> None: ...
 
 
-class Board:
+class StateBoard:
     """The newest state, swapped as a whole: readers never wait for writers."""
 
     def __init__(self, started: float) -> None:

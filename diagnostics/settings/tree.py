@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationInfo
 from diagnostics.settings.values import Address, Bytes, Name, Posted, Seconds, Share, Shown
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     """A table of settings. A key that is not known is an error: a typing mistake must not pass as a default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -25,7 +25,7 @@ class Section(BaseModel):
         return value
 
 
-class WebSettings(Section):
+class WebSettings(SettingsSection):
     """The listener of the page, the API, `/metrics` and OTLP over HTTP."""
 
     listen_address: str = Field(default="127.0.0.1:9177", description="Address to listen on, as host:port.")
@@ -51,7 +51,7 @@ class WebSettings(Section):
     max_body: Bytes = Field(default=4 * 2**20, gt=0, description="Largest request body, unpacked.")
 
 
-class CollectSettings(Section):
+class CollectSettings(SettingsSection):
     """How servers are read. A `[[server]]` may override interval and timeout."""
 
     interval: Seconds = Field(
@@ -64,7 +64,7 @@ class CollectSettings(Section):
     max_spans: int = Field(default=60_000, ge=0, description="Spans kept in memory, over all deployments.")
 
 
-class ServerSettings(Section):
+class ServerSettings(SettingsSection):
     """One Triton."""
 
     url: Address = Field(description="Any of its endpoints. The others are found.")
@@ -88,7 +88,7 @@ class ServerSettings(Section):
     )
 
 
-class DeploymentSettings(Section):
+class DeploymentSettings(SettingsSection):
     """Servers that hold the same models and are judged together."""
 
     name: Name = Field(max_length=200, description="Name in incidents and alerts, without spaces and slashes.")
@@ -96,7 +96,7 @@ class DeploymentSettings(Section):
     objective: str = Field(default="", description="Latency objective, as in 'p95 < 200ms'.")
 
 
-class SloSettings(Section):
+class SloSettings(SettingsSection):
     """A service level objective of a model or ensemble."""
 
     name: str = Field(description="Name in metrics, alerts and reports.")
@@ -117,7 +117,7 @@ class SloSettings(Section):
     labels: dict[str, str] = Field(default={}, description="Labels to add to its alerts.")
 
 
-class OtlpSettings(Section):
+class OtlpSettings(SettingsSection):
     """Receiving spans."""
 
     http: bool = Field(default=True, description="Receive OTLP over HTTP: POST /v1/traces at web.listen_address.")
@@ -134,7 +134,7 @@ class OtlpSettings(Section):
     )
 
 
-class ProbeSettings(Section):
+class ProbeSettings(SettingsSection):
     """Explaining other servers on demand: GET /probe?target=…."""
 
     allowed_networks: tuple[IPvAnyNetwork, ...] = Field(
@@ -142,7 +142,7 @@ class ProbeSettings(Section):
     )
 
 
-class HistorySettings(Section):
+class HistorySettings(SettingsSection):
     """What is stored, and for how long."""
 
     directory: Path = Field(
@@ -160,14 +160,14 @@ class HistorySettings(Section):
     segment: Seconds = Field(default=600.0, ge=10, description="Time that one file of recorded bodies covers.")
 
 
-class IncidentSettings(Section):
+class IncidentSettings(SettingsSection):
     """When a finding is an incident."""
 
     open_after: int = Field(default=2, ge=1, description="Consecutive verdicts with a finding that open an incident.")
     close_after: Seconds = Field(default=300.0, gt=0, description="Time without the finding that closes the incident.")
 
 
-class AlertmanagerSettings(Section):
+class AlertmanagerSettings(SettingsSection):
     """Alertmanagers. Incidents go to each of them."""
 
     urls: tuple[Address, ...] = Field(default=(), description="Base URLs. Empty: nothing is sent.")
@@ -182,7 +182,7 @@ class AlertmanagerSettings(Section):
     labels: dict[str, str] = Field(default={}, description="Labels to add to every alert.")
 
 
-class WebhookSettings(Section):
+class WebhookSettings(SettingsSection):
     """A receiver of messages about incidents that open and close."""
 
     url: Posted = Field(default="", description="URL that JSON is posted to.")
@@ -193,7 +193,7 @@ class WebhookSettings(Section):
     timeout: Seconds = Field(default=10.0, gt=0, le=3600, description="Time after which one delivery fails.")
 
 
-class FleetSettings(Section):
+class FleetSettings(SettingsSection):
     """Workers that share the deployments of the same settings. Their history is one PostgreSQL."""
 
     workers: int = Field(default=1, ge=1, le=1000, description="Number of workers.")
@@ -206,14 +206,14 @@ class FleetSettings(Section):
         return self
 
 
-class LogSettings(Section):
+class LogSettings(SettingsSection):
     """The service's own log, on standard error."""
 
     level: Literal["debug", "info", "warn", "error"] = Field(default="info", description="Lowest level that is logged.")
     format: Literal["logfmt", "json"] = Field(default="logfmt", description="Format of a line.")
 
 
-class Settings(Section):
+class Settings(SettingsSection):
     """The whole tree."""
 
     web: WebSettings = WebSettings()

@@ -22,7 +22,7 @@ class Leaf:
     value: str | list[Leaf] | Mapping[str, Leaf] | None
 
 
-class Document:
+class YamlDocument:
     """One file.
 
     Attributes:

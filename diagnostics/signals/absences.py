@@ -8,10 +8,10 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.outages import INDEX, PORT, REFUSING, Outage
-from diagnostics.window.view import METRICS, View
+from diagnostics.window.view import METRICS, ModelView
 
 
-def _port_refuses(view: View) -> Reading:
+def _port_refuses(view: ModelView) -> Reading:
     """Return 1 when the inference port refused all reads up to the last, and nobody was served since it did.
 
     What it would have been sent is not known where nothing was counted before it closed. Counters that stand above zero
@@ -21,12 +21,12 @@ def _port_refuses(view: View) -> Reading:
     return Reading.of(float(bool(closed) and _all_idle(view, closed[-1])), Unit.COUNT, PORT)
 
 
-def _silences(view: View) -> list[Outage]:
+def _silences(view: ModelView) -> list[Outage]:
     """Return when the inference port of a server as a whole was silent; none for one of its models."""
     return [one for one in all_outages(view) if one.source == PORT and view.model is None]
 
 
-def _all_idle(view: View, one: Outage) -> bool:
+def _all_idle(view: ModelView, one: Outage) -> bool:
     """Return whether nothing was completed since an outage began, here or beside, of what had been asked before."""
     asked = any(table.counts for table in view.server.tables[METRICS].values())
     return asked and not any(
@@ -36,7 +36,7 @@ def _all_idle(view: View, one: Outage) -> bool:
     )
 
 
-def _absent(view: View) -> Reading:
+def _absent(view: ModelView) -> Reading:
     """Return 1 when the model was away at every read, and nothing tells whether anybody asks for it.
 
     A folder that was never loaded has no state in the index: nobody was served by it either. Of a server as a whole it

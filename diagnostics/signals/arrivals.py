@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, median
 
-from diagnostics.signals.bunching import FEWEST_BINS, Bin, Crowding, crowding, dispersion, evened
+from diagnostics.signals.bunching import FEWEST_BINS, ArrivalBin, Crowding, crowding, dispersion, evened
 from diagnostics.signals.engine_rows import is_engine
 from diagnostics.signals.engine_samples import held_by_engine
 from diagnostics.signals.reading import Missing, Reading
@@ -21,7 +21,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import Happened, changes
-from diagnostics.window.view import METRICS, Counter, View
+from diagnostics.window.view import METRICS, Counter, ModelView
 
 CLIENT = "client"
 BIN_SECONDS = 1.0
@@ -36,7 +36,7 @@ MOST_BINS = 172_800  # two days: a longer window is one whose clock jumped, and 
 class Arrivals:
     """All intervals of an entry, in time order and without gaps, and where they were read."""
 
-    bins: tuple[Bin, ...]
+    bins: tuple[ArrivalBin, ...]
     source: str
 
     @property
@@ -50,12 +50,12 @@ class Arrivals:
         return sum(one.seconds for one in self.bins)
 
 
-def arrivals_of(view: View) -> Arrivals | Missing:
+def arrivals_of(view: ModelView) -> Arrivals | Missing:
     """Return an entry's intervals: from the client's record where it covers the span, else from counters."""
     return view.once(_arrivals)
 
 
-def _arrivals(view: View) -> Arrivals | Missing:
+def _arrivals(view: ModelView) -> Arrivals | Missing:
     if view.has_holes():  # what nobody saw would pass for a lull between bursts
         return Missing.STALE
     if bins := _client_bins(view):
@@ -64,7 +64,7 @@ def _arrivals(view: View) -> Arrivals | Missing:
     return found if isinstance(found, Missing) else Arrivals(tuple(found), METRICS)
 
 
-def _client_bins(view: View) -> list[Bin]:
+def _client_bins(view: ModelView) -> list[ArrivalBin]:
     if len(view.window.servers) > 1:
         return []  # a client's record does not say which of several servers answered
     sent = [r for r in view.window.clients if r.model == view.model and view.start <= r.at < view.end]
@@ -78,10 +78,10 @@ def _client_bins(view: View) -> list[Bin]:
     for request in sent:
         if (position := int((request.at - start) / BIN_SECONDS)) < count:
             inside[position].append(request.seconds)
-    return [Bin(BIN_SECONDS, len(latencies), fmean(latencies) if latencies else None) for latencies in inside]
+    return [ArrivalBin(BIN_SECONDS, len(latencies), fmean(latencies) if latencies else None) for latencies in inside]
 
 
-def _counter_bins(view: View) -> list[Bin] | Missing:
+def _counter_bins(view: ModelView) -> list[ArrivalBin] | Missing:
     if not view.server.reads[METRICS]:
         return Missing.NOT_EXPORTED
     if view.ticks_coarsely(METRICS):
@@ -99,13 +99,13 @@ def _counter_bins(view: View) -> list[Bin] | Missing:
     # Every first stage of an ensemble gets each request once.
     return _with_held_spread(
         [
-            Bin(span[1] - span[0], max(each[span] for each in taken), latency.get(span), was_held)
+            ArrivalBin(span[1] - span[0], max(each[span] for each in taken), latency.get(span), was_held)
             for span, was_held in zip(spans, held, strict=True)
         ]
     )
 
 
-def _with_held_spread(bins: Sequence[Bin]) -> list[Bin]:
+def _with_held_spread(bins: Sequence[ArrivalBin]) -> list[ArrivalBin]:
     """Return the intervals with the longest stop, and what makes up for it at once behind it, as one.
 
     Requests that a load or a gateway holds reach the first stage together: their clients sent them all the while.
@@ -124,7 +124,7 @@ def _with_held_spread(bins: Sequence[Bin]) -> list[Bin]:
     return [*bins[:first], _joined(bins[first:end]), *bins[end:]]
 
 
-def _longest_stop(bins: Sequence[Bin], usual: float) -> tuple[int, int] | None:
+def _longest_stop(bins: Sequence[ArrivalBin], usual: float) -> tuple[int, int] | None:
     """Return where the longest run of intervals with few arrivals begins and ends; None without any."""
     found, first = [], 0
     for few, run in groupby(bins, key=lambda one: one.count < _STOPPED * usual * one.seconds):
@@ -135,14 +135,14 @@ def _longest_stop(bins: Sequence[Bin], usual: float) -> tuple[int, int] | None:
     return max(found, key=lambda stop: sum(one.seconds for one in bins[stop[0] : stop[1]]), default=None)
 
 
-def _joined(bins: Sequence[Bin]) -> Bin:
+def _joined(bins: Sequence[ArrivalBin]) -> ArrivalBin:
     count = sum(one.count for one in bins)
     seconds = sum(one.count * one.latency for one in bins if one.latency is not None)
     held = any(one.held for one in bins)
-    return Bin(sum(one.seconds for one in bins), count, seconds / count if count > 0 else None, held)
+    return ArrivalBin(sum(one.seconds for one in bins), count, seconds / count if count > 0 else None, held)
 
 
-def _held(view: View, spans: Sequence[tuple[float, float]]) -> list[bool]:
+def _held(view: ModelView, spans: Sequence[tuple[float, float]]) -> list[bool]:
     """Return in which spans requests may come at once that a load held: those that touch one, and each one after.
 
     A load through the HTTP port holds one of the frontend's threads, and who is connected to it, whatever they ask.
@@ -152,7 +152,7 @@ def _held(view: View, spans: Sequence[tuple[float, float]]) -> list[bool]:
     return [now or before for before, now in zip([False, *inside], inside, strict=False)]
 
 
-def _taken_in(view: View) -> Mapping[tuple[float, float], float]:
+def _taken_in(view: ModelView) -> Mapping[tuple[float, float], float]:
     """Return requests that arrived per step: completions + growth of the backlog; empty without the pending gauge.
 
     An engine takes every request at once: its backlog is what it holds, and not said where it exports no gauges.
@@ -171,7 +171,7 @@ def _taken_in(view: View) -> Mapping[tuple[float, float], float]:
     return {span: max(n + pending[span[1]] - pending[span[0]], 0.0) for span, n in taken.items()}
 
 
-def _latencies(view: View) -> Mapping[tuple[float, float], float]:
+def _latencies(view: ModelView) -> Mapping[tuple[float, float], float]:
     totals: dict[tuple[float, float], tuple[float, float]] = {}
     for step in view.steps(METRICS):
         seconds, requests = totals.get((step.start, step.end), (0.0, 0.0))
@@ -180,8 +180,8 @@ def _latencies(view: View) -> Mapping[tuple[float, float], float]:
     return {span: seconds / requests for span, (seconds, requests) in totals.items() if requests > 0}
 
 
-def _from_bins(unit: Unit, compute: Callable[[Sequence[Bin]], float | None]) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+def _from_bins(unit: Unit, compute: Callable[[Sequence[ArrivalBin]], float | None]) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         arrivals = arrivals_of(view)
         if isinstance(arrivals, Missing):
             return Reading.unknown(arrivals, unit)
@@ -193,10 +193,12 @@ def _from_bins(unit: Unit, compute: Callable[[Sequence[Bin]], float | None]) -> 
     return read
 
 
-def _at_least(compute: Callable[[Sequence[Bin]], float | None]) -> Callable[[Sequence[Bin]], float | None]:
+def _at_least(
+    compute: Callable[[Sequence[ArrivalBin]], float | None],
+) -> Callable[[Sequence[ArrivalBin]], float | None]:
     """Return the smallest of some values: by the intervals' lengths, as if all were equally long, and without loads."""
 
-    def least(bins: Sequence[Bin]) -> float | None:
+    def least(bins: Sequence[ArrivalBin]) -> float | None:
         measured, even = (compute(bins), compute(evened(bins))) if bins else (None, None)
         if measured is None or even is None:
             return None
@@ -207,31 +209,31 @@ def _at_least(compute: Callable[[Sequence[Bin]], float | None]) -> Callable[[Seq
     return least
 
 
-def _index(bins: Sequence[Bin]) -> float | None:
+def _index(bins: Sequence[ArrivalBin]) -> float | None:
     found = dispersion(bins)
     return found.index if found else None
 
 
-def _index_score(bins: Sequence[Bin]) -> float | None:
+def _index_score(bins: Sequence[ArrivalBin]) -> float | None:
     found = dispersion(bins)
     return found.z if found else None
 
 
-def _peak(bins: Sequence[Bin]) -> float | None:
+def _peak(bins: Sequence[ArrivalBin]) -> float | None:
     rates = [one.count / one.seconds for one in bins if one.seconds > 0]
     mean = sum(one.count for one in bins) / max(sum(one.seconds for one in bins), 1e-9)
     return max(rates) / mean if rates and mean > 0 else None
 
 
-def _crowd(pick: Callable[[Crowding], float]) -> Callable[[Sequence[Bin]], float | None]:
-    def compute(bins: Sequence[Bin]) -> float | None:
+def _crowd(pick: Callable[[Crowding], float]) -> Callable[[Sequence[ArrivalBin]], float | None]:
+    def compute(bins: Sequence[ArrivalBin]) -> float | None:
         found = crowding(bins)
         return pick(found) if found else None
 
     return compute
 
 
-def _signal(name: str, unit: Unit, doc: str, compute: Callable[[Sequence[Bin]], float | None]) -> Signal:
+def _signal(name: str, unit: Unit, doc: str, compute: Callable[[Sequence[ArrivalBin]], float | None]) -> Signal:
     fix = "record what a client sees, or read the metrics every second or two (pending gauge: Triton 23.09)"
     return Signal(name=name, unit=unit, scope=Scope.ENTRY, doc=doc, readers=(_from_bins(unit, compute),), fix=fix)
 

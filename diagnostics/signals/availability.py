@@ -10,7 +10,7 @@ from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.lifecycle import LOG, READY, UNAVAILABLE, UNLOADED_REASON, Happened
 from diagnostics.window.normalize import ModelKey
-from diagnostics.window.view import METRICS, STATISTICS, View
+from diagnostics.window.view import METRICS, STATISTICS, ModelView
 from diagnostics.wire.server import IndexEntry
 
 INDEX, REPOSITORY = "index", "repository"
@@ -19,8 +19,8 @@ OF_A_MEMBER = ("models that are not available", "depends on")
 _FIX = "let the tool reach the HTTP or gRPC port: POST v2/repository/index"
 
 
-def _newest(count: Callable[[View], float]) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+def _newest(count: Callable[[ModelView], float]) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         if not view.server.index and not view.server.log:
             return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, INDEX)
         return Reading.of(count(view), Unit.COUNT, INDEX if view.server.index else LOG)
@@ -28,12 +28,12 @@ def _newest(count: Callable[[View], float]) -> Callable[[View], Reading]:
     return read
 
 
-def _entries(view: View) -> list[IndexEntry]:
+def _entries(view: ModelView) -> list[IndexEntry]:
     """Return the model's entries in the newest index; none where the index was not read."""
     return [entry for _, entries in view.server.index[-1:] for entry in entries if entry.name == view.model]
 
 
-def _ready(view: View) -> float:
+def _ready(view: ModelView) -> float:
     """Versions that the newest index calls READY; without the index, those that counters list at the last read."""
     if view.server.index:
         return float(sum(1 for entry in _entries(view) if entry.state == READY))
@@ -41,12 +41,12 @@ def _ready(view: View) -> float:
     return float(sum(1 for key in view.server.keys_of(view.model or "") if last in _last_listed(view, key)))
 
 
-def _last_listed(view: View, key: ModelKey) -> set[float]:
+def _last_listed(view: ModelView, key: ModelKey) -> set[float]:
     tables = (table for source in (METRICS, STATISTICS) if (table := view.server.tables[source].get(key)))
     return {table.last.at for table in tables if table.last is not None}
 
 
-def _never_loaded(view: View) -> Reading:
+def _never_loaded(view: ModelView) -> Reading:
     """Return 1 when the newest index lists the model without a state, or a folder of the repository is listed nowhere.
 
     Triton lists every folder of its repository, and gives a state to what it has once tried to load as a version: the
@@ -62,7 +62,7 @@ def _never_loaded(view: View) -> Reading:
     return Reading.of(float(in_repository and not view.keys()), Unit.COUNT, REPOSITORY)
 
 
-def _failed(view: View) -> float:
+def _failed(view: ModelView) -> float:
     """Versions whose last load failed by the newest index, or one if the log says so of the last attempt."""
     failed = sum(1 for e in _entries(view) if e.state == UNAVAILABLE and e.reason not in ("", UNLOADED_REASON))
     attempts = [c for c in view.changes() if c.kind in _ATTEMPTS and c.at <= view.end]
@@ -72,14 +72,14 @@ def _failed(view: View) -> float:
 _ATTEMPTS = (Happened.LOADED, Happened.RELOADED, Happened.LOAD_FAILED)
 
 
-def _wanted(view: View) -> float:
+def _wanted(view: ModelView) -> float:
     """1 when an ensemble calls the model, or it was counted in the window, or clients ask for it; else 0."""
     called = any(step.model == view.model for config in view.server.configs.values() for step in config.ensemble_steps)
     asked = any(r.model == view.model and view.start <= r.at <= view.end for r in view.window.clients)
     return float(called or asked or bool(view.keys()))
 
 
-def _signal(name: str, doc: str, count: Callable[[View], float]) -> Signal:
+def _signal(name: str, doc: str, count: Callable[[ModelView], float]) -> Signal:
     return Signal(name=name, unit=Unit.COUNT, scope=Scope.LISTED, doc=doc, readers=(_newest(count),), fix=_FIX)
 
 

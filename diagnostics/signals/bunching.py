@@ -16,7 +16,7 @@ FEWEST_BINS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class ArrivalBin:
     """One interval.
 
     Attributes:
@@ -33,9 +33,9 @@ class Bin:
     held: bool = False
 
 
-def _merged(bins: Sequence[Bin], by: int) -> list[Bin]:
+def _merged(bins: Sequence[ArrivalBin], by: int) -> list[ArrivalBin]:
     groups = [bins[i : i + by] for i in range(0, len(bins) - by + 1, by)]
-    return [Bin(sum(b.seconds for b in group), sum(b.count for b in group), None) for group in groups]
+    return [ArrivalBin(sum(b.seconds for b in group), sum(b.count for b in group), None) for group in groups]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Dispersion:
     bins: int
 
 
-def dispersion(bins: Sequence[Bin]) -> Dispersion | None:
+def dispersion(bins: Sequence[ArrivalBin]) -> Dispersion | None:
     """Return the index of dispersion at the interval length where it is most certain; None with too little to tell.
 
     Differences of successive intervals take out what changes slowly (von Neumann 1941), and the largest difference is
@@ -65,7 +65,7 @@ def dispersion(bins: Sequence[Bin]) -> Dispersion | None:
     return max(found, key=lambda one: one.z, default=None)
 
 
-def _dispersion(bins: Sequence[Bin], rate: float) -> Dispersion:
+def _dispersion(bins: Sequence[ArrivalBin], rate: float) -> Dispersion:
     residues = [(one.count - rate * one.seconds) / sqrt(rate * one.seconds) for one in bins]
     squares = sorted((after - before) ** 2 for before, after in pairwise(residues))[:-1]
     count = len(squares)
@@ -98,7 +98,7 @@ class Crowding:
     saved_seconds: float
 
 
-def crowding(bins: Sequence[Bin]) -> Crowding | None:
+def crowding(bins: Sequence[ArrivalBin]) -> Crowding | None:
     """Return how latency goes with company; None with too few intervals that had requests."""
     busy = [(one.count, one.latency) for one in bins if one.latency is not None and one.count > 0]
     if len(busy) < FEWEST_BINS or len({count for count, _ in busy}) < 2:
@@ -131,7 +131,7 @@ def _met_by_few(counts: Sequence[float]) -> float:
     return 0.0
 
 
-def evened(bins: Sequence[Bin]) -> list[Bin]:
+def evened(bins: Sequence[ArrivalBin]) -> list[ArrivalBin]:
     """Return the intervals as if all were equally long."""
     mean = fmean(one.seconds for one in bins)
     return [replace(one, seconds=mean) for one in bins]

@@ -15,20 +15,20 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import TRACES, mean_reading
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, ModelView
 from diagnostics.window.visits import NANOSECOND, TracedRequest
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.spans import CLIENT_KIND
 
 _CLIENT = "client records"
 
 
-def requests_of(view: View) -> list[TracedRequest]:
+def requests_of(view: ModelView) -> list[TracedRequest]:
     """Return the traced requests that called this model or ensemble themselves and ended in the span."""
     return [r for r in view.traces().roots(view.model or "") if view.start <= r.end_seconds <= view.end]
 
 
-def _outside_from_traces(view: View) -> Reading:
+def _outside_from_traces(view: ModelView) -> Reading:
     """A caller's span around the call, less the call at the server: durations only, so clocks may differ."""
     found = [
         max(near.seconds - request.server_seconds, 0.0)
@@ -41,7 +41,7 @@ def _outside_from_traces(view: View) -> Reading:
     return mean_reading(found, Unit.SECONDS, TRACES)
 
 
-def _outside_from_clients(view: View) -> Reading:
+def _outside_from_clients(view: ModelView) -> Reading:
     """The middle one of many short comparisons: where requests are lost to a reset, a mean over all of them lies."""
     whole = client_seconds(view)
     if whole.value is None:
@@ -71,7 +71,7 @@ def _outside_from_clients(view: View) -> Reading:
     )
 
 
-def _source_of_time(view: View) -> str | None:
+def _source_of_time(view: ModelView) -> str | None:
     """Return the source of the time at the server; None where a direct call's row hides it, or without one."""
     if hides_its_time(view) and ensemble_of(view) is None:
         return None
@@ -82,7 +82,7 @@ def _has_time(delta: Delta) -> bool:
     return Counter.REQUEST_SECONDS in delta.values and delta.values.get(Counter.SUCCESS, 0.0) > 0
 
 
-def _handling(view: View) -> Reading:
+def _handling(view: ModelView) -> Reading:
     values = [seconds for request in requests_of(view) if (seconds := request.handling_seconds) is not None]
     if not values:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, TRACES)
@@ -93,7 +93,7 @@ def _handling(view: View) -> Reading:
     return found
 
 
-def _waiting_elsewhere(view: View) -> Reading:
+def _waiting_elsewhere(view: ModelView) -> Reading:
     """By Little's law, of all the requests in the clients' record: queue seconds of other models ÷ all seconds."""
     under_way = sum(
         request.seconds for request in view.window.clients if view.start <= request.at + request.seconds <= view.end
@@ -107,11 +107,11 @@ def _waiting_elsewhere(view: View) -> Reading:
     return Reading.of(min(queued / under_way, 1.0), Unit.RATIO, f"{_CLIENT} and {METRICS}")
 
 
-def _counted(view: View) -> Delta | None:
+def _counted(view: ModelView) -> Delta | None:
     return view.delta(STATISTICS) or view.delta(METRICS)
 
 
-def _transfer(view: View) -> Reading:
+def _transfer(view: ModelView) -> Reading:
     """From the first byte of a request read to its last, and of its answer; where the client is slow it is long."""
     values = [
         max(front.received - front.start, 0) + max(front.end - front.sending, 0)
@@ -123,20 +123,20 @@ def _transfer(view: View) -> Reading:
     return mean_reading([value * NANOSECOND for value in values], Unit.SECONDS, TRACES)
 
 
-def _missed(view: View) -> Reading:
+def _missed(view: ModelView) -> Reading:
     """Reads of the inference port that gave nothing, as a share of those of the metrics port.
 
     Both are read once a round; a recorder that does not keep failures leaves a hole.
     """
     metrics, answered = len(view.server.reads[METRICS]), len(view.server.reads[STATISTICS])
-    if (unread := view.server.failures.get(Kind.STATISTICS)) is not None:
+    if (unread := view.server.failures.get(BodyKind.STATISTICS)) is not None:
         answered += unread.answered  # a proxy's page or a cut body: something answered
     if not metrics or not answered:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, "reads")
     return Reading.of(max(metrics - answered, 0) / metrics, Unit.RATIO, "reads", events=metrics)
 
 
-def _port_lag(view: View) -> Reading:
+def _port_lag(view: ModelView) -> Reading:
     """How much later a read of the inference port ends than one of the metrics port that began with it, median.
 
     Both go the same way, and only one of them shares its threads with the requests. A recorder that gives a whole
@@ -161,7 +161,7 @@ def _nearest(ascending: Sequence[float], at: float) -> float:
     return min(ascending[max(place - 1, 0) : place + 1], key=lambda other: abs(other - at))
 
 
-def _own_time(view: View) -> Reading:
+def _own_time(view: ModelView) -> Reading:
     """A caller's whole span less its call at the server; where it makes several calls it is an orchestration."""
     calls = Tally(request.trace for request in view.traces().requests)
     values = [
@@ -174,7 +174,7 @@ def _own_time(view: View) -> Reading:
     return mean_reading(values, Unit.SECONDS, TRACES)
 
 
-def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading], fix: str = "") -> Signal:
+def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[ModelView], Reading], fix: str = "") -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.ENTRY, doc=doc, readers=readers, fix=fix)
 
 

@@ -28,7 +28,7 @@ from diagnostics.tuning.service import DISPATCH_GAP
 from diagnostics.units import Unit
 from diagnostics.window.gauges import Gauge
 from diagnostics.window.openings import SAME_ROUND_SECONDS
-from diagnostics.window.view import METRICS, STATISTICS, Step, View
+from diagnostics.window.view import METRICS, STATISTICS, CounterStep, ModelView
 from diagnostics.window.visits import NANOSECOND
 
 # Instances that all have work share it by chance, over a hundred executions to a third. One that spends under a tenth
@@ -48,7 +48,7 @@ _EXPECTED_OVERLAPS = 5.0
 _SAME_ROUND_PART = 0.1
 
 
-def _steps(view: View) -> tuple[list[tuple[Step, float, float]], str]:
+def _steps(view: ModelView) -> tuple[list[tuple[CounterStep, float, float]], str]:
     """Return the steps with executions, their seconds and number, and the source: statistics before metrics."""
     for source in (STATISTICS, METRICS):
         found = [(step, *work) for step in view.steps(source) if (work := executed(step)) is not None]
@@ -57,7 +57,7 @@ def _steps(view: View) -> tuple[list[tuple[Step, float, float]], str]:
     return [], STATISTICS
 
 
-def _most_at_once(view: View) -> Reading:
+def _most_at_once(view: ModelView) -> Reading:
     """The largest number over the reads; an execution that ends in a step may have begun before it."""
     steps, source = _steps(view)
     if not steps:
@@ -72,7 +72,7 @@ def _most_at_once(view: View) -> Reading:
     return Reading.of(most, Unit.COUNT, source, low=least, high=most, events=len(steps))
 
 
-def _most_traced(view: View) -> int:
+def _most_traced(view: ModelView) -> int:
     """Return the most executions that are traced at once: a bound from below, as not every request is traced."""
     runs = {(visit.began or 0, visit.computed or 0) for visit in executed_visits(view)}
     # One that begins as another ends is not beside it.
@@ -80,7 +80,7 @@ def _most_traced(view: View) -> int:
     return max(accumulate(change for _, change in changes), default=0)
 
 
-def _while_waiting(view: View) -> Reading:
+def _while_waiting(view: ModelView) -> Reading:
     """Executions at once over the steps whose first read saw more requests wait than the step executed.
 
     Then some waited all the time: what was free had work. The dispatch gap counts as execution.
@@ -107,8 +107,8 @@ def _while_waiting(view: View) -> Reading:
 
 
 def _backlogged(
-    view: View, steps: Sequence[tuple[Step, float, float]], pending: Gauge
-) -> Iterator[tuple[Step, float, float]]:
+    view: ModelView, steps: Sequence[tuple[CounterStep, float, float]], pending: Gauge
+) -> Iterator[tuple[CounterStep, float, float]]:
     times = [at for at, _ in pending]
     largest = max(view.config.max_batch_size, 1) if view.config else 1
     for step, seconds, number in steps:
@@ -119,7 +119,7 @@ def _backlogged(
             yield step, seconds, number
 
 
-def _idle_stubs(view: View) -> Reading:
+def _idle_stubs(view: ModelView) -> Reading:
     """Configured instances − stubs of the model that execute, by what each spends of processors."""
     instances = INSTANCES.read(view).value
     spent = stub_cpu_seconds(view)
@@ -134,14 +134,14 @@ def _idle_stubs(view: View) -> Reading:
     return Reading.of(max(instances - working, 0.0), Unit.COUNT, HOST, events=len(spent))
 
 
-def _processes(view: View) -> Reading:
+def _processes(view: ModelView) -> Reading:
     spent = stub_cpu_seconds(view)
     if view.config is None or view.config.backend != names.PYTHON_BACKEND or spent is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, HOST)
     return Reading.of(len(spent), Unit.COUNT, HOST)
 
 
-def _lost(view: View, count: Callable[[View, float], Reading]) -> Reading:
+def _lost(view: ModelView, count: Callable[[ModelView, float], Reading]) -> Reading:
     """Return how many instances execute nothing while requests wait for one; none where more go on at once."""
     instances, limit = INSTANCES.read(view), RATE_LIMIT.read(view)
     if instances.value is None or view.config is None or limit.value is None:
@@ -161,7 +161,7 @@ def _lost(view: View, count: Callable[[View, float], Reading]) -> Reading:
     return found if left >= 1 and most.low <= left * ROUNDING else Reading.of(0.0, Unit.COUNT, most.source)
 
 
-def _perhaps_lowered(view: View, instances: float) -> bool:
+def _perhaps_lowered(view: ModelView, instances: float) -> bool:
     """Return whether fewer processes are there than are configured, and no request fails.
 
     One that was killed fails about a request a second (measured on 24.10): the count was lowered since it was read.
@@ -170,7 +170,7 @@ def _perhaps_lowered(view: View, instances: float) -> bool:
     return there is not None and 0 < there < instances and FAILED_REQUESTS.read(view).value == 0
 
 
-def _lost_by_processes(view: View) -> Reading:
+def _lost_by_processes(view: ModelView) -> Reading:
     """By the second half of the span, as the processes are: one that hangs may have worked before."""
     if (INSTANCES.read(view).value or 0.0) < 2:
         return Reading.of(0.0, Unit.COUNT, CONFIGURATION)
@@ -178,10 +178,10 @@ def _lost_by_processes(view: View) -> Reading:
     return _lost(replace(view, start=middle, _beside={}), lambda _, __: IDLE_STUBS.read(view))
 
 
-def _lost_by_backlog(view: View) -> Reading:
+def _lost_by_backlog(view: ModelView) -> Reading:
     """Configured instances − executions at once while requests waited, where that is a whole number, clearly less."""
 
-    def count(view: View, instances: float) -> Reading:
+    def count(view: ModelView, instances: float) -> Reading:
         at_once = EXECUTING_WHILE_WAITING.read(view)
         if at_once.value is None:
             return at_once
@@ -195,10 +195,10 @@ def _lost_by_backlog(view: View) -> Reading:
     return _lost(view, count)
 
 
-def _lost_by_traces(view: View) -> Reading:
+def _lost_by_traces(view: ModelView) -> Reading:
     """All instances but one, where no two traced executions overlap though several would have by chance."""
 
-    def count(view: View, instances: float) -> Reading:
+    def count(view: ModelView, instances: float) -> Reading:
         visits = executed_visits(view)
         runs = {(visit.began or 0, visit.computed or 0) for visit in visits}
         busy = sum(ended - began for began, ended in runs) * NANOSECOND

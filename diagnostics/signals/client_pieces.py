@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from diagnostics.window.view import Counter, View
+from diagnostics.window.view import Counter, ModelView
 
 # Clients and server count the same requests when their numbers are this close; else others call too.
 _SAME_REQUESTS = 0.1
@@ -23,7 +23,7 @@ _SMALL = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class ServerInterval:
     """A part of the span: Unix seconds, requests that the server completed, and their mean seconds there."""
 
     start: float
@@ -32,9 +32,9 @@ class Piece:
     seconds: float
 
 
-def pieces_of(view: View, source: str) -> list[Piece]:
+def pieces_of(view: ModelView, source: str) -> list[ServerInterval]:
     """Return pieces of the span, each long enough for a mean; none where the source counts no requests."""
-    found: list[Piece] = []
+    found: list[ServerInterval] = []
     start, requests, seconds, steps = None, 0.0, 0.0, view.steps(source)
     everything = sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
     enough = max(min(_PIECE_REQUESTS, everything / _PIECES_WANTED), 1.0)
@@ -43,12 +43,12 @@ def pieces_of(view: View, source: str) -> list[Piece]:
         requests += step.values.get(Counter.SUCCESS, 0.0)
         seconds += step.values.get(Counter.REQUEST_SECONDS, 0.0)
         if requests >= enough:
-            found.append(Piece(start=start, end=step.end, requests=requests, seconds=seconds / requests))
+            found.append(ServerInterval(start=start, end=step.end, requests=requests, seconds=seconds / requests))
             start, requests, seconds = None, 0.0, 0.0
     return found
 
 
-class Calls:
+class ClientCompletions:
     """Answered requests to one model by the Unix seconds at which their answers came, by the clients' clock."""
 
     def __init__(self, ended: Sequence[tuple[float, float]]) -> None:
@@ -57,7 +57,7 @@ class Calls:
         self.ends = [end for end, _ in ordered]
         self._sums = [0.0, *accumulate(seconds for _, seconds in ordered)]
 
-    def beyond(self, pieces: Sequence[Piece], ahead: float = 0.0) -> list[float]:
+    def beyond(self, pieces: Sequence[ServerInterval], ahead: float = 0.0) -> list[float]:
         """Return how much longer clients waited than the server took, of the pieces in which both count the same.
 
         Args:
@@ -75,14 +75,14 @@ class Calls:
         return found
 
 
-def calls_of(view: View) -> Calls:
+def calls_of(view: ModelView) -> ClientCompletions:
     """Return the answered requests that clients say they sent to the model or ensemble looked at."""
     model = view.model
     requests = (request for request in view.window.clients if request.ok and request.model == model)
-    return Calls([(request.at + request.seconds, request.seconds) for request in requests])
+    return ClientCompletions([(request.at + request.seconds, request.seconds) for request in requests])
 
 
-def is_another_times(pieces: Sequence[Piece], calls: Calls) -> bool:
+def is_another_times(pieces: Sequence[ServerInterval], calls: ClientCompletions) -> bool:
     """Return whether a clock that is off explains what clients wait beyond the server's time; False without calls.
 
     Then there is another time at which they saw just what the server counted. Where its time hardly changes, there is
@@ -100,7 +100,7 @@ def _agree(beyond: Sequence[float], most: float, fewest: float) -> bool:
     return len(beyond) >= fewest and 4 * sum(abs(one) <= most for one in beyond) >= 3 * len(beyond)
 
 
-def _shifts(pieces: Sequence[Piece], calls: Calls) -> list[float]:
+def _shifts(pieces: Sequence[ServerInterval], calls: ClientCompletions) -> list[float]:
     """Return by how many seconds the clients' clock may be ahead for the records to have pieces in common."""
     least, most = calls.ends[0] - pieces[-1].end, calls.ends[-1] - pieces[0].start
     shortest = min(piece.end - piece.start for piece in pieces)

@@ -11,7 +11,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import Counter, View
+from diagnostics.window.view import Counter, ModelView
 from diagnostics.wire.gpu import NVML, Gpu
 
 # Samples come every second or two: those around a step tell of its ends.
@@ -24,7 +24,7 @@ def _for_reason(mask: int) -> _Held:
     return lambda gpu: None if gpu.throttle_reasons is None else bool(gpu.throttle_reasons & mask)
 
 
-def _samples(view: View, held: _Held) -> list[tuple[float, bool]]:
+def _samples(view: ModelView, held: _Held) -> list[tuple[float, bool]]:
     """Return when (Unix seconds) the clock of one of the model's cards was held down, and when it was not."""
     found: dict[float, bool] = {}
     for uuid in view.gpu_series():
@@ -34,8 +34,8 @@ def _samples(view: View, held: _Held) -> list[tuple[float, bool]]:
     return sorted(found.items())
 
 
-def _excess(held: _Held) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+def _excess(held: _Held) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         samples = _samples(view, held) if view.on_gpu else []
         if not samples:
             return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, NVML)

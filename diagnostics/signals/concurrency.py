@@ -11,12 +11,12 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import ALL_TRACED, TRACE_FIX, TRACES, completed
 from diagnostics.units import Unit
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 
 Interval = tuple[float, float]
 
 
-def under_way(view: View) -> tuple[Sequence[Interval], str]:
+def under_way(view: ModelView) -> tuple[Sequence[Interval], str]:
     """Return (start, end) of each request of the entry in Unix seconds, and where they were read.
 
     From the client's record, else from traces where every request was traced; empty where neither is there.
@@ -37,7 +37,7 @@ def _changes(intervals: Sequence[Interval]) -> list[tuple[float, int]]:
     return sorted([(start, 1) for start, _ in intervals] + [(end, -1) for _, end in intervals])
 
 
-def _counted(view: View) -> tuple[float, int, str, int] | None:
+def _counted(view: ModelView) -> tuple[float, int, str, int] | None:
     """Return mean and most requests under way, the source, and how many there were; None with too few of them."""
     intervals, source = under_way(view)
     if len(intervals) < ENOUGH_EVENTS:
@@ -57,14 +57,14 @@ def _counted(view: View) -> tuple[float, int, str, int] | None:
     return area / max(last - begin, 1e-9), most, source, len(intervals)
 
 
-def _most(view: View) -> Reading:
+def _most(view: ModelView) -> Reading:
     found = _counted(view)
     if found is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT)
     return Reading.of(float(found[1]), Unit.COUNT, found[2], events=found[3])
 
 
-def _steadiness(view: View) -> Reading:
+def _steadiness(view: ModelView) -> Reading:
     found = _counted(view)
     if found is None or not found[1]:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.units import Unit
-from diagnostics.window.view import Counter, Step
+from diagnostics.window.view import Counter, CounterStep
 
 When = Callable[[float, float], bool | None]
 """Whether a driver is up between two instants (Unix seconds): all of the time, none of it, or neither (None)."""
@@ -25,7 +25,7 @@ SAME_LOAD = 1.3
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SeriesInterval:
     """A part of an effect's series.
 
     Attributes:
@@ -44,7 +44,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class IntervalMean:
     """The pieces of one side together: the mean per event, its standard error, events, their rate per second."""
 
     mean: float
@@ -57,8 +57,8 @@ class Side:
 class Contrast:
     """An effect inside and outside of a driver's stretches. `part` is the share of all events that are inside."""
 
-    inside: Side
-    outside: Side
+    inside: IntervalMean
+    outside: IntervalMean
     part: float
 
     @property
@@ -75,7 +75,7 @@ class Contrast:
         return Reading.of(value, Unit.SECONDS, source, low=low, high=high, events=events)
 
 
-def contrasted(pieces: Iterable[Piece], when: When, *, same_load: bool = True) -> Contrast | Missing:
+def contrasted(pieces: Iterable[SeriesInterval], when: When, *, same_load: bool = True) -> Contrast | Missing:
     """Return an effect inside and outside of a driver's stretches, or why that cannot be told.
 
     Args:
@@ -85,7 +85,7 @@ def contrasted(pieces: Iterable[Piece], when: When, *, same_load: bool = True) -
 
     """
     found = [piece for piece in pieces if piece.events > 0]
-    sides: dict[bool, list[Piece]] = {True: [], False: []}
+    sides: dict[bool, list[SeriesInterval]] = {True: [], False: []}
     for piece in found:
         up = when(piece.start, piece.end)
         if up is not None:
@@ -98,7 +98,7 @@ def contrasted(pieces: Iterable[Piece], when: When, *, same_load: bool = True) -
     return Contrast(inside, outside, inside.events / sum(piece.events for piece in found))
 
 
-def _side(pieces: Sequence[Piece]) -> Side:
+def _side(pieces: Sequence[SeriesInterval]) -> IntervalMean:
     """Return pieces together; their error is that of their spread, or of events that spread as much as their mean."""
     events = sum(piece.events for piece in pieces)
     mean = sum(piece.amount for piece in pieces) / events
@@ -107,13 +107,13 @@ def _side(pieces: Sequence[Piece]) -> Side:
     if (count := len(pieces)) > 1:
         spread *= math.sqrt(count / (count - 1))
     seconds = sum(piece.seconds for piece in pieces)
-    return Side(mean, max(spread, counted), events, events / seconds if seconds > 0 else 0.0)
+    return IntervalMean(mean, max(spread, counted), events, events / seconds if seconds > 0 else 0.0)
 
 
-def pieces_per_request(steps: Iterable[Step], counter: Counter) -> list[Piece]:
+def pieces_per_request(steps: Iterable[CounterStep], counter: Counter) -> list[SeriesInterval]:
     """Return what a counter of seconds grew by per request, step by step."""
     return [
-        Piece(step.start, step.end, step.values[counter], step.values[Counter.SUCCESS], step.seconds)
+        SeriesInterval(step.start, step.end, step.values[counter], step.values[Counter.SUCCESS], step.seconds)
         for step in steps
         if counter in step.values and Counter.SUCCESS in step.values
     ]

@@ -8,7 +8,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Read
 from diagnostics.units import Unit
 from diagnostics.window.recorder_clock import ClockFault, clock_faults
-from diagnostics.window.view import Counter, Delta, View
+from diagnostics.window.view import Counter, Delta, ModelView
 
 # Thirty events give a mean whose 95 % interval is within about a third of it for exponential times (1.96/sqrt(30)).
 ENOUGH_EVENTS = 30
@@ -20,7 +20,7 @@ _CLOCKS = {ClockFault.BACKWARDS: Missing.CONFLICTING, ClockFault.STILL: Missing.
 def total(source: str, counter: Counter, unit: Unit = Unit.COUNT) -> Read:
     """Return a reader of a counter's increase over the span."""
 
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         delta = view.delta(source)
         value = delta.get(counter) if delta else None
         if delta is None or value is None:
@@ -33,7 +33,7 @@ def total(source: str, counter: Counter, unit: Unit = Unit.COUNT) -> Read:
 def rate(source: str, counter: Counter) -> Read:
     """Return a reader of events per second; the interval is the Poisson one of the count."""
 
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         delta = view.delta(source)
         value = delta.get(counter) if delta else None
         if delta is None or value is None:
@@ -55,7 +55,7 @@ def rate(source: str, counter: Counter) -> Read:
 def per(source: str, top: Counter, bottom: Counter, unit: Unit) -> Read:
     """Return a reader of the ratio of two increases, such as seconds of queue per request."""
 
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         delta = view.delta(source)
         if delta is None or top not in delta.values or bottom not in delta.values:
             return absent(view, source, unit)
@@ -85,7 +85,7 @@ def mean_of(top: float, events: float, unit: Unit, source: str, delta: Delta, *,
     )
 
 
-def disorder(view: View, source: str) -> Missing | None:
+def disorder(view: ModelView, source: str) -> Missing | None:
     """Return why no two reads of a source can be compared though there are enough; None where they can.
 
     Its recorder's clock ran backwards (`conflicting`) or stood still (`stale`), or counters jump back again and again
@@ -97,7 +97,7 @@ def disorder(view: View, source: str) -> Missing | None:
     return Missing.RESET if any(table.unsteady for table in view.tables(source)) else None
 
 
-def absent(view: View, source: str, unit: Unit) -> Reading:
+def absent(view: ModelView, source: str, unit: Unit) -> Reading:
     """Return why a counter of this source cannot be read: never read, read only once, or in no order."""
     if not view.server.reads[source]:
         return Reading.unknown(Missing.NOT_EXPORTED, unit, source)

@@ -18,7 +18,7 @@ from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import Counter, View
+from diagnostics.window.view import Counter, ModelView
 from diagnostics.wire.host import HostSample
 
 # Who loses a quarter of a processor's time takes a third longer; who loses a twentieth, as much as noise does.
@@ -32,7 +32,7 @@ def _share(before: float | None, after: float | None, of: float | None) -> float
     return min(max((after - before) / of, 0.0), 1.0)
 
 
-def _lost(view: View, first: HostSample, last: HostSample) -> float:
+def _lost(view: ModelView, first: HostSample, last: HostSample) -> float:
     """Return the share of the processor time that was wanted and not given between two samples, by the worst reason."""
     return max(
         _share(first.throttled_periods, last.throttled_periods, (last.periods or 0.0) - (first.periods or 0.0)),
@@ -45,7 +45,7 @@ def _lost(view: View, first: HostSample, last: HostSample) -> float:
     )
 
 
-def _waited(view: View, first: HostSample, last: HostSample) -> float:
+def _waited(view: ModelView, first: HostSample, last: HostSample) -> float:
     """Return the share of the time in which an instance's process was runnable without a processor."""
     before = {one.pid: one.run_delay_seconds for one in first.processes if one.model == view.model}
     after = {one.pid: one.run_delay_seconds for one in last.processes if one.model == view.model}
@@ -53,11 +53,11 @@ def _waited(view: View, first: HostSample, last: HostSample) -> float:
     return _share(0.0, grown, ((last.at or 0.0) - (first.at or 0.0)) * (INSTANCES.read(view).value or 0.0))
 
 
-def _samples(view: View) -> list[HostSample]:
+def _samples(view: ModelView) -> list[HostSample]:
     return [sample for sample in view.hosts() if sample.at is not None]
 
 
-def _while_short(view: View) -> When:
+def _while_short(view: ModelView) -> When:
     samples = _samples(view)
     times = [sample.at or 0.0 for sample in samples]
 
@@ -71,7 +71,7 @@ def _while_short(view: View) -> When:
     return when
 
 
-def _short_share(view: View) -> Reading:
+def _short_share(view: ModelView) -> Reading:
     samples = _samples(view)
     lost = [_lost(view, before, after) for before, after in pairwise(samples)]
     if not lost:
@@ -79,8 +79,8 @@ def _short_share(view: View) -> Reading:
     return Reading.of(sum(one >= _SHORT for one in lost) / len(lost), Unit.RATIO, HOST, events=len(lost))
 
 
-def _excess(counter: Counter, compare: Callable[[View, Counter, When], Reading]) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+def _excess(counter: Counter, compare: Callable[[ModelView, Counter, When], Reading]) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         if len(_samples(view)) < 2:
             return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, HOST)
         found = compare(view, counter, _while_short(view))
@@ -89,7 +89,7 @@ def _excess(counter: Counter, compare: Callable[[View, Counter, When], Reading])
     return read
 
 
-def _signal(name: str, unit: Unit, doc: str, readers: Sequence[Callable[[View], Reading]]) -> Signal:
+def _signal(name: str, unit: Unit, doc: str, readers: Sequence[Callable[[ModelView], Reading]]) -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=tuple(readers))
 
 

@@ -11,7 +11,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, View
+from diagnostics.window.view import METRICS, ModelView
 from diagnostics.wire.gpu import HIGHEST_RATIO, Gpu
 from diagnostics.wire.host import HostSample
 
@@ -28,7 +28,7 @@ _AT_LIMIT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class DeviceLoad:
     """How full a GPU is on average, 0 to 1 each; None where not measured."""
 
     active: float | None
@@ -70,8 +70,8 @@ def _highest(*values: float | None) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _load(samples: Sequence[Gpu]) -> Load:
-    return Load(
+def _load(samples: Sequence[Gpu]) -> DeviceLoad:
+    return DeviceLoad(
         active=_mean(gpu.graphics_active if gpu.graphics_active is not None else gpu.utilization for gpu in samples),
         compute=_highest(_mean(g.sm_active for g in samples), _mean(g.tensor_active for g in samples)),
         memory=_mean(gpu.dram_active for gpu in samples),
@@ -81,12 +81,12 @@ def _load(samples: Sequence[Gpu]) -> Load:
     )
 
 
-def loads(view: View) -> dict[str, Load]:
+def loads(view: ModelView) -> dict[str, DeviceLoad]:
     """Return the mean load of each GPU under the model by uuid: NVML first, else DCGM, else Triton's own gauges."""
     return {uuid: _load(samples) for uuid, samples in view.gpu_series().items()}
 
 
-def _gpu_headroom(view: View) -> Reading:
+def _gpu_headroom(view: ModelView) -> Reading:
     measured = loads(view)
     sliced = bool(view.config and view.config.backend in _TIME_SLICED)
     rooms = [(room, load) for load in measured.values() if (room := load.headroom(sliced)) is not None]
@@ -105,7 +105,7 @@ def _gpu_headroom(view: View) -> Reading:
     )
 
 
-def _cpu_headroom(view: View) -> Reading:
+def _cpu_headroom(view: ModelView) -> Reading:
     busy = HOST_CPU_BUSY.read(view)
     if busy.value is None:
         return busy
@@ -117,13 +117,13 @@ def _cpu_headroom(view: View) -> Reading:
     return Reading.of(left, Unit.RATIO, busy.source, high=max(left, high), events=busy.events, span=busy.span)
 
 
-def _headroom(view: View) -> Reading:
+def _headroom(view: ModelView) -> Reading:
     if view.on_gpu is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, "configuration")
     return _gpu_headroom(view) if view.on_gpu else _cpu_headroom(view)
 
 
-def _host_busy(view: View) -> Reading:
+def _host_busy(view: ModelView) -> Reading:
     samples = view.hosts()
     if len(samples) < 2:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
@@ -146,14 +146,14 @@ def _increase(first: float | None, last: float | None) -> float | None:
     return last - first if first is not None and last is not None else None
 
 
-def _exported_busy(view: View) -> Reading:
+def _exported_busy(view: ModelView) -> Reading:
     values = [value for _, value in view.gauge(names.CPU_UTILIZATION, {}) if 0 <= value <= HIGHEST_RATIO]
     if not values:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
     return Reading.of(sum(values) / len(values), Unit.RATIO, METRICS, events=len(values))
 
 
-def _gpu_at_limit(view: View) -> Reading:
+def _gpu_at_limit(view: ModelView) -> Reading:
     """Share of samples in which the fullest card had under a tenth of a certain resource left."""
     shares = [
         (sum(1 for gpu in samples if _at_limit(gpu)) / len(samples), len(samples))
@@ -170,11 +170,11 @@ def _at_limit(gpu: Gpu) -> bool:
     return room is not None and room[2] <= _AT_LIMIT
 
 
-def _signal(name: str, doc: str, *readers: Callable[[View], Reading], fix: str) -> Signal:
+def _signal(name: str, doc: str, *readers: Callable[[ModelView], Reading], fix: str) -> Signal:
     return Signal(name=name, unit=Unit.RATIO, scope=Scope.MODEL, doc=doc, readers=readers, fix=fix)
 
 
-def _on_gpu(view: View) -> Reading:
+def _on_gpu(view: ModelView) -> Reading:
     if view.on_gpu is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, "configuration")
     return Reading.of(float(view.on_gpu), Unit.COUNT, "configuration")

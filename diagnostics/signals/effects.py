@@ -14,10 +14,10 @@ from diagnostics.signals.engine_rows import is_engine
 from diagnostics.signals.pace import engine_time, iteration_pieces, more_requests
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 
 
-def excess(view: View, counter: Counter, when: When) -> Reading:
+def excess(view: ModelView, counter: Counter, when: When) -> Reading:
     """Return seconds per request of the window that `counter` is higher by while the driver is up."""
     for source in (STATISTICS, METRICS):
         if pieces := pieces_per_request(view.steps(source), counter):
@@ -26,7 +26,7 @@ def excess(view: View, counter: Counter, when: When) -> Reading:
     return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, STATISTICS)
 
 
-def engine_excess(view: View, when: When) -> Reading:
+def engine_excess(view: ModelView, when: When) -> Reading:
     """Return what an entry's engines lose per request to longer iterations, which are many where requests are few.
 
     Of an engine's time per request that part is lost by which its iterations are longer, times their part in all.
@@ -49,7 +49,7 @@ def engine_excess(view: View, when: When) -> Reading:
     return total
 
 
-def excess_or_engines(view: View, counter: Counter, when: When) -> Reading:
+def excess_or_engines(view: ModelView, counter: Counter, when: When) -> Reading:
     """Return what a counter of requests tells, or what iterations of their engines do: whichever is surer.
 
     That is the reading with the narrower interval; the one that is there; else that of the counter.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagnostics.signals.engine import engine_signal
-from diagnostics.signals.engine_samples import Engine, mean_over, share_of
+from diagnostics.signals.engine_samples import EngineReads, mean_over, share_of
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, View
+from diagnostics.window.view import METRICS, ModelView
 from diagnostics.wire.engine import EngineSample
 
 MAX_UTILIZATION = "max_utilization"
@@ -35,7 +35,7 @@ def _blocks(reads: Sequence[EngineSample]) -> list[tuple[float, float, float]] |
     return Missing.CONFLICTING if 2 * wrong > len(said) else said
 
 
-def _need(engine: Engine, _: View) -> Reading:
+def _need(engine: EngineReads, _: ModelView) -> Reading:
     blocks = _blocks(engine.live)
     if isinstance(blocks, Missing):
         return Reading.unknown(blocks, Unit.COUNT, METRICS)
@@ -46,7 +46,7 @@ def _need(engine: Engine, _: View) -> Reading:
     return Reading.of(sum(used for used, _ in pairs) / scheduled, Unit.COUNT, METRICS, events=len(pairs))
 
 
-def _blocked(engine: Engine, view: View) -> Reading:
+def _blocked(engine: EngineReads, view: ModelView) -> Reading:
     need, blocks = _need(engine, view), _blocks(engine.waiting)
     if need.value is None or isinstance(blocks, Missing):
         reason = need.missing or (blocks if isinstance(blocks, Missing) else Missing.IDLE)
@@ -55,43 +55,43 @@ def _blocked(engine: Engine, view: View) -> Reading:
     return mean_over([1.0 if free < limit else 0.0 for _, _, free in blocks], Unit.RATIO)
 
 
-def _used(engine: Engine, _: View) -> Reading:
+def _used(engine: EngineReads, _: ModelView) -> Reading:
     blocks = _blocks(engine.waiting or engine.live)
     if isinstance(blocks, Missing):
         return Reading.unknown(blocks, Unit.RATIO, METRICS)
     return mean_over([used / most for most, used, _ in blocks], Unit.RATIO)
 
 
-def _capacity(engine: Engine, _: View) -> Reading:
+def _capacity(engine: EngineReads, _: ModelView) -> Reading:
     blocks = _blocks(engine.live)
     if isinstance(blocks, Missing):
         return Reading.unknown(blocks, Unit.COUNT, METRICS)
     return Reading.of(blocks[-1][0], Unit.COUNT, METRICS)
 
 
-def _block_tokens(engine: Engine, _: View) -> Reading:
+def _block_tokens(engine: EngineReads, _: ModelView) -> Reading:
     said = [read.tokens_per_block for read in engine.live if read.tokens_per_block]
     if not said:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
     return Reading.of(said[-1], Unit.COUNT, METRICS)
 
 
-def _paused(engine: Engine, _: View) -> Reading:
+def _paused(engine: EngineReads, _: ModelView) -> Reading:
     said = [read.paused for read in engine.live if read.paused is not None]
     if not said:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
     return mean_over(said, Unit.COUNT)
 
 
-def _pause_seconds(engine: Engine, view: View) -> Reading:
+def _pause_seconds(engine: EngineReads, view: ModelView) -> Reading:
     return (_paused(engine, view) / REQUEST_RATE.read(view)).with_unit(Unit.SECONDS)
 
 
-def _paused_share(engine: Engine, _: View) -> Reading:
+def _paused_share(engine: EngineReads, _: ModelView) -> Reading:
     return share_of(engine.live, lambda read: None if read.paused is None else read.paused > 0)
 
 
-def _policy(_: Engine, view: View) -> Reading:
+def _policy(_: EngineReads, view: ModelView) -> Reading:
     stated = view.config.parameters.get("batch_scheduler_policy", "").lower() if view.config else ""
     if stated not in (MAX_UTILIZATION, GUARANTEED_NO_EVICT):
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, "configuration")

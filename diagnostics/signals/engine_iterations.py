@@ -8,16 +8,16 @@ from math import sqrt
 from statistics import fmean
 
 from diagnostics.signals.engine import ENGINE_WORK_SECONDS, engine_signal
-from diagnostics.signals.engine_samples import FEWEST_READS, Engine
+from diagnostics.signals.engine_samples import FEWEST_READS, EngineReads
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, Counter, View
+from diagnostics.window.view import METRICS, Counter, ModelView
 
 # Fewer stretches between reads than this leave a line through them free to tilt either way.
 _FEWEST_STRETCHES = 8
 
 
-def _rate(engine: Engine, _: View) -> Reading:
+def _rate(engine: EngineReads, _: ModelView) -> Reading:
     said = [(read.at, read.iterations) for read in engine.samples if read.iterations is not None]
     if len(said) < 2 or said[-1][0] <= said[0][0] or said[-1][1] < said[0][1]:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.PER_SECOND, METRICS)
@@ -25,7 +25,7 @@ def _rate(engine: Engine, _: View) -> Reading:
     return Reading.of(count / seconds, Unit.PER_SECOND, METRICS, events=count, span=seconds)
 
 
-def _at_work(engine: Engine, _: View) -> Reading:
+def _at_work(engine: EngineReads, _: ModelView) -> Reading:
     """Return the share of reads with a scheduled request; the interval is Wilson's, which no count leaves empty."""
     live = set(map(id, engine.live))
     said = [id(read) in live and read.scheduled > 0 for read in engine.samples if read.scheduled is not None]
@@ -45,7 +45,7 @@ def _at_work(engine: Engine, _: View) -> Reading:
     )
 
 
-def _stretches(engine: Engine, view: View) -> Iterator[tuple[float, float]]:
+def _stretches(engine: EngineReads, view: ModelView) -> Iterator[tuple[float, float]]:
     """Yield iterations and joining requests per second of each stretch between two reads that found requests scheduled.
 
     Of generations shorter than a stretch, those that end in it joined in it or just before. Of longer ones, those join
@@ -64,7 +64,7 @@ def _stretches(engine: Engine, view: View) -> Iterator[tuple[float, float]]:
             yield (after.iterations - before.iterations) / step.seconds, requests / step.seconds
 
 
-def _joining_seconds(engine: Engine, view: View) -> Reading:
+def _joining_seconds(engine: EngineReads, view: ModelView) -> Reading:
     """Least squares of `1 = base × iterations + joining × requests`, both per second, over the stretches."""
     points = list(_stretches(engine, view))
     if len(points) < _FEWEST_STRETCHES:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from diagnostics.signals.engine import ENGINE_WORK_SECONDS, engine_signal
 from diagnostics.signals.engine_iterations import ENGINE_JOINING_SECONDS
-from diagnostics.signals.engine_samples import Engine, mean_over, over_engine
+from diagnostics.signals.engine_samples import EngineReads, mean_over, over_engine
 from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS, prefills
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, View
+from diagnostics.window.view import METRICS, ModelView
 
 # Iterations of either kind below which their mean times say nothing of a difference.
 _ENOUGH_ITERATIONS = 30
@@ -24,7 +24,7 @@ LONG_PROMPTS = 400.0
 _READ_AS_LONG = 66.0
 
 
-def _timed(engine: Engine, _: View) -> Reading:
+def _timed(engine: EngineReads, _: ModelView) -> Reading:
     """Time by which iterations that also read prompts outlast those that only generate, per generating iteration."""
     timed = [(s, s.iteration_seconds) for s in engine.live if s.iteration_seconds and s.generation]
     plain = [seconds for sample, seconds in timed if prefills(sample) is False]
@@ -36,7 +36,7 @@ def _timed(engine: Engine, _: View) -> Reading:
     return Reading.of(lost / (sum(plain) + sum(mixed)), Unit.RATIO, METRICS, events=len(timed))
 
 
-def _from_joining(engine: Engine, view: View) -> Reading:
+def _from_joining(engine: EngineReads, view: ModelView) -> Reading:
     """What joining requests add to the time that others run, where their prompts are long enough to take any.
 
     A request adds the reading of its prompt, and that of its keys and values in each of its iterations: the low end is
@@ -64,12 +64,12 @@ def _from_joining(engine: Engine, view: View) -> Reading:
     )
 
 
-def _prompt_tokens(engine: Engine, _: View) -> Reading:
+def _prompt_tokens(engine: EngineReads, _: ModelView) -> Reading:
     reads = [sample.context_tokens for sample in engine.live if prefills(sample) and sample.context_tokens is not None]
     return mean_over(reads, Unit.COUNT)
 
 
-def _generating(engine: Engine) -> Reading:
+def _generating(engine: EngineReads) -> Reading:
     """Return the share of the iterations with prompts in which other requests generate."""
     return mean_over([1.0 if read.generation else 0.0 for read in engine.live if prefills(read)], Unit.RATIO)
 

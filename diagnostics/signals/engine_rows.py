@@ -6,7 +6,7 @@ from diagnostics import names
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.triton import OUTPUT_SECONDS
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.wire.engine import is_served, shows_engine
 from diagnostics.wire.model_config import ModelConfig
 
@@ -22,7 +22,7 @@ _LONGEST_START = 0.001
 _NOTHING_COPIED = 15e-6
 
 
-def is_engine(view: View) -> bool:
+def is_engine(view: ModelView) -> bool:
     """Return whether the model batches inside: by its backend, its exported gauges, or what its requests bring.
 
     Its row shows batch size 1 and no queue even when hundreds of requests wait inside.
@@ -35,20 +35,20 @@ def is_engine(view: View) -> bool:
     return config is not None and generates(config) and _only_hands_over(view)
 
 
-def shows_its_time(view: View) -> bool:
+def shows_its_time(view: ModelView) -> bool:
     """Return whether the engine's own time is in the row's compute, not hidden in a gap: C++ backend, trtllm-serve."""
     if view.config is not None:
         return view.config.backend in names.ENGINE_BACKENDS_WITH_TIME
     return any(is_served(snapshot.layout, view.model or "") for _, _, snapshot in view.server.snapshots[-1:])
 
 
-def hides_its_time(view: View) -> bool:
+def hides_its_time(view: ModelView) -> bool:
     """Return whether the model answers from a thread of its own, so that its row shows only what starts that."""
     decoupled = view.config is not None and view.config.decoupled
     return (is_engine(view) or decoupled or answers_apart(view)) and not shows_its_time(view)
 
 
-def answers_apart(view: View) -> bool:
+def answers_apart(view: ModelView) -> bool:
     """Return whether executions of a Python model end at once and without answers: threads of its own send them."""
     config = view.config
     if config is None or config.backend != names.PYTHON_BACKEND or config.response_cache:
@@ -75,7 +75,7 @@ def generates(config: ModelConfig) -> bool:
     )
 
 
-def _only_hands_over(view: View) -> bool:
+def _only_hands_over(view: ModelView) -> bool:
     """Return whether nothing shows the model at work in its own row; what was not read shows nothing."""
     execution, busy = EXECUTION_SECONDS.read(view).value, INSTANCE_BUSY_SHARE.read(view)
     works = busy.missing is Missing.CONFLICTING or (busy.value or 0.0) >= MOST_BUSY

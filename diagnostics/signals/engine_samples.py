@@ -9,16 +9,16 @@ from itertools import pairwise
 
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, View
+from diagnostics.window.view import METRICS, ModelView
 from diagnostics.wire.engine import EngineSample, engine_slots, is_served, sample_of_page
-from diagnostics.wire.exposition import Layout
+from diagnostics.wire.exposition import SeriesLayout
 
 # Fewer reads than this could all fall into one burst.
 FEWEST_READS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class EngineReads:
     """What was read of one engine.
 
     Attributes:
@@ -40,22 +40,22 @@ class Engine:
         return [sample for sample in self.live if sample.waiting]
 
 
-def engine_of(view: View) -> Engine | Missing:
+def engine_of(view: ModelView) -> EngineReads | Missing:
     """Return what was read of the model's engine, or why nothing can be said."""
     return view.once(_engine)
 
 
-def _engine(view: View) -> Engine | Missing:
+def _engine(view: ModelView) -> EngineReads | Missing:
     samples, listed = _samples(view)
     if not samples:
         return Missing.NOT_EXPORTED
     live = [sample for sample, worked in zip(samples, _worked(samples), strict=True) if worked]
     if not live:
         return Missing.STALE
-    return Engine(samples=samples, live=live, working=_working(samples, view.seconds) if listed else 1.0)
+    return EngineReads(samples=samples, live=live, working=_working(samples, view.seconds) if listed else 1.0)
 
 
-def held_by_engine(view: View) -> Mapping[float, float]:
+def held_by_engine(view: ModelView) -> Mapping[float, float]:
     """Return how many requests the model's engine held at each read (Unix seconds); none where it does not say.
 
     An engine that iterates no more holds none, whatever its gauges still show.
@@ -89,9 +89,9 @@ def _working(iterations: Sequence[EngineSample], seconds: float) -> float:
     return min((last - first + 1) * sum(times) / len(times) / seconds, 1.0)
 
 
-def _samples(view: View) -> tuple[list[EngineSample], bool]:
+def _samples(view: ModelView) -> tuple[list[EngineSample], bool]:
     """Return the samples inside the span, and whether they are an engine's list of iterations."""
-    slots: dict[Layout, Mapping[str, int]] = {}
+    slots: dict[SeriesLayout, Mapping[str, int]] = {}
     found = []
     for at, _, snapshot in view.server.snapshots:
         if not view.start - 1e-6 <= at <= view.end + 1e-6:
@@ -137,10 +137,10 @@ def mean_over(values: Sequence[float], unit: Unit, *, estimated: bool = False) -
     )
 
 
-def over_engine(compute: Callable[[Engine, View], Reading], unit: Unit) -> Callable[[View], Reading]:
+def over_engine(compute: Callable[[EngineReads, ModelView], Reading], unit: Unit) -> Callable[[ModelView], Reading]:
     """Return a reader that computes from what was read of the engine."""
 
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         engine = engine_of(view)
         return Reading.unknown(engine, unit, METRICS) if isinstance(engine, Missing) else compute(engine, view)
 

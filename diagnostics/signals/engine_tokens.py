@@ -6,13 +6,13 @@ from itertools import pairwise
 
 from diagnostics import names
 from diagnostics.signals.engine import engine_signal
-from diagnostics.signals.engine_samples import Engine, mean_over, share_of
+from diagnostics.signals.engine_samples import EngineReads, mean_over, share_of
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Read, Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.normalize import series_named
-from diagnostics.window.view import METRICS, View
+from diagnostics.window.view import METRICS, ModelView
 from diagnostics.wire.engine import EngineSample
 
 # Tokens of generation: each scheduled request in decoding adds one per iteration.
@@ -26,7 +26,7 @@ def prefills(sample: EngineSample) -> bool | None:
     return bool(sample.context) or bool(sample.context_tokens)
 
 
-def _context_share(engine: Engine, _: View) -> Reading:
+def _context_share(engine: EngineReads, _: ModelView) -> Reading:
     return share_of(engine.waiting or engine.live, prefills)
 
 
@@ -36,7 +36,7 @@ def _tokens(sample: EngineSample) -> float | None:
     return sample.context_tokens + (sample.generation or 0.0)
 
 
-def _budget_fill(engine: Engine, _: View) -> Reading:
+def _budget_fill(engine: EngineReads, _: ModelView) -> Reading:
     """Tokens of an iteration ÷ its budget; where the budget is not said, ÷ the most tokens of any iteration.
 
     An engine that is cut off by its budget puts about as many tokens into each iteration, so that the mean comes near
@@ -53,7 +53,7 @@ def _budget_fill(engine: Engine, _: View) -> Reading:
     return mean_over([tokens / most for tokens in said], Unit.RATIO, estimated=not budgets)
 
 
-def _peak_tokens(engine: Engine, _: View) -> Reading:
+def _peak_tokens(engine: EngineReads, _: ModelView) -> Reading:
     said = [tokens for read in engine.live if (tokens := _tokens(read)) is not None]
     budgets = [read.token_budget for read in engine.live if read.token_budget]
     if not said:
@@ -61,7 +61,7 @@ def _peak_tokens(engine: Engine, _: View) -> Reading:
     return Reading.of(budgets[-1] if budgets else max(said), Unit.COUNT, METRICS, estimated=not budgets)
 
 
-def _iteration_seconds(engine: Engine, _: View) -> Reading:
+def _iteration_seconds(engine: EngineReads, _: ModelView) -> Reading:
     """Mean time of an iteration: the time between live reads ÷ the iterations between them."""
     said = [sample.iteration_seconds for sample in engine.live if sample.iteration_seconds]
     if said:
@@ -81,7 +81,7 @@ def _iteration_seconds(engine: Engine, _: View) -> Reading:
 def _histogram_mean(*families: str) -> Read:
     """Return a reader of the mean of what a histogram observed in the span: Δsum ÷ Δcount."""
 
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         for family in families:
             points = [(_own(view, at, f"{family}_sum"), _own(view, at, f"{family}_count")) for at in _ends(view)]
             if len(points) == 2 and None not in points[0] + points[1]:
@@ -101,12 +101,12 @@ def _mean(points: list[tuple[float | None, float | None]]) -> Reading:
     return Reading.of(total / count, Unit.SECONDS, METRICS, events=count)
 
 
-def _ends(view: View) -> list[int]:
+def _ends(view: ModelView) -> list[int]:
     inside = [i for i, (at, _, _) in enumerate(view.server.snapshots) if view.start - 1e-6 <= at <= view.end + 1e-6]
     return [inside[0], inside[-1]] if len(inside) >= 2 else []
 
 
-def _own(view: View, position: int, name: str) -> float | None:
+def _own(view: ModelView, position: int, name: str) -> float | None:
     """Return one family's value of the model, summed over its other labels; None when it is not there."""
     _, _, snapshot = view.server.snapshots[position]
     found = [

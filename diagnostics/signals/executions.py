@@ -12,7 +12,7 @@ from diagnostics.signals.signal import Read, Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.tuning.service import DISPATCH_GAP, BatchPoint, ServiceTime, constant, fit
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, ModelView
 
 STATISTICS_FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/stats"
 
@@ -21,7 +21,7 @@ def _model_signal(name: str, unit: Unit, doc: str, *readers: Read, fix: str = ""
     return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=readers, fix=fix)
 
 
-def _execution_seconds(view: View) -> Reading:
+def _execution_seconds(view: ModelView) -> Reading:
     delta = view.delta(STATISTICS)
     if delta is None or not delta.batches:
         return absent(view, STATISTICS, Unit.SECONDS)
@@ -30,7 +30,7 @@ def _execution_seconds(view: View) -> Reading:
     return mean_of(seconds, executions, Unit.SECONDS, STATISTICS, delta)
 
 
-def _execution_seconds_from_requests(view: View) -> Reading:
+def _execution_seconds_from_requests(view: ModelView) -> Reading:
     """Mean time per request is the mean per execution only if every batch holds one request; else larger."""
     delta = view.delta(METRICS)
     if delta is None or not _has_compute(delta):
@@ -54,7 +54,7 @@ EXECUTION_SECONDS = _model_signal(
 )
 
 
-def _busy_share(view: View) -> Reading:
+def _busy_share(view: ModelView) -> Reading:
     """Σ batch_stats seconds plus the dispatch gap, ÷ (span × instances); counters move on completion (±1 each)."""
     instances, delta = INSTANCES.read(view), view.delta(STATISTICS)
     if instances.value is None:
@@ -80,7 +80,7 @@ def _busy_share(view: View) -> Reading:
     )
 
 
-def _busy_share_bound(view: View) -> Reading:
+def _busy_share_bound(view: ModelView) -> Reading:
     """(Δcompute ÷ Δrequests) × Δexecutions: exact if no batch held two requests, else an upper bound."""
     instances, delta = INSTANCES.read(view), view.delta(METRICS)
     if instances.value is None:
@@ -119,7 +119,7 @@ INSTANCE_BUSY_SHARE = _model_signal(
 )
 
 
-def service_time(view: View) -> ServiceTime | None:
+def service_time(view: ModelView) -> ServiceTime | None:
     """Return how long an execution takes by batch size, fitted; None when nothing executed or was read.
 
     Without the batch table it is known only where every batch held one request: then at that many items, any slope.
@@ -142,7 +142,7 @@ def _items_together(delta: Delta | None) -> int:
     return max(round(values.get(Counter.INFERENCES, 0.0) / max(values.get(Counter.EXECUTIONS, 0.0), 1.0)), 1)
 
 
-def _marginal_cost(view: View) -> Reading:
+def _marginal_cost(view: ModelView) -> Reading:
     service = service_time(view)
     if service is None:
         return absent(view, STATISTICS, Unit.RATIO)

@@ -11,16 +11,16 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.triton import BATCH_SIZE, QUEUE_SECONDS, REQUEST_RATE, REQUESTS
 from diagnostics.units import Unit
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 
 
-def peers(view: View) -> list[View]:
+def peers(view: ModelView) -> list[ModelView]:
     """Return the same entry on the other servers that hold it, with counters."""
     return [_on(view, name) for name in sorted(view.window.servers) if name != view.server.name and _holds(view, name)]
 
 
-def _on(view: View, server: str) -> View:
-    return View(
+def _on(view: ModelView, server: str) -> ModelView:
+    return ModelView(
         window=view.window,
         server=view.window.servers[server],
         model=view.model,
@@ -30,30 +30,30 @@ def _on(view: View, server: str) -> View:
     )
 
 
-def _holds(view: View, server: str) -> bool:
+def _holds(view: ModelView, server: str) -> bool:
     return any(model == view.model for model, _ in view.window.servers[server].keys_seen())
 
 
-def _stages(view: View) -> Sequence[str]:
+def _stages(view: ModelView) -> Sequence[str]:
     ensemble = view.server.graph.ensembles.get(view.model or "")
     return ensemble.models() if ensemble else (view.model or "",)
 
 
-def _present(signal: Signal, views: Sequence[View]) -> list[float]:
+def _present(signal: Signal, views: Sequence[ModelView]) -> list[float]:
     return [value for value in (signal.read(view).value for view in views) if value is not None]
 
 
-def _why_alone(signal: Signal, view: View) -> Missing:
+def _why_alone(signal: Signal, view: ModelView) -> Missing:
     """Return why no peer has a value: counters that mean nothing are no traffic of zero."""
     missing = (signal.read(peer).missing for peer in peers(view))
     return next((reason for reason in missing if reason is not None), Missing.IDLE)
 
 
-def _replicas(view: View) -> Reading:
+def _replicas(view: ModelView) -> Reading:
     return Reading.of(1.0 + len(peers(view)), Unit.COUNT, "captures")
 
 
-def _traffic_ratio(view: View) -> Reading:
+def _traffic_ratio(view: ModelView) -> Reading:
     own, others = REQUEST_RATE.read(view), _present(REQUEST_RATE, peers(view))
     if own.value is None or not others:
         return Reading.unknown(own.missing or _why_alone(REQUEST_RATE, view), Unit.COUNT)
@@ -63,7 +63,7 @@ def _traffic_ratio(view: View) -> Reading:
     return Reading.of(own.value / mean, Unit.COUNT, own.source, events=own.events, span=own.span)
 
 
-def _traffic_certainty(view: View) -> Reading:
+def _traffic_certainty(view: ModelView) -> Reading:
     """(own − mean of all) ÷ its standard deviation if each request chose its server independently and evenly."""
     own, others = REQUESTS.read(view), _present(REQUESTS, peers(view))
     if own.value is None or not others:
@@ -75,7 +75,7 @@ def _traffic_certainty(view: View) -> Reading:
     return Reading.of((own.value - total * share) / spread, Unit.COUNT, own.source, events=total)
 
 
-def _queue_ahead(view: View) -> Reading:
+def _queue_ahead(view: ModelView) -> Reading:
     """Queue seconds of all stages here minus the median of the others: what even traffic would save, at most."""
     own = _queue(view)
     others = [value for value in map(_queue, peers(view)) if value is not None]
@@ -84,12 +84,12 @@ def _queue_ahead(view: View) -> Reading:
     return Reading.of(own - median(others), Unit.SECONDS, "statistics")
 
 
-def _queue(view: View) -> float | None:
+def _queue(view: ModelView) -> float | None:
     found = _present(QUEUE_SECONDS, [view.beside(model) for model in _stages(view)])
     return sum(found) if found else None
 
 
-def _comparable(here: View, there: Sequence[View]) -> list[float]:
+def _comparable(here: ModelView, there: Sequence[ModelView]) -> list[float]:
     """Return the executions' seconds of peers whose configuration is the same and whose batches are about as large."""
     own = BATCH_SIZE.read(here).value
     found = []
@@ -103,10 +103,10 @@ def _comparable(here: View, there: Sequence[View]) -> list[float]:
     return found
 
 
-def _against_like(compute: Callable[[float, float], float], unit: Unit) -> Callable[[View], Reading]:
+def _against_like(compute: Callable[[float, float], float], unit: Unit) -> Callable[[ModelView], Reading]:
     """Return a reader of (seconds of an execution here, median of the peers that do the same work)."""
 
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         own, others = EXECUTION_SECONDS.read(view), _comparable(view, peers(view))
         if own.value is None or not others:
             return Reading.unknown(own.missing or Missing.IDLE, unit)
@@ -115,7 +115,7 @@ def _against_like(compute: Callable[[float, float], float], unit: Unit) -> Calla
     return read
 
 
-def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading]) -> Signal:
+def _signal(name: str, unit: Unit, doc: str, read: Callable[[ModelView], Reading]) -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.ENTRY, doc=doc, readers=(read,))
 
 

@@ -11,7 +11,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.graph import Ensemble
-from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 
 # One failed ensemble request adds 2 to its failure counter: the error response and the final statistics (core,
 # ensemble scheduler; Triton's own documentation shows the value 2).
@@ -20,11 +20,11 @@ ENSEMBLE_FAILURES_PER_REQUEST = 2.0
 UNSEEN_PART = 0.1
 
 
-def _ensemble(view: View) -> bool:
+def _ensemble(view: ModelView) -> bool:
     return view.model in view.server.graph.ensembles
 
 
-def _failed(view: View) -> Reading:
+def _failed(view: ModelView) -> Reading:
     for source in (METRICS, STATISTICS):
         delta = view.delta(source)
         if delta is None or Counter.FAILURE not in delta.values:
@@ -36,13 +36,13 @@ def _failed(view: View) -> Reading:
     return absent(view, METRICS, Unit.COUNT)
 
 
-def _canceled_inside(view: View) -> float:
+def _canceled_inside(view: ModelView) -> float:
     """Return how many requests of an ensemble were given up while a member held them: it counts them as failed."""
     deltas = [view.beside(member).delta(METRICS) for member in view.server.graph.ensembles[view.model or ""].models()]
     return sum(delta.values.get(Counter.CANCELED, 0.0) for delta in deltas if delta is not None)
 
 
-def _rejected(view: View) -> Reading:
+def _rejected(view: ModelView) -> Reading:
     delta = view.delta(METRICS)
     if delta is None or Counter.REJECTED not in delta.values:
         return absent(view, METRICS, Unit.COUNT)
@@ -50,7 +50,7 @@ def _rejected(view: View) -> Reading:
     return Reading.of(value, Unit.COUNT, METRICS, events=value, span=delta.seconds)
 
 
-def _failed_share(view: View) -> Reading:
+def _failed_share(view: ModelView) -> Reading:
     failed, source = _failed(view), (METRICS if view.delta(METRICS) else STATISTICS)
     delta = view.delta(source)
     if failed.value is None or delta is None:
@@ -76,7 +76,7 @@ class _Count:
     seconds: float
 
 
-def _completed(view: View, model: str, *, backlog: bool, failed: bool = False) -> _Count | None:
+def _completed(view: ModelView, model: str, *, backlog: bool, failed: bool = False) -> _Count | None:
     """Return what a model completed, on request with the growth of what waits for it and with what failed there.
 
     None when not counted.
@@ -92,19 +92,19 @@ def _completed(view: View, model: str, *, backlog: bool, failed: bool = False) -
     return None
 
 
-def _own_completed(view: View) -> _Count | None:
+def _own_completed(view: ModelView) -> _Count | None:
     delta = view.delta(METRICS) or view.delta(STATISTICS)
     own = delta.values.get(Counter.SUCCESS) if delta else None
     return _Count(own, delta.seconds) if delta and own is not None else None
 
 
-def only_ensemble(view: View) -> Ensemble | None:
+def only_ensemble(view: ModelView) -> Ensemble | None:
     """Return the ensemble that calls a model; None where none or several do."""
     callers = view.server.graph.callers(view.model or "")
     return callers[0] if len(callers) == 1 else None
 
 
-def _lost_after(view: View) -> Reading:
+def _lost_after(view: ModelView) -> Reading:
     """Completed here, but arrived at no next stage: answered with an error that Triton counts as success."""
     ensemble = only_ensemble(view)
     followers = ensemble.after(view.model or "") if ensemble else ()
@@ -112,7 +112,7 @@ def _lost_after(view: View) -> Reading:
     return _difference(view, _own_completed(view), arrived, min)
 
 
-def _lost_before(view: View) -> Reading:
+def _lost_before(view: ModelView) -> Reading:
     """Completed by the stage before, but neither completed nor waiting here: refused at this stage's queue."""
     ensemble = only_ensemble(view)
     sources = ensemble.before(view.model or "") if ensemble else ()
@@ -122,7 +122,7 @@ def _lost_before(view: View) -> Reading:
 
 
 def _difference(
-    view: View,
+    view: ModelView,
     here: _Count | None,
     there: Iterable[_Count | None],
     choose: Callable[[list[float]], float],
@@ -140,7 +140,7 @@ def _difference(
     return Reading.of(lost, Unit.COUNT, f"configuration and {METRICS}", estimated=True)
 
 
-def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading]) -> Signal:
+def _signal(name: str, unit: Unit, doc: str, read: Callable[[ModelView], Reading]) -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=(read,))
 
 

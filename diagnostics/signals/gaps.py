@@ -15,24 +15,24 @@ from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import TRACE_FIX, TRACES, mean_reading
 from diagnostics.units import Unit
 from diagnostics.window.paths import Path, path_of
-from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 from diagnostics.window.visits import TracedRequest
 
 _PHASES = (Counter.QUEUE_SECONDS, Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS)
 
 
-def hidden_members(view: View) -> frozenset[str]:
+def hidden_members(view: ModelView) -> frozenset[str]:
     """Return the members that answer from threads of their own, as far as is known."""
     ensemble = ensemble_of(view)
     return frozenset(model for model in (ensemble.models() if ensemble else ()) if hides_its_time(view.beside(model)))
 
 
-def paths(view: View) -> list[tuple[TracedRequest, Path]]:
+def paths(view: ModelView) -> list[tuple[TracedRequest, Path]]:
     """Return the critical path of each traced request of the ensemble in which every stage was seen."""
     return view.once(_paths)
 
 
-def _paths(view: View) -> list[tuple[TracedRequest, Path]]:
+def _paths(view: ModelView) -> list[tuple[TracedRequest, Path]]:
     ensemble, hidden = ensemble_of(view), hidden_members(view)
     wanted = set(ensemble.models()) if ensemble else set()
     found = []
@@ -45,7 +45,7 @@ def _paths(view: View) -> list[tuple[TracedRequest, Path]]:
     return found
 
 
-def _overhead(view: View) -> Reading:
+def _overhead(view: ModelView) -> Reading:
     """Gaps behind stages that hide no time; of those that might, the one with the longest gap is taken to."""
     walked = [path for _, path in paths(view)]
     if len(walked) < FEWEST_EVENTS:
@@ -63,7 +63,7 @@ def _overhead(view: View) -> Reading:
     return mean_reading(left, Unit.SECONDS, TRACES)
 
 
-def _overhead_from_counters(view: View) -> Reading:
+def _overhead_from_counters(view: ModelView) -> Reading:
     """The ensemble's time less its members', where none of them can hide time and none runs beside another."""
     ensemble = ensemble_of(view)
     if ensemble is None or not ensemble.steps or any(may_hide(view, model) for model in ensemble.models()):
@@ -79,7 +79,7 @@ def _overhead_from_counters(view: View) -> Reading:
     return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
 
 
-def _mean(view: View, source: str, counters: tuple[Counter, ...]) -> float | None:
+def _mean(view: ModelView, source: str, counters: tuple[Counter, ...]) -> float | None:
     delta = view.delta(source)
     requests = delta.values.get(Counter.SUCCESS, 0.0) if delta else 0.0
     if delta is None or requests < FEWEST_EVENTS or not set(counters) <= set(delta.values):
@@ -87,14 +87,14 @@ def _mean(view: View, source: str, counters: tuple[Counter, ...]) -> float | Non
     return sum(delta.values[counter] for counter in counters) / requests
 
 
-def _hidden_count(view: View) -> Reading:
+def _hidden_count(view: ModelView) -> Reading:
     ensemble = ensemble_of(view)
     if ensemble is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, "configuration")
     return Reading.of(float(len(hidden_members(view))), Unit.COUNT, "configuration")
 
 
-def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading], fix: str = "") -> Signal:
+def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[ModelView], Reading], fix: str = "") -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.ENSEMBLE, doc=doc, readers=readers, fix=fix)
 
 

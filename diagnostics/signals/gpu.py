@@ -13,7 +13,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.wire.gpu import Gpu
 
 _NVML = "nvml"
@@ -34,7 +34,7 @@ HARDWARE_XIDS = frozenset(
 _LOST = ("lost", "restart", "reset")
 
 
-def samples(view: View) -> list[Gpu]:
+def samples(view: ModelView) -> list[Gpu]:
     """Return the samples of the GPU looked at, in time order; of all GPUs under the model or server without one."""
     return [gpu for one in view.gpu_series().values() for gpu in one]
 
@@ -47,8 +47,8 @@ def mean(values: Iterable[float | None]) -> float | None:
 
 def _reader(
     unit: Unit, compute: Callable[[Sequence[Gpu]], float | None], source: str = ""
-) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         found = samples(view)
         value = compute(found) if found else None
         if value is None:

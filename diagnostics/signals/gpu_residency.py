@@ -9,13 +9,13 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.partitions import processes_of
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.wire.gpu import NVML, Gpu
 
 _HOST_AND_NVML = "host and nvml"
 
 
-def _stubs(view: View) -> set[int]:
+def _stubs(view: ModelView) -> set[int]:
     """Return the Python stubs that run the model, where the recorder noted whose each is."""
     return {
         process.pid
@@ -30,7 +30,7 @@ def _held(gpu: Gpu, pids: set[int] | None) -> list[int]:
     return [held for pid, held in gpu.process_memory.items() if held is not None and (pids is None or pid in pids)]
 
 
-def _of_stubs(view: View) -> Reading:
+def _of_stubs(view: ModelView) -> Reading:
     pids = _stubs(view)
     held = [size for gpu in samples(view) if gpu.source == NVML for size in _held(gpu, pids)]
     if not held:
@@ -38,7 +38,7 @@ def _of_stubs(view: View) -> Reading:
     return Reading.of(float(max(held)), Unit.BYTES, _HOST_AND_NVML, events=len(held))
 
 
-def _of_largest_process(view: View) -> Reading:
+def _of_largest_process(view: ModelView) -> Reading:
     """Return the card's largest process, of the server's where they are known: an instance lives in one process."""
     own = processes_of(view.server.hosts) or None
     held = [size for gpu in samples(view) if gpu.source == NVML for size in _held(gpu, own)]

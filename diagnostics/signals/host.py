@@ -11,7 +11,7 @@ from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import STATISTICS, View
+from diagnostics.window.view import STATISTICS, ModelView
 from diagnostics.wire.host import HostProcess, HostSample
 
 HOST = "host"
@@ -21,7 +21,7 @@ HARDLY_WAITS = 0.1
 _FIX = "run on the server's machine, so that its processes and cgroup can be read"
 
 
-def _ends(view: View) -> tuple[HostSample, HostSample, float] | None:
+def _ends(view: ModelView) -> tuple[HostSample, HostSample, float] | None:
     """Return the first and the last sample and the seconds between them; None with fewer than two."""
     samples = view.hosts()
     if len(samples) < 2 or samples[0].at is None or samples[-1].at is None or samples[-1].at <= samples[0].at:
@@ -29,7 +29,7 @@ def _ends(view: View) -> tuple[HostSample, HostSample, float] | None:
     return samples[0], samples[-1], samples[-1].at - samples[0].at
 
 
-def cores_used(view: View) -> float | None:
+def cores_used(view: ModelView) -> float | None:
     """Return how many processors the server's tree used on average; None when that was not recorded.
 
     Only processes that were there at both ends count: one that came or went in between is left out.
@@ -47,7 +47,7 @@ def cores_used(view: View) -> float | None:
     return max(sum(used), 0.0) / seconds if used else None
 
 
-def _allowed(view: View) -> float | None:
+def _allowed(view: ModelView) -> float | None:
     """Return the processors that the server may use at most: its quota or its cpuset, if that is the smaller one."""
     found = _ends(view)
     if found is None:
@@ -57,7 +57,7 @@ def _allowed(view: View) -> float | None:
     return float(min(limits)) if limits else None
 
 
-def limit_used(view: View) -> float | None:
+def limit_used(view: ModelView) -> float | None:
     """Return the share of the server's own limit that is used; None where no limit is below the machine's cores."""
     found, allowed = _ends(view), _allowed(view)
     if found is None or allowed is None or allowed >= (found[1].cores or 0):
@@ -69,7 +69,7 @@ def limit_used(view: View) -> float | None:
     return None if used is None else min(used / allowed, 1.0)
 
 
-def _throttled(view: View) -> Reading:
+def _throttled(view: ModelView) -> Reading:
     found = _ends(view)
     if found is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
@@ -81,7 +81,7 @@ def _throttled(view: View) -> Reading:
     return Reading.of(min(max(held / periods, 0.0), 1.0), Unit.RATIO, HOST, events=periods, span=seconds)
 
 
-def _pressure(view: View) -> Reading:
+def _pressure(view: ModelView) -> Reading:
     found = _ends(view)
     if found is None or found[0].pressure_seconds is None or found[1].pressure_seconds is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, HOST)
@@ -89,7 +89,7 @@ def _pressure(view: View) -> Reading:
     return Reading.of(min(max(share, 0.0), 1.0), Unit.RATIO, HOST, span=found[2])
 
 
-def _busy_lanes(view: View) -> float | None:
+def _busy_lanes(view: ModelView) -> float | None:
     """Return how many instances of all models execute at a time, ensembles left out; None without statistics."""
     lanes, seen = 0.0, False
     for one in view.executing():
@@ -99,7 +99,7 @@ def _busy_lanes(view: View) -> float | None:
     return lanes if seen else None
 
 
-def _stubs(view: View, spent: Callable[[HostProcess], float | None]) -> list[float]:
+def _stubs(view: ModelView, spent: Callable[[HostProcess], float | None]) -> list[float]:
     """Return what the stubs of the model's instances spent per second of the span, most first.
 
     Where the recorder did not note whose stub is whose, those are taken that spent most: no instance spent more.
@@ -117,7 +117,7 @@ def _stubs(view: View, spent: Callable[[HostProcess], float | None]) -> list[flo
     return sorted(grown, reverse=True)[: round(instances)]
 
 
-def stub_cpu_seconds(view: View) -> Sequence[float] | None:
+def stub_cpu_seconds(view: ModelView) -> Sequence[float] | None:
     """Return the processor time that each stub of the model's own spent in the second half of the span, in seconds.
 
     Those that are there at its end. None where it was not recorded, or not whose stub is whose.
@@ -133,7 +133,7 @@ def stub_cpu_seconds(view: View) -> Sequence[float] | None:
     return [max((process.cpu_seconds or 0.0) - before.get(process.pid, 0.0), 0.0) for process in own]
 
 
-def _per_stub(view: View, spent: Callable[[HostProcess], float | None]) -> Reading:
+def _per_stub(view: ModelView, spent: Callable[[HostProcess], float | None]) -> Reading:
     """Return what the model's stubs spent ÷ the time its instances execute."""
     stubs = _stubs(view, spent)
     if view.config is None or view.config.backend != names.PYTHON_BACKEND or not stubs:
@@ -146,7 +146,7 @@ def _per_stub(view: View, spent: Callable[[HostProcess], float | None]) -> Readi
     return Reading.of(sum(stubs) / lanes.value, Unit.RATIO, f"{HOST} and {lanes.source}", estimated=True)
 
 
-def _own_lanes(view: View) -> Reading:
+def _own_lanes(view: ModelView) -> Reading:
     """Return how many of the model's instances execute at a time; without statistics, by their busy share."""
     delta = view.delta(STATISTICS)
     if delta is None:
@@ -154,15 +154,15 @@ def _own_lanes(view: View) -> Reading:
     return Reading.of(delta.occupied / delta.seconds, Unit.COUNT, STATISTICS)
 
 
-def _cpu_per_stub(view: View) -> Reading:
+def _cpu_per_stub(view: ModelView) -> Reading:
     return _per_stub(view, lambda process: process.cpu_seconds)
 
 
-def _wait_per_stub(view: View) -> Reading:
+def _wait_per_stub(view: ModelView) -> Reading:
     return _per_stub(view, lambda process: process.run_delay_seconds).at_most(1.0)
 
 
-def _cpu_per_lane(view: View) -> Reading:
+def _cpu_per_lane(view: ModelView) -> Reading:
     """Return processors used ÷ instances executing: 1 is work on a processor, 0 is waiting for something else."""
     used, lanes = cores_used(view), _busy_lanes(view)
     if used is None or lanes is None:
@@ -172,7 +172,7 @@ def _cpu_per_lane(view: View) -> Reading:
     return Reading.of(used / lanes, Unit.RATIO, f"{HOST} and {STATISTICS}", estimated=True)
 
 
-def _server_share(view: View) -> Reading:
+def _server_share(view: ModelView) -> Reading:
     """Return processors used by the server's tree ÷ those it may use."""
     used, allowed = cores_used(view), _allowed(view)
     if used is None or not allowed:
@@ -180,14 +180,14 @@ def _server_share(view: View) -> Reading:
     return Reading.of(min(used / allowed, 1.0), Unit.RATIO, HOST)
 
 
-def _allowed_cores(view: View) -> Reading:
+def _allowed_cores(view: ModelView) -> Reading:
     allowed = _allowed(view)
     if allowed is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, HOST)
     return Reading.of(allowed, Unit.COUNT, HOST)
 
 
-def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading], fix: str = "") -> Signal:
+def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[ModelView], Reading], fix: str = "") -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.SERVER, doc=doc, readers=readers, fix=fix)
 
 

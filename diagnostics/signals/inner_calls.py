@@ -16,8 +16,8 @@ from statistics import fmean
 from diagnostics import names
 from diagnostics.signals.counting import ENOUGH_EVENTS, FEWEST_EVENTS
 from diagnostics.signals.engine_rows import hides_its_time
-from diagnostics.signals.inner_rows import Row, in_step, lengthens_with, row_of, runs_ahead
-from diagnostics.window.view import METRICS, STATISTICS, View
+from diagnostics.signals.inner_rows import CallCounters, in_step, lengthens_with, row_of, runs_ahead
+from diagnostics.window.view import METRICS, STATISTICS, ModelView
 
 # What a call costs its caller beyond the called model's own time, a message between two processes and a copy, was
 # measured as 0.1 to 2 ms: under a tenth of executions that are long enough to be somebody's trouble.
@@ -95,7 +95,7 @@ class _Candidate:
     all.
     """
 
-    row: Row
+    row: CallCounters
     times: float
     part: float
     in_step: bool | None
@@ -103,7 +103,7 @@ class _Candidate:
     shared: bool = False
 
 
-def inner_calls(view: View) -> Mapping[str, InnerCalls]:
+def inner_calls(view: ModelView) -> Mapping[str, InnerCalls]:
     """Return what models of the server call from inside their executions, by the caller's name."""
     return view.beside(None).once(_found)
 
@@ -122,7 +122,7 @@ class Possible:
     source: str = METRICS
 
 
-def possible_share(view: View) -> Possible:
+def possible_share(view: ModelView) -> Possible:
     """Return the share of a model's executions that others, called in step with it, fill if it calls them.
 
     Those that another model is found to call, or that a client calls before or after this one, are none of them. One
@@ -147,12 +147,12 @@ def possible_share(view: View) -> Possible:
     )
 
 
-def _may_call(view: View) -> bool:
+def _may_call(view: ModelView) -> bool:
     config = view.config
     return config is None or config.backend in ("", names.PYTHON_BACKEND, *names.ENGINE_BACKENDS)
 
 
-def _rows(view: View) -> Mapping[str, Row]:
+def _rows(view: ModelView) -> Mapping[str, CallCounters]:
     """Return what was counted of the models and ensembles that worked, all from the best source that has any."""
     models = sorted({model for model, _ in view.server.keys_seen()})
     for source in (STATISTICS, METRICS):
@@ -162,7 +162,7 @@ def _rows(view: View) -> Mapping[str, Row]:
     return {}
 
 
-def _found(view: View) -> Mapping[str, InnerCalls]:
+def _found(view: ModelView) -> Mapping[str, InnerCalls]:
     """Look first for calls whose order tells, then for those whose time does.
 
     What lies inside a call lies inside its caller's caller as well: where order tells, it belongs to the shortest that
@@ -190,13 +190,13 @@ def _found(view: View) -> Mapping[str, InnerCalls]:
     return found
 
 
-def _is_script(view: View, own: Row) -> bool:
+def _is_script(view: ModelView, own: CallCounters) -> bool:
     """Return whether a model may call others as far as its configuration and counters tell: Python, and it worked."""
     config = view.beside(own.model).config
     return config is not None and config.backend == names.PYTHON_BACKEND and own.busy > 0
 
 
-def _candidates(own: Row, rows: Mapping[str, Row], taken: Collection[str]) -> list[_Candidate]:
+def _candidates(own: CallCounters, rows: Mapping[str, CallCounters], taken: Collection[str]) -> list[_Candidate]:
     """Return the models whose requests may lie inside a model's executions, those that take most of them first."""
     found = [
         candidate
@@ -208,12 +208,12 @@ def _candidates(own: Row, rows: Mapping[str, Row], taken: Collection[str]) -> li
     return sorted(found, key=lambda one: (not one.in_step, -one.part))[:_MOST_TRIED]
 
 
-def _fits(own: Row, row: Row) -> bool:
+def _fits(own: CallCounters, row: CallCounters) -> bool:
     """Return whether a call may lie in an execution: the mean of one that is made now and then takes its part only."""
     return row.request * min(row.calls / own.count, 1.0) <= own.execution * _EDGE
 
 
-def _ways(own: Row, row: Row) -> Iterator[_Candidate]:
+def _ways(own: CallCounters, row: CallCounters) -> Iterator[_Candidate]:
     """Yield how a model may be called: each time, so and so often; else now and then, or by others as well."""
     whole, ratio = sum(row.seconds.values()) / own.busy, row.calls / own.count
     for base in (own.requests, own.executions):
@@ -247,12 +247,12 @@ def _is_sure(some: Sequence[_Candidate]) -> bool:
     return sure > 0 and sure >= _part(some) / 2
 
 
-def _by_time(own: Row, candidates: Sequence[_Candidate], *, called: bool) -> Sequence[_Candidate]:
+def _by_time(own: CallCounters, candidates: Sequence[_Candidate], *, called: bool) -> Sequence[_Candidate]:
     """Return models whose calls fill the executions, each time or now and then; none where that may be chance."""
     return _each_time(own, candidates, called=called) or _now_and_then(own, candidates)
 
 
-def _each_time(own: Row, candidates: Sequence[_Candidate], *, called: bool) -> Sequence[_Candidate]:
+def _each_time(own: CallCounters, candidates: Sequence[_Candidate], *, called: bool) -> Sequence[_Candidate]:
     """Return those of the models called in step that fill the executions, the most of them.
 
     A client may call models of the same length at once: where that cannot be told, executions must lengthen with their
@@ -264,14 +264,14 @@ def _each_time(own: Row, candidates: Sequence[_Candidate], *, called: bool) -> S
     return best if any(one.ahead for one in best) or _lengthened(own, best) else ()
 
 
-def _lengthened(own: Row, some: Sequence[_Candidate]) -> bool:
+def _lengthened(own: CallCounters, some: Sequence[_Candidate]) -> bool:
     """Return whether executions take longer whenever these calls do."""
     spans = [span for span in own.held if all(one.row.direct.get(span, 0.0) > 0 for one in some)]
     each = {span: sum(one.times * one.row.seconds[span] / one.row.direct[span] for one in some) for span in spans}
     return lengthens_with(own, each)
 
 
-def _now_and_then(own: Row, candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
+def _now_and_then(own: CallCounters, candidates: Sequence[_Candidate]) -> Sequence[_Candidate]:
     """Return models that fill the executions at each read, however often they are called; none where chance may."""
     sets = (one for one in _subsets(candidates, _MOST_BY_TIME) if _part(one) >= _CLOSELY and _steadily(own, one))
     return max(sets, key=_part, default=())
@@ -289,7 +289,7 @@ def _part(some: Sequence[_Candidate]) -> float:
     return sum(one.part for one in some)
 
 
-def _steadily(own: Row, some: Sequence[_Candidate]) -> bool:
+def _steadily(own: CallCounters, some: Sequence[_Candidate]) -> bool:
     """Return whether calls fill the executions by so much the same share at each read that chance does not do it."""
     spans = [span for span, held in own.held.items() if held > 0 and own.requests.get(span, 0.0) > 0]
     spans = [span for span in spans if all(one.row.direct.get(span, 0.0) > 0 for one in some)]
@@ -302,12 +302,12 @@ def _steadily(own: Row, some: Sequence[_Candidate]) -> bool:
     return bool(bounds) and _spread(shares) <= min(bounds) / _STEADIER**2
 
 
-def _seconds_in(own: Row, one: _Candidate, span: tuple[float, float]) -> float:
+def _seconds_in(own: CallCounters, one: _Candidate, span: tuple[float, float]) -> float:
     seconds = one.row.seconds[span]
     return seconds / one.row.direct[span] * own.requests[span] if one.shared else seconds
 
 
-def _by_chance(own: Row, one: _Candidate, spans: Sequence[tuple[float, float]]) -> float:
+def _by_chance(own: CallCounters, one: _Candidate, spans: Sequence[tuple[float, float]]) -> float:
     return fmean(1 / own.requests[span] + 1 / one.row.direct[span] for span in spans)
 
 
@@ -317,7 +317,7 @@ def _spread(values: Sequence[float]) -> float:
     return fmean((value / mean - 1) ** 2 for value in values) if mean > 0 else 0.0
 
 
-def _calls(own: Row, chosen: Sequence[_Candidate], *, hidden: bool) -> InnerCalls:
+def _calls(own: CallCounters, chosen: Sequence[_Candidate], *, hidden: bool) -> InnerCalls:
     """Return what is called; `hidden` where one of them hides its time, which may be all that the others leave."""
     share = min(_part(chosen), 1.0)
     return InnerCalls(
@@ -338,7 +338,7 @@ def _call(one: _Candidate, *, beside: bool = False) -> InnerCall:
     )
 
 
-def _with(found: InnerCalls, own: Row, beside: Sequence[_Candidate]) -> InnerCalls:
+def _with(found: InnerCalls, own: CallCounters, beside: Sequence[_Candidate]) -> InnerCalls:
     """Return calls with those that have no room beside them one after another: they are made at the same time."""
     if not beside:
         return found

@@ -13,7 +13,7 @@ from diagnostics.signals.counting import FEWEST_EVENTS
 from diagnostics.signals.occupied import one_request_per_execution
 from diagnostics.signals.orchestration import LOCKSTEP, direct_steps, parting_of
 from diagnostics.window.counters import sum_steps
-from diagnostics.window.view import STATISTICS, Counter, Step, View
+from diagnostics.window.view import STATISTICS, Counter, CounterStep, ModelView
 
 Span = tuple[float, float]
 Steps = Mapping[Span, float]
@@ -28,7 +28,7 @@ _REST = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class CallCounters:
     """One model's or ensemble's counters from read to read.
 
     Attributes:
@@ -83,7 +83,7 @@ class Row:
         return sum(self.seconds.values()) / self.calls if self.calls > 0 else 0.0
 
 
-def row_of(view: View, source: str) -> Row | None:
+def row_of(view: ModelView, source: str) -> CallCounters | None:
     """Return what a source says of a model from read to read; None where it did nothing, or was not read."""
     steps = view.steps(source)
     requests = _sums(steps, lambda step: step.values.get(Counter.SUCCESS, 0.0))
@@ -92,7 +92,7 @@ def row_of(view: View, source: str) -> Row | None:
     ensemble = view.server.graph.ensembles.get(view.model or "")
     direct = direct_steps(view, view.model or "", source)
     whole = _sums(steps, lambda step: step.values.get(Counter.REQUEST_SECONDS, 0.0))
-    return Row(
+    return CallCounters(
         model=view.model or "",
         source=source,
         requests=requests,
@@ -111,7 +111,7 @@ def row_of(view: View, source: str) -> Row | None:
     )
 
 
-def in_step(caller: Steps, called: Row, times: int) -> bool | None:
+def in_step(caller: Steps, called: CallCounters, times: int) -> bool | None:
     """Return whether a model is called so many times per request or execution of another, read for read.
 
     None where too few reads tell, and the totals are as close as those of calls in step.
@@ -123,7 +123,7 @@ def in_step(caller: Steps, called: Row, times: int) -> bool | None:
     return None if abs(most - least) <= LOCKSTEP * math.sqrt(2 * min(most, least)) else False
 
 
-def runs_ahead(caller: Row, called: Row, times: int) -> bool | None:
+def runs_ahead(caller: CallCounters, called: CallCounters, times: int) -> bool | None:
     """Return whether completed calls run ahead of the caller's requests as calls from inside an execution do.
 
     Such a call ends before its caller: at a read the called model has completed as many calls more as there are
@@ -152,7 +152,7 @@ def runs_ahead(caller: Row, called: Row, times: int) -> bool | None:
     return False if abs(mean) <= _FAR * abs(other) + 2 and _differs(mean, own, abs(other) / reads) else None
 
 
-def lengthens_with(caller: Row, seconds: Steps) -> bool:
+def lengthens_with(caller: CallCounters, seconds: Steps) -> bool:
     """Return whether a request's executions take longer from read to read as calls of so many seconds do."""
     spans = [span for span in seconds if caller.held[span] > 0 and caller.requests.get(span, 0.0) > 0]
     if len(spans) < FEWEST_EVENTS:
@@ -167,7 +167,7 @@ def _differs(mean: float, other: float, variance: float) -> bool:
     return abs(mean - other) >= _DEVIATIONS * math.sqrt(variance)
 
 
-def _sums(steps: Sequence[Step], value: Callable[[Step], float]) -> dict[Span, float]:
+def _sums(steps: Sequence[CounterStep], value: Callable[[CounterStep], float]) -> dict[Span, float]:
     found: dict[Span, float] = {}
     for step in steps:
         key = (step.start, step.end)
@@ -175,7 +175,7 @@ def _sums(steps: Sequence[Step], value: Callable[[Step], float]) -> dict[Span, f
     return found
 
 
-def _held(steps: Sequence[Step], source: str) -> dict[Span, float]:
+def _held(steps: Sequence[CounterStep], source: str) -> dict[Span, float]:
     """Return the seconds that executions held instances; none where batches of several requests hide them."""
     if source == STATISTICS:
         return _sums(steps, lambda step: sum(batch.seconds for batch in step.batches.values()))
@@ -185,13 +185,13 @@ def _held(steps: Sequence[Step], source: str) -> dict[Span, float]:
     return _sums(steps, lambda step: sum(step.values.get(part, 0.0) for part in _COMPUTE))
 
 
-def _waits(view: View, source: str) -> float:
+def _waits(view: ModelView, source: str) -> float:
     delta = view.delta(source)
     count = delta.values.get(Counter.SUCCESS, 0.0) if delta else 0.0
     return delta.values.get(Counter.QUEUE_SECONDS, 0.0) / count if delta and count > 0 else 0.0
 
 
-def _before(view: View, source: str) -> float | None:
+def _before(view: ModelView, source: str) -> float | None:
     """Return what all versions completed before the span; None where counters began anew, or reads are doubted."""
     total = 0.0
     for table in view.tables(source):

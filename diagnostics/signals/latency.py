@@ -7,7 +7,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, View
+from diagnostics.window.view import METRICS, ModelView
 
 _MICROSECOND = 1e-6
 
@@ -19,7 +19,7 @@ def latency_quantile(quantile: float) -> Signal:
     unless `summary_latencies=true`. Only the quantiles that the server was configured with exist.
     """
 
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         labels = {names.MODEL: view.model or "", names.QUANTILE: f"{quantile:g}"}
         points = view.gauge(names.REQUEST_SUMMARY, labels)
         if not points:
@@ -36,7 +36,7 @@ def latency_quantile(quantile: float) -> Signal:
     )
 
 
-def _summaries(view: View) -> Reading:
+def _summaries(view: ModelView) -> Reading:
     if not view.server.snapshots:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
     return Reading.of(float(view.server.exports(f"{names.REQUEST_SUMMARY}_count")), Unit.COUNT, METRICS)
@@ -51,7 +51,7 @@ SUMMARIES = Signal(
 )
 
 
-def _summarized(view: View) -> Reading:
+def _summarized(view: ModelView) -> Reading:
     labels = {names.MODEL: view.model or ""} | ({names.VERSION: view.version} if view.version else {})
     points = view.gauge(f"{names.REQUEST_SUMMARY}_count", labels)
     if len(points) < 2:

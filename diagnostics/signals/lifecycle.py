@@ -12,7 +12,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.counters import Opened
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
 # A stretch is cold while executions take more than twice the steady time: mixed with warm ones in the same read, a
 # cold execution still raises the mean, and twice is beyond what batch size and load move it by.
@@ -25,14 +25,14 @@ _MANY_STEPS = 6
 class _Start:
     """The steps since the first execution of a version, and how many of them were cold."""
 
-    steps: Sequence[Step]
+    steps: Sequence[CounterStep]
     cold: int
     steady_execution: float
     slowdown: float
     source: str
 
 
-def execution_seconds(step: Step) -> float:
+def execution_seconds(step: CounterStep) -> float:
     """Return the mean seconds of an execution in a step that worked; from requests where there is no batch table."""
     if step.batches:
         executions = sum(batch.executions for batch in step.batches.values())
@@ -40,7 +40,7 @@ def execution_seconds(step: Step) -> float:
     return step.values[Counter.INFER_SECONDS] / step.values[Counter.SUCCESS]
 
 
-def worked(step: Step) -> bool:
+def worked(step: CounterStep) -> bool:
     """Return whether a step has executions whose time is known."""
     return (
         step.values.get(Counter.EXECUTIONS, 0.0) > 0
@@ -49,7 +49,7 @@ def worked(step: Step) -> bool:
     )
 
 
-def _start(view: View) -> _Start | Missing:
+def _start(view: ModelView) -> _Start | Missing:
     for source in (STATISTICS, METRICS):
         steps = view.steps(source)
         if not any(worked(step) for step in steps):
@@ -66,7 +66,7 @@ def _start(view: View) -> _Start | Missing:
     return disorder(view, STATISTICS) or disorder(view, METRICS) or Missing.NOT_EXPORTED
 
 
-def _measured(steps: Sequence[Step], source: str) -> _Start | Missing:
+def _measured(steps: Sequence[CounterStep], source: str) -> _Start | Missing:
     if len(steps) < 3:
         return Missing.TOO_FEW_EVENTS
     steady = _low_quartile([execution_seconds(step) for step in steps])
@@ -75,7 +75,7 @@ def _measured(steps: Sequence[Step], source: str) -> _Start | Missing:
     return _Start(steps, cold, steady, slowness[0], source)
 
 
-def _slowness(steps: Sequence[Step], steady: float) -> list[float]:
+def _slowness(steps: Sequence[CounterStep], steady: float) -> list[float]:
     """Return how many times as long as it should have each step's executions took, at the sizes of their batches.
 
     Batches behind a backlog are larger: each size is compared with itself, and one that was not seen later may take
@@ -92,7 +92,7 @@ def _slowness(steps: Sequence[Step], steady: float) -> list[float]:
     def most(items: float) -> float:
         return steady * max(items / usual, 1.0)
 
-    def slowness(step: Step) -> float:
+    def slowness(step: CounterStep) -> float:
         if not step.batches:
             return execution_seconds(step) / max(most(_items(step)), 1e-9)
         should = {size: by_size.get(size, min(most(size), _took(step, size))) for size in step.batches}
@@ -101,24 +101,24 @@ def _slowness(steps: Sequence[Step], steady: float) -> list[float]:
     return [slowness(step) for step in steps]
 
 
-def _took(step: Step, items: int) -> float:
+def _took(step: CounterStep, items: int) -> float:
     """Return the shortest mean time that executions of so many items or more took in a step: cold or not, no less."""
     return min(batch.seconds / batch.executions for size, batch in step.batches.items() if size >= items)
 
 
-def _ratio(step: Step, should: Mapping[int, float]) -> float:
+def _ratio(step: CounterStep, should: Mapping[int, float]) -> float:
     """Return the time of the executions at some sizes ÷ what they should take; 0 without any at these sizes."""
     batches = [(batch, should[size]) for size, batch in step.batches.items() if size in should]
     expected = sum(batch.executions * seconds for batch, seconds in batches)
     return sum(batch.seconds for batch, _ in batches) / expected if expected > 0 else 0.0
 
 
-def _items(step: Step) -> float:
+def _items(step: CounterStep) -> float:
     """Return the mean items per execution; 1 where they are not counted."""
     return max(step.values.get(Counter.INFERENCES, 0.0) / step.values[Counter.EXECUTIONS], 1.0)
 
 
-def warm_steps(steps: Sequence[Step]) -> Sequence[Step]:
+def warm_steps(steps: Sequence[CounterStep]) -> Sequence[CounterStep]:
     """Return the steps of one epoch from where executions are no longer cold; few steps are returned as they are.
 
     Of few steps the first since loading is left out where others follow: it counts the samples of a warm-up as well.
@@ -136,8 +136,8 @@ def _low_quartile(values: Sequence[float]) -> float:
     return quantiles(values, n=4)[0] if len(values) >= 4 else min(values)
 
 
-def _from_start(unit: Unit, compute: Callable[[_Start], float]) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+def _from_start(unit: Unit, compute: Callable[[_Start], float]) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         start = _start(view)
         if start is Missing.IDLE:
             return Reading.of(0.0, unit, STATISTICS)
@@ -174,7 +174,7 @@ MET_SHARE = 0.5
 _LATER_READS = 2
 
 
-def _met(view: View) -> Reading:
+def _met(view: ModelView) -> Reading:
     """Return 1 where requests met the slow first executions, 0 where only a warm-up can have, which Triton counts too.
 
     The callers' own requests tell. Without callers, a model without `model_warmup` has executed requests alone; with
@@ -193,7 +193,7 @@ def _met(view: View) -> Reading:
     return Reading.of(float(slower >= MET_SHARE * cold), Unit.COUNT, start.source)
 
 
-def _slower_callers(view: View, start: _Start) -> float | None:
+def _slower_callers(view: ModelView, start: _Start) -> float | None:
     """Return by how many seconds requests of the ensembles that call a model were longer than usual meanwhile."""
     until = start.steps[min(start.cold - 1 + _LATER_READS, len(start.steps) - 1)].end
     since, found = start.steps[0].start, None

@@ -22,9 +22,9 @@ from diagnostics.signals.stalls import in_load, is_denied, loads_seen
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import TRACES
 from diagnostics.units import Unit
-from diagnostics.window.lifecycle import Change, Happened, changes, touch
+from diagnostics.window.lifecycle import Happened, ServerChange, changes, touch
 from diagnostics.window.steps import sum_steps
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
 _CLIENT = "client records"
 _FEWEST_STEPS = 4
@@ -54,7 +54,7 @@ class _Held:
         return self.during / self.requests if self.requests > 0 else 0.0
 
 
-def _held(view: View) -> _Held | Missing | None:
+def _held(view: ModelView) -> _Held | Missing | None:
     """Return what the source that knows of the longest waits shows; None where nothing shows any."""
     restarts = [change for change in changes(view.server) if change.kind is Happened.RESTARTED]
     loads = [load for load in loads_seen(view) if not any(touch(load, restart) for restart in restarts)]
@@ -72,7 +72,7 @@ def _held(view: View) -> _Held | Missing | None:
     return held if held.during > cold else None
 
 
-def _cold_waits(view: View, loads: Sequence[Change]) -> float | None:
+def _cold_waits(view: ModelView, loads: Sequence[ServerChange]) -> float | None:
     """Return the most that requests can have waited for slow executions since a load, seconds; None if not known.
 
     All that were answered meanwhile may have waited out all that those took longer.
@@ -89,7 +89,7 @@ def _cold_waits(view: View, loads: Sequence[Change]) -> float | None:
     return longer * _requests([step for step, _ in cold])
 
 
-def _all_of(entry: View, loads: Sequence[Change]) -> Iterator[_Held]:
+def _all_of(entry: ModelView, loads: Sequence[ServerChange]) -> Iterator[_Held]:
     """Yield what each source shows; clients whose record holds all requests know of each stop of answers."""
     steps, source = _steps(entry)
     steps = _of_all_versions(steps)
@@ -105,7 +105,7 @@ def _all_of(entry: View, loads: Sequence[Change]) -> Iterator[_Held]:
             yield _from_requests(sent, loads, named)
 
 
-def _steps(entry: View) -> tuple[list[Step], str]:
+def _steps(entry: ModelView) -> tuple[list[CounterStep], str]:
     """Return the steps that count requests and their time: of the page where there is one: it goes on through loads."""
     for source in (METRICS, STATISTICS):
         steps = [step for step in entry.steps(source) if {Counter.SUCCESS, Counter.REQUEST_SECONDS} <= set(step.values)]
@@ -114,15 +114,15 @@ def _steps(entry: View) -> tuple[list[Step], str]:
     return [], METRICS
 
 
-def _of_all_versions(steps: Sequence[Step]) -> list[Step]:
+def _of_all_versions(steps: Sequence[CounterStep]) -> list[CounterStep]:
     """Return one step for each stretch: where one version takes over from another, both answer between two reads."""
-    spans: dict[tuple[float, float], list[Step]] = {}
+    spans: dict[tuple[float, float], list[CounterStep]] = {}
     for step in steps:
         spans.setdefault((step.start, step.end), []).append(step)
     return [msgspec.structs.replace(some[0], values=sum_steps(some).values) for _, some in sorted(spans.items())]
 
 
-def _from_row(steps: Sequence[Step], loads: Sequence[Change], source: str) -> _Held:
+def _from_row(steps: Sequence[CounterStep], loads: Sequence[ServerChange], source: str) -> _Held:
     """Return the time of requests above the steady level, the lower quartile of the steps that answered any."""
     answered = [step for step in steps if step.values[Counter.SUCCESS] > 0]
     means = [step.values[Counter.REQUEST_SECONDS] / step.values[Counter.SUCCESS] for step in answered]
@@ -138,7 +138,7 @@ def _from_row(steps: Sequence[Step], loads: Sequence[Change], source: str) -> _H
     return _Held(during, sum(excess), _how_many(during, answered, loads), _requests(answered), source)
 
 
-def _how_many(seconds: float, steps: Sequence[Step], loads: Sequence[Change]) -> float:
+def _how_many(seconds: float, steps: Sequence[CounterStep], loads: Sequence[ServerChange]) -> float:
     """Return about how many requests waited so long in all: those that come evenly during a load wait half of it.
 
     What is seen between two reads may have taken longer or less. But of all that come at rate r in t seconds, r t wait,
@@ -150,7 +150,7 @@ def _how_many(seconds: float, steps: Sequence[Step], loads: Sequence[Change]) ->
     return min(2 * seconds / length, most) if length > 0 else most
 
 
-def _before(steps: Sequence[Step], excess: Sequence[float], marked: Sequence[bool]) -> list[float]:
+def _before(steps: Sequence[CounterStep], excess: Sequence[float], marked: Sequence[bool]) -> list[float]:
     """Return per step the excess that its requests would have had as those had before the load."""
     found, rate = [], 0.0
     for step, seconds, inside in zip(steps, excess, marked, strict=True):
@@ -159,7 +159,7 @@ def _before(steps: Sequence[Step], excess: Sequence[float], marked: Sequence[boo
     return found
 
 
-def _from_answers(steps: Sequence[Step], loads: Sequence[Change], source: str) -> _Held:
+def _from_answers(steps: Sequence[CounterStep], loads: Sequence[ServerChange], source: str) -> _Held:
     """Return the waits of those whose answers stopped up to a load's end and came at once after it.
 
     Requests that arrive evenly while nothing is answered wait half of the stop on average.
@@ -174,7 +174,7 @@ def _from_answers(steps: Sequence[Step], loads: Sequence[Change], source: str) -
     return _Held(seconds, seconds, waited, _requests(steps), source)
 
 
-def _went_on(entry: View, source: str, loads: Sequence[Change]) -> bool:
+def _went_on(entry: ModelView, source: str, loads: Sequence[ServerChange]) -> bool:
     """Return whether the other source counted answers as usual around the loads: then only reads were lost."""
     other = STATISTICS if source == METRICS else METRICS
     steps = [step for step in entry.steps(other) if Counter.SUCCESS in step.values]
@@ -186,12 +186,12 @@ def _went_on(entry: View, source: str, loads: Sequence[Change]) -> bool:
     return bool(near) and all(_answers(step) >= _STOPPED * usual * step.seconds for step in near)
 
 
-def _follow(steps: Sequence[Step]) -> Iterator[bool]:
+def _follow(steps: Sequence[CounterStep]) -> Iterator[bool]:
     """Yield whether each step begins where the one before ended; what lies between them was not understood."""
     return (later.start - sooner.end <= _SAME_READ * later.seconds for sooner, later in pairwise(steps))
 
 
-def _stop(steps: Sequence[Step], number: int, usual: float) -> tuple[float, float]:
+def _stop(steps: Sequence[CounterStep], number: int, usual: float) -> tuple[float, float]:
     """Return how many requests a stop around a load held, and its seconds; zeros where the steps there show none."""
     near = range(max(number - 1, 0), min(number + 2, len(steps)))
     last = next((i for i in reversed(near) if _answers(steps[i]) < _STOPPED * usual * steps[i].seconds), None)
@@ -208,7 +208,7 @@ def _stop(steps: Sequence[Step], number: int, usual: float) -> tuple[float, floa
     return min(missing, at_once), sum(step.seconds for step in stopped)
 
 
-def _from_pending(entry: View, steps: Sequence[Step], loads: Sequence[Change]) -> _Held:
+def _from_pending(entry: ModelView, steps: Sequence[CounterStep], loads: Sequence[ServerChange]) -> _Held:
     """Return the waits by Little's law: what waits, over time, is the sum of all waits."""
     points = entry.pending()
     usual = median([value for _, value in points]) if points else 0.0
@@ -219,7 +219,7 @@ def _from_pending(entry: View, steps: Sequence[Step], loads: Sequence[Change]) -
     return _Held(during, sum(wait for _, _, wait in waits), waited, _requests(steps), "pending gauge")
 
 
-def _from_requests(sent: Sequence[tuple[float, float]], loads: Sequence[Change], source: str) -> _Held:
+def _from_requests(sent: Sequence[tuple[float, float]], loads: Sequence[ServerChange], source: str) -> _Held:
     """Return the time of requests above the usual one, in all and of those that were under way during a load."""
     usual = median(seconds for _, seconds in sent)
     longer = [(at, seconds, max(seconds - usual, 0.0)) for at, seconds in sent]
@@ -230,7 +230,7 @@ def _from_requests(sent: Sequence[tuple[float, float]], loads: Sequence[Change],
     return _Held(sum(inside), sum(excess for _, _, excess in longer), float(waited), float(len(sent)), source)
 
 
-def _by_clients(entry: View) -> list[tuple[float, float]]:
+def _by_clients(entry: ModelView) -> list[tuple[float, float]]:
     if len(entry.window.servers) != 1:
         return []
     return [
@@ -240,22 +240,22 @@ def _by_clients(entry: View) -> list[tuple[float, float]]:
     ]
 
 
-def _by_traces(entry: View) -> list[tuple[float, float]]:
+def _by_traces(entry: ModelView) -> list[tuple[float, float]]:
     found = entry.traces().roots(entry.model or "")
     sent = [(one.end_seconds - one.server_seconds, one.server_seconds) for one in found]
     return [one for one in sent if entry.start <= one[0] <= entry.end]
 
 
-def _answers(step: Step) -> float:
+def _answers(step: CounterStep) -> float:
     return step.values[Counter.SUCCESS]
 
 
-def _requests(steps: Sequence[Step]) -> float:
+def _requests(steps: Sequence[CounterStep]) -> float:
     return sum(map(_answers, steps))
 
 
-def _reader(unit: Unit, pick: Callable[[_Held], float]) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+def _reader(unit: Unit, pick: Callable[[_Held], float]) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         held = view.once(_held)
         if held is None:
             return Reading.of(0.0, unit, METRICS)
@@ -266,7 +266,7 @@ def _reader(unit: Unit, pick: Callable[[_Held], float]) -> Callable[[View], Read
     return read
 
 
-def _waited(view: View) -> Reading:
+def _waited(view: ModelView) -> Reading:
     """Return the share of requests that waited; which of them fall into loads is chance, and varies as √N."""
     share = _reader(Unit.RATIO, lambda held: held.waited / held.requests if held.requests > 0 else 0.0)(view)
     if not share.value or not share.events:

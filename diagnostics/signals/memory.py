@@ -11,14 +11,14 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, View
+from diagnostics.window.view import METRICS, ModelView
 
 _HOST = "host"
 # Memory grows while models load, caches fill and allocators find their size: only what goes on after that counts.
 GROWTH_SECONDS = 600.0
 
 
-def _tree_memory(view: View) -> tuple[Sequence[tuple[float, float]], str]:
+def _tree_memory(view: ModelView) -> tuple[Sequence[tuple[float, float]], str]:
     """Return (Unix seconds, bytes) of the server's processes, else of the whole host as Triton exports it."""
     points = [
         (sample.at, sum(process.rss_bytes or 0.0 for process in sample.processes))
@@ -28,7 +28,7 @@ def _tree_memory(view: View) -> tuple[Sequence[tuple[float, float]], str]:
     return (points, _HOST) if len(points) >= 2 else (view.gauge(names.CPU_MEMORY_USED, {}), METRICS)
 
 
-def _growth(view: View) -> Reading:
+def _growth(view: ModelView) -> Reading:
     """Return bytes per second by which memory grew after the first third, 0 where it did not grow in both halves."""
     points, source = _tree_memory(view)
     if len(points) < 2:
@@ -59,7 +59,7 @@ def _level(points: Sequence[tuple[float, float]], start: float, end: float) -> f
     return inside[len(inside) // 2] if inside else None
 
 
-def _memory_left(view: View) -> Reading:
+def _memory_left(view: ModelView) -> Reading:
     left = [sample.memory_available_bytes for sample in view.hosts() if sample.memory_available_bytes is not None]
     if left:
         return Reading.of(left[-1], Unit.BYTES, _HOST)
@@ -69,14 +69,14 @@ def _memory_left(view: View) -> Reading:
     return Reading.of(max(total[-1][1] - used[-1][1], 0.0), Unit.BYTES, METRICS)
 
 
-def _memory(view: View) -> Reading:
+def _memory(view: ModelView) -> Reading:
     points, source = _tree_memory(view)
     if not points:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.BYTES, source)
     return Reading.of(points[-1][1], Unit.BYTES, source)
 
 
-def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading], fix: str = "") -> Signal:
+def _signal(name: str, unit: Unit, doc: str, read: Callable[[ModelView], Reading], fix: str = "") -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.SERVER, doc=doc, readers=(read,), fix=fix)
 
 
@@ -103,7 +103,7 @@ SERVER_MEMORY = _signal(
 _NO_MEMORY = re.compile(r"out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|memory limit", re.IGNORECASE)
 
 
-def _loads_out_of_memory(view: View) -> Reading:
+def _loads_out_of_memory(view: ModelView) -> Reading:
     if not view.server.index:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, "index")
     entries = view.server.index[-1][1]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from math import sqrt
 
 from diagnostics.signals.arrivals import arrivals_of
-from diagnostics.signals.bunching import Bin
+from diagnostics.signals.bunching import ArrivalBin
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.onset import FEWEST_OUTSIDE, MOST_STEPS, rise
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
 CLIENT = "client"
 # A request has an item or more. Of fewer, requests were answered without an execution (response cache): their size is
@@ -36,7 +36,7 @@ class Shift:
     source: str
 
 
-def rate_shift(view: View) -> Shift | Missing | None:
+def rate_shift(view: ModelView) -> Shift | Missing | None:
     """Return the rise of the arrival rate that lasts to the end; None when there is none, else why it is unknown."""
     arrivals = arrivals_of(view)
     if isinstance(arrivals, Missing):
@@ -49,23 +49,23 @@ def rate_shift(view: View) -> Shift | Missing | None:
     return _shift(bins[: found.first], bins[found.first :], arrivals.source)
 
 
-def _at_most(bins: Sequence[Bin], most: int) -> list[Bin]:
+def _at_most(bins: Sequence[ArrivalBin], most: int) -> list[ArrivalBin]:
     by = -(-len(bins) // most)
     groups = [bins[i : i + by] for i in range(0, len(bins) - by + 1, by)]
     return [_joined(group) for group in groups]
 
 
-def _joined(bins: Sequence[Bin]) -> Bin:
-    return Bin(sum(b.seconds for b in bins), sum(b.count for b in bins), _latency(bins))
+def _joined(bins: Sequence[ArrivalBin]) -> ArrivalBin:
+    return ArrivalBin(sum(b.seconds for b in bins), sum(b.count for b in bins), _latency(bins))
 
 
-def _latency(bins: Sequence[Bin]) -> float | None:
+def _latency(bins: Sequence[ArrivalBin]) -> float | None:
     timed = [(one.count, one.latency) for one in bins if one.latency is not None and one.count > 0]
     weight = sum(count for count, _ in timed)
     return sum(count * latency for count, latency in timed) / weight if weight else None
 
 
-def _shift(before: Sequence[Bin], after: Sequence[Bin], source: str) -> Shift | None:
+def _shift(before: Sequence[ArrivalBin], after: Sequence[ArrivalBin], source: str) -> Shift | None:
     then, now = _joined(before), _joined(after)
     if then.latency is None or now.latency is None or len(before) < FEWEST_OUTSIDE:
         return None
@@ -75,7 +75,7 @@ def _shift(before: Sequence[Bin], after: Sequence[Bin], source: str) -> Shift | 
     return Shift(*rates, then.latency, now.latency, (rates[1] - rates[0]) / max(spread, 1e-9), source)
 
 
-def _bunching(bins: Sequence[Bin]) -> float:
+def _bunching(bins: Sequence[ArrivalBin]) -> float:
     """Return variance ÷ mean of the counts, at least 1: bursts must not pass for a change."""
     mean = sum(one.count for one in bins) / len(bins)
     if mean <= 0 or len(bins) < 2:
@@ -83,7 +83,7 @@ def _bunching(bins: Sequence[Bin]) -> float:
     return max(sum((one.count - mean) ** 2 for one in bins) / (len(bins) - 1) / mean, 1.0)
 
 
-def size_shift(view: View) -> Shift | Missing | None:
+def size_shift(view: ModelView) -> Shift | Missing | None:
     """Return the rise of items per request at the entry's first stage that lasts to the end, with its latency."""
     ensemble = view.server.graph.ensembles.get(view.model or "")
     first = ensemble.models()[0] if ensemble and ensemble.models() else view.model
@@ -94,7 +94,7 @@ def size_shift(view: View) -> Shift | Missing | None:
     return Missing.TOO_FEW_EVENTS
 
 
-def _size_shift(view: View, steps: Sequence[Step], source: str) -> Shift | Missing | None:
+def _size_shift(view: ModelView, steps: Sequence[CounterStep], source: str) -> Shift | Missing | None:
     sizes = [step.values[Counter.INFERENCES] / step.values[Counter.SUCCESS] for step in steps]
     found = rise(sizes)
     if found is None or found.last < len(sizes):
@@ -108,16 +108,16 @@ def _size_shift(view: View, steps: Sequence[Step], source: str) -> Shift | Missi
     return Shift(found.outside, found.inside, then, now, found.t, source)
 
 
-def _mean_latency(steps: Sequence[Step]) -> float | None:
+def _mean_latency(steps: Sequence[CounterStep]) -> float | None:
     requests = sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
     seconds = sum(step.values.get(Counter.REQUEST_SECONDS, 0.0) for step in steps)
     return seconds / requests if requests > 0 else None
 
 
 def _reader(
-    find: Callable[[View], Shift | Missing | None], unit: Unit, pick: Callable[[Shift], float], none: float
-) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+    find: Callable[[ModelView], Shift | Missing | None], unit: Unit, pick: Callable[[Shift], float], none: float
+) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         found = find(view)
         if isinstance(found, Missing):
             return Reading.unknown(found, unit)
@@ -128,7 +128,7 @@ def _reader(
     return read
 
 
-def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading]) -> Signal:
+def _signal(name: str, unit: Unit, doc: str, read: Callable[[ModelView], Reading]) -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.ENTRY, doc=doc, readers=(read,))
 
 

@@ -12,7 +12,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.partitions import processes_of
-from diagnostics.window.view import STATISTICS, Counter, Step, View
+from diagnostics.window.view import STATISTICS, Counter, CounterStep, ModelView
 from diagnostics.wire.gpu import NVML, Gpu
 
 _HOST_AND_NVML = "host and nvml"
@@ -29,7 +29,7 @@ _BUSY_LANES, _IDLE_LANES = 0.5, 0.1
 _LONGEST_PAUSE = 5.0
 
 
-def strangers(view: View) -> set[int] | Missing:
+def strangers(view: ModelView) -> set[int] | Missing:
     """Return the processes on the card that are not the server's, or why that cannot be told.
 
     They cannot when the server's processes are not known, when none of them is among the card's although there are
@@ -53,7 +53,7 @@ def _sm_share(gpu: Gpu, pids: set[int]) -> float:
     return min(sum(share for pid, share in (gpu.process_sm or {}).items() if pid in pids), 1.0)
 
 
-def _foreign_share(view: View) -> Reading:
+def _foreign_share(view: ModelView) -> Reading:
     found = strangers(view)
     if isinstance(found, Missing):
         return Reading.unknown(found, Unit.RATIO, _HOST_AND_NVML)
@@ -63,7 +63,7 @@ def _foreign_share(view: View) -> Reading:
     return Reading.of(sum(shares) / len(shares), Unit.RATIO, _HOST_AND_NVML, events=len(shares))
 
 
-def _own_seconds(view: View) -> Reading:
+def _own_seconds(view: ModelView) -> Reading:
     if isinstance(found := strangers(view), Missing):
         return Reading.unknown(found, Unit.SECONDS, _HOST_AND_NVML)
     own = processes_of(view.server.hosts)
@@ -74,7 +74,7 @@ def _own_seconds(view: View) -> Reading:
     return Reading.of(seconds, Unit.SECONDS, _HOST_AND_NVML, events=len(shares), span=view.seconds)
 
 
-def _foreign_process(view: View) -> Reading:
+def _foreign_process(view: ModelView) -> Reading:
     found = strangers(view)
     if isinstance(found, Missing):
         return Reading.unknown(found, Unit.COUNT, _HOST_AND_NVML)
@@ -84,7 +84,7 @@ def _foreign_process(view: View) -> Reading:
     return Reading.of(float(max(work, key=lambda pid: work[pid])), Unit.COUNT, _HOST_AND_NVML)
 
 
-def _stays(view: View) -> list[tuple[float, float]]:
+def _stays(view: ModelView) -> list[tuple[float, float]]:
     """Return the stretches (Unix seconds) in which a stranger worked on one of the cards; a short pause ends none."""
     found = strangers(view)
     if isinstance(found, Missing):
@@ -105,7 +105,7 @@ def _stays(view: View) -> list[tuple[float, float]]:
     return stays
 
 
-def _stay_share(view: View) -> Reading:
+def _stay_share(view: ModelView) -> Reading:
     if isinstance(found := strangers(view), Missing):
         return Reading.unknown(found, Unit.RATIO, _HOST_AND_NVML)
     stayed = sum(end - start for start, end in _stays(view))
@@ -113,7 +113,7 @@ def _stay_share(view: View) -> Reading:
     return Reading.of(min(share, 1.0), Unit.RATIO, _HOST_AND_NVML)
 
 
-def _during_stay(view: View) -> When | None:
+def _during_stay(view: ModelView) -> When | None:
     stays = _stays(view)
     if not stays:
         return None
@@ -127,8 +127,8 @@ def _during_stay(view: View) -> When | None:
     return when
 
 
-def _foreign_excess(counter: Counter) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+def _foreign_excess(counter: Counter) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         when = _during_stay(view)
         if when is None:
             return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, _HOST_AND_NVML)
@@ -137,7 +137,7 @@ def _foreign_excess(counter: Counter) -> Callable[[View], Reading]:
     return read
 
 
-def _foreign_request_excess(view: View) -> Reading:
+def _foreign_request_excess(view: ModelView) -> Reading:
     """Return what requests tell, or what the iterations of their engine do: whichever is surer."""
     when = _during_stay(view)
     if when is None:
@@ -145,11 +145,11 @@ def _foreign_request_excess(view: View) -> Reading:
     return excess_or_engines(view, Counter.REQUEST_SECONDS, when)
 
 
-def _neighbour_compute_excess(view: View) -> Reading:
+def _neighbour_compute_excess(view: ModelView) -> Reading:
     return excess_or_engines(view, Counter.INFER_SECONDS, _while_neighbours_work(view))
 
 
-def _others(view: View) -> list[View]:
+def _others(view: ModelView) -> list[ModelView]:
     """Return the models on the same cards that no ensemble shares with this one: they work for other requests."""
     graph = view.server.graph
     mates = {model for one in graph.callers(view.model or "") for model in one.models()} | {view.model}
@@ -157,27 +157,27 @@ def _others(view: View) -> list[View]:
     return [other for other in others if other.on_gpu and _share_a_card(view, other)]
 
 
-def _share_a_card(one: View, other: View) -> bool:
+def _share_a_card(one: ModelView, other: ModelView) -> bool:
     """Return whether two models may execute on the same card: a group that lists none is on all of them."""
     listed = [{index for group in view.groups for index in group.gpus} for view in (one, other)]
     return not all(listed) or bool(listed[0] & listed[1])
 
 
-def _lanes(steps: Sequence[Step], start: float, end: float) -> float:
+def _lanes(steps: Sequence[CounterStep], start: float, end: float) -> float:
     """Return how many instances executed on average between two times, from steps that lie inside."""
     inside = [step for step in steps if step.start >= start - 0.5 and step.end <= end + 0.5]
     seconds = sum(batch.seconds for step in inside for batch in step.batches.values())
     return seconds / (end - start) if end > start else 0.0
 
 
-def _neighbour_lanes(view: View) -> Reading:
+def _neighbour_lanes(view: ModelView) -> Reading:
     if not view.on_gpu:
         return Reading.of(0.0, Unit.COUNT, "configuration")
     steps = [step for other in _others(view) for step in other.steps(STATISTICS)]
     return Reading.of(_lanes(steps, view.start, view.end), Unit.COUNT, STATISTICS, events=len(steps))
 
 
-def _while_neighbours_work(view: View) -> When:
+def _while_neighbours_work(view: ModelView) -> When:
     steps = [step for other in _others(view) for step in other.steps(STATISTICS)]
 
     def when(start: float, end: float) -> bool | None:
@@ -187,12 +187,12 @@ def _while_neighbours_work(view: View) -> When:
     return when
 
 
-def _neighbour_excess(counter: Counter) -> Callable[[View], Reading]:
+def _neighbour_excess(counter: Counter) -> Callable[[ModelView], Reading]:
     return lambda view: excess(view, counter, _while_neighbours_work(view))
 
 
 def _signal(
-    name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading], scope: Scope = Scope.MODEL, fix: str = ""
+    name: str, unit: Unit, doc: str, *readers: Callable[[ModelView], Reading], scope: Scope = Scope.MODEL, fix: str = ""
 ) -> Signal:
     return Signal(name=name, unit=unit, scope=scope, doc=doc, readers=readers, fix=fix)
 

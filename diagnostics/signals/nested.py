@@ -16,29 +16,29 @@ from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import TRACE_FIX, TRACES, executed_visits, union_of
 from diagnostics.units import Unit
 from diagnostics.window.paths import calls_of
-from diagnostics.window.view import METRICS, View
-from diagnostics.window.visits import NANOSECOND, Visit
+from diagnostics.window.view import METRICS, ModelView
+from diagnostics.window.visits import NANOSECOND, TracedVisit
 
 # Half of the time: what a model does most of it.
 MOSTLY_NESTED = 0.5
 
 
-def may_hide(view: View, model: str) -> bool:
+def may_hide(view: ModelView, model: str) -> bool:
     """Return whether a model may go on after its span without a sign of it: a Python model's response sender."""
     config = view.beside(model).config
     return config is None or config.backend in ("", names.PYTHON_BACKEND, *names.ENGINE_BACKENDS)
 
 
-def _called(visits: Collection[Visit], which: Callable[[str], bool]) -> frozenset[str]:
+def _called(visits: Collection[TracedVisit], which: Callable[[str], bool]) -> frozenset[str]:
     return frozenset(model for model in {below.model for visit in visits for below in visit.below} if which(model))
 
 
-def _inside(visits: Collection[Visit], hidden: Collection[str]) -> int:
+def _inside(visits: Collection[TracedVisit], hidden: Collection[str]) -> int:
     """Return for how long at least one called model is at work, over all visits, in nanoseconds."""
     return sum(union_of((call.visit.start, call.answered) for call in calls_of(visit, hidden)) for visit in visits)
 
 
-def _nested_share(view: View) -> Reading:
+def _nested_share(view: ModelView) -> Reading:
     """Time in which at least one called model is at work, as a share of the caller's own execution.
 
     An engine's span ends where the request is handed to it; until the caller goes on, it is at work. Of a Python model
@@ -63,7 +63,7 @@ def _nested_share(view: View) -> Reading:
     return Reading.of(value, Unit.RATIO, TRACES, low=low, high=high, estimated=bool(hidden), events=len(visits))
 
 
-def _nested_wait(view: View) -> Reading:
+def _nested_wait(view: ModelView) -> Reading:
     """The called models' queues as a share of their whole time."""
     visits = executed_visits(view)
     hidden = _called(visits, lambda model: hides_its_time(view.beside(model)))
@@ -75,7 +75,7 @@ def _nested_wait(view: View) -> Reading:
     return Reading.of(waited / whole, Unit.RATIO, TRACES, events=len(called))
 
 
-def _share_by_counters(view: View) -> Reading:
+def _share_by_counters(view: ModelView) -> Reading:
     found = inner_calls(view).get(view.model or "")
     if found is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
@@ -90,14 +90,14 @@ def _share_by_counters(view: View) -> Reading:
     )
 
 
-def _wait_by_counters(view: View) -> Reading:
+def _wait_by_counters(view: ModelView) -> Reading:
     found = inner_calls(view).get(view.model or "")
     if found is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, METRICS)
     return Reading.of(found.waits, Unit.RATIO, found.source, estimated=True, events=found.requests)
 
 
-def _fillable(view: View) -> Reading:
+def _fillable(view: ModelView) -> Reading:
     found = possible_share(view)
     if found.share < MOSTLY_NESTED <= found.undecided:
         return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, found.source)

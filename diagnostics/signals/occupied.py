@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diagnostics import names
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Delta, Step, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, Delta, ModelView
 from diagnostics.wire.model_config import ModelConfig
 
 # TensorRT's backend begins executions of an instance while its last ones are under way, at most as many as it has sets
@@ -16,13 +16,13 @@ _LONGER_SPAN = 1.1
 _BETWEEN = 1.02
 
 
-def compute_seconds(delta: Delta | Step) -> float:
+def compute_seconds(delta: Delta | CounterStep) -> float:
     """Return input + infer + output seconds of all requests; each request of a batch books the whole batch's."""
     parts = (Counter.INPUT_SECONDS, Counter.INFER_SECONDS, Counter.OUTPUT_SECONDS)
     return sum(delta.values.get(part, 0.0) for part in parts)
 
 
-def executed(step: Step) -> tuple[float, float] | None:
+def executed(step: CounterStep) -> tuple[float, float] | None:
     """Return the seconds and the number of a step's executions; None where batches hide how long they took."""
     if step.batches:
         seconds = sum(batch.seconds for batch in step.batches.values())
@@ -33,13 +33,13 @@ def executed(step: Step) -> tuple[float, float] | None:
     return compute_seconds(step), executions
 
 
-def one_request_per_execution(delta: Delta | Step) -> bool:
+def one_request_per_execution(delta: Delta | CounterStep) -> bool:
     """Return whether no execution held two requests, so that what requests book is what executions took."""
     executions = delta.values.get(Counter.EXECUTIONS, 0.0)
     return executions > 0 and delta.values.get(Counter.SUCCESS, 0.0) <= executions * _BETWEEN
 
 
-def took_more(view: View, config: ModelConfig, instances: float) -> str | None:
+def took_more(view: ModelView, config: ModelConfig, instances: float) -> str | None:
     """Return the source by which executions of a version took more time than so many instances have; None else.
 
     One that ends in the span may have begun before it. An engine and a decoupled model execute beside their instances;

@@ -17,29 +17,29 @@ from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import TRACES, mean_reading
 from diagnostics.units import Unit
 from diagnostics.window.graph import Ensemble
-from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 from diagnostics.window.visits import NANOSECOND, TracedRequest
 
 _CLIENT = "client records"
 
 
-def ensemble_of(view: View) -> Ensemble | None:
+def ensemble_of(view: ModelView) -> Ensemble | None:
     """Return the ensemble that is looked at, None for anything else."""
     return view.server.graph.ensembles.get(view.model or "")
 
 
-def _source(view: View) -> str | None:
+def _source(view: ModelView) -> str | None:
     return next((s for s in (STATISTICS, METRICS) if view.delta(s) is not None), None)
 
 
-def _count(view: View, source: str, *counters: Counter) -> float | None:
+def _count(view: ModelView, source: str, *counters: Counter) -> float | None:
     delta = view.delta(source)
     if delta is None or Counter.SUCCESS not in delta.values:
         return None
     return sum(delta.values.get(counter, 0.0) for counter in counters)
 
 
-def _ensemble_calls(view: View) -> Reading:
+def _ensemble_calls(view: ModelView) -> Reading:
     source = _source(view)
     succeeded = _count(view, source, Counter.SUCCESS) if source else None
     if source is None or succeeded is None:
@@ -48,12 +48,12 @@ def _ensemble_calls(view: View) -> Reading:
     return Reading.of(succeeded + failed, Unit.COUNT, source, events=succeeded + failed)
 
 
-def direct_steps(view: View, model: str, source: str) -> Mapping[tuple[float, float], float]:
+def direct_steps(view: ModelView, model: str, source: str) -> Mapping[tuple[float, float], float]:
     """Return requests completed per step that no ensemble sent: the model's less those of the ensembles around it."""
     return view.beside(model).once(_DIRECT[source])
 
 
-def _direct_to(view: View, source: str) -> dict[tuple[float, float], float]:
+def _direct_to(view: ModelView, source: str) -> dict[tuple[float, float], float]:
     counts = dict(view.once(_COMPLETED[source]))
     for caller in view.server.graph.callers(view.model or ""):
         times = sum(1 for step in caller.steps if step.model == view.model)
@@ -63,7 +63,7 @@ def _direct_to(view: View, source: str) -> dict[tuple[float, float], float]:
     return counts
 
 
-def _completed(view: View, source: str) -> Mapping[tuple[float, float], float]:
+def _completed(view: ModelView, source: str) -> Mapping[tuple[float, float], float]:
     counts: dict[tuple[float, float], float] = {}
     for step in view.steps(source):
         key = (step.start, step.end)
@@ -75,14 +75,14 @@ _COMPLETED = {source: partial(_completed, source=source) for source in (STATISTI
 _DIRECT = {source: partial(_direct_to, source=source) for source in (STATISTICS, METRICS)}
 
 
-def _direct(view: View) -> tuple[str, Mapping[str, Mapping[tuple[float, float], float]]] | None:
+def _direct(view: ModelView) -> tuple[str, Mapping[str, Mapping[tuple[float, float], float]]] | None:
     ensemble, source = ensemble_of(view), _source(view)
     if ensemble is None or source is None:
         return None
     return source, {model: direct_steps(view, model, source) for model in ensemble.models()}
 
 
-def _direct_calls(view: View) -> Reading:
+def _direct_calls(view: ModelView) -> Reading:
     found = view.once(_direct)
     if found is None:
         return absent(view, METRICS, Unit.COUNT)
@@ -91,7 +91,7 @@ def _direct_calls(view: View) -> Reading:
     return Reading.of(least, Unit.COUNT, source, events=least)
 
 
-def _lockstep(view: View) -> Reading:
+def _lockstep(view: ModelView) -> Reading:
     """Return how far the members' running totals part, in units of what independent callers' would part by.
 
     Two independent streams of N requests differ by √(2N); the running difference of one stream seen at two places only
@@ -126,7 +126,7 @@ LOCKSTEP = 0.5
 for a pair, at x = 0.5)."""
 
 
-def _wrapped(view: View) -> Reading:
+def _wrapped(view: ModelView) -> Reading:
     """Return 1 when a model outside the ensemble is called in step with its members: it may be what calls them."""
     found = view.once(_direct)
     if found is None:
@@ -142,7 +142,7 @@ def _wrapped(view: View) -> Reading:
     return Reading.of(0.0, Unit.COUNT, source)
 
 
-def _in_step(view: View) -> Reading:
+def _in_step(view: ModelView) -> Reading:
     """Count the other models that are called as often, read for read; unknown for too few requests or reads."""
     source = _source(view)
     if source is None:
@@ -156,7 +156,7 @@ def _in_step(view: View) -> Reading:
     return Reading.of(float(len(in_step)), Unit.COUNT, source)
 
 
-def _hops_from_traces(view: View) -> Reading:
+def _hops_from_traces(view: ModelView) -> Reading:
     """Per trace: from the first call's start to the last one's end, less the calls on the longest way through."""
     ensemble = ensemble_of(view)
     traces: dict[str, list[TracedRequest]] = {}
@@ -182,7 +182,7 @@ def _extent(call: TracedRequest) -> tuple[int, int]:
     return (call.front.start, call.front.end) if call.front else (call.root.start, call.root.end)
 
 
-def client_seconds(view: View) -> Reading:
+def client_seconds(view: ModelView) -> Reading:
     """Return the mean time of the answered requests that clients say they sent to this model or ensemble."""
     times = [
         request.seconds
@@ -194,7 +194,7 @@ def client_seconds(view: View) -> Reading:
     return mean_reading(times, Unit.SECONDS, _CLIENT)
 
 
-def member_seconds(view: View, model: str) -> Reading:
+def member_seconds(view: ModelView, model: str) -> Reading:
     """Return the mean time at the server of a member that is called directly; unknown where its row hides it."""
     member = view.beside(model)
     calls = [call.server_seconds for call in member.traces().roots(model) if view.start <= call.end_seconds <= view.end]
@@ -210,7 +210,7 @@ def member_seconds(view: View, model: str) -> Reading:
     return Reading.unknown(Missing.NOT_EXPORTED, Unit.SECONDS, METRICS)
 
 
-def _hops_from_clients(view: View) -> Reading:
+def _hops_from_clients(view: ModelView) -> Reading:
     """What clients take for the whole, less the members' time at the server on the longest way through."""
     whole, ensemble = client_seconds(view), ensemble_of(view)
     if whole.value is None or ensemble is None:
@@ -227,7 +227,7 @@ def _hops_from_clients(view: View) -> Reading:
     return with_changes(total, value=max(total.value or 0.0, 0.0), low=max(least, 0.0), high=max(most, 0.0))
 
 
-def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[View], Reading], fix: str = "") -> Signal:
+def _signal(name: str, unit: Unit, doc: str, *readers: Callable[[ModelView], Reading], fix: str = "") -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.ENSEMBLE, doc=doc, readers=readers, fix=fix)
 
 

@@ -20,7 +20,7 @@ from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.client import ClientRequest
 from diagnostics.window.outages import PORT, READS, RESTARTED, Outage, outages
-from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 from diagnostics.window.window import ServerWindow
 
 CLIENT = "client"
@@ -110,28 +110,28 @@ class Refusal:
     source: str
 
 
-def all_outages(view: View) -> tuple[Outage, ...]:
+def all_outages(view: ModelView) -> tuple[Outage, ...]:
     """Return the outages of the view's server and of its models."""
     return view.beside(None).once(_outages)
 
 
-def _outages(view: View) -> tuple[Outage, ...]:
+def _outages(view: ModelView) -> tuple[Outage, ...]:
     return outages(view.server, view.window.end, _all_failed(view))
 
 
-def _all_failed(view: View) -> frozenset[str]:
+def _all_failed(view: ModelView) -> frozenset[str]:
     """Return the models of which clients got nothing but errors; of several servers nobody knows which answered."""
     if len(view.window.servers) > 1:
         return frozenset()
     return frozenset(r.model for r in view.window.clients) - {r.model for r in view.window.clients if r.ok}
 
 
-def refusals(view: View) -> Sequence[Refusal]:
+def refusals(view: ModelView) -> Sequence[Refusal]:
     """Return the outages of a view's model, or of its server as a whole, each with what it cost."""
     return view.once(_refusals)
 
 
-def _refusals(view: View) -> Sequence[Refusal]:
+def _refusals(view: ModelView) -> Sequence[Refusal]:
     own = [one for one in all_outages(view) if one.model == (view.model or "")]
     if not own:
         return ()
@@ -139,7 +139,7 @@ def _refusals(view: View) -> Sequence[Refusal]:
     return [_refusal(view, one, traffic) for one in own]
 
 
-def _refusal(view: View, one: Outage, traffic: Traffic) -> Refusal:
+def _refusal(view: ModelView, one: Outage, traffic: Traffic) -> Refusal:
     low, high = _length(one, traffic)
     likely = (low + high) / 2
     seconds = (low, likely, high)
@@ -158,7 +158,7 @@ def _refusal(view: View, one: Outage, traffic: Traffic) -> Refusal:
 # --- traffic
 
 
-def _traffic(view: View, own: Sequence[Outage]) -> Traffic:
+def _traffic(view: ModelView, own: Sequence[Outage]) -> Traffic:
     stretches, source = arrivals(view)
     apart = _apart(stretches, own)
     known = sum(s.count for s in apart) >= FEWEST_EVENTS
@@ -197,7 +197,7 @@ def _pause(apart: Sequence[_Stretch]) -> float:
     return max((run[-1].end - run[0].start for run in runs), default=0.0)
 
 
-def arrivals(view: View) -> tuple[list[_Stretch], str]:
+def arrivals(view: ModelView) -> tuple[list[_Stretch], str]:
     """Return what arrived at the model, or at all that a server's clients call, by steps of the better source."""
     models = [view.model] if view.model else _entries(view)
     for source in (METRICS, STATISTICS):
@@ -210,7 +210,7 @@ def arrivals(view: View) -> tuple[list[_Stretch], str]:
     return [], METRICS
 
 
-def _entries(view: View) -> list[str]:
+def _entries(view: ModelView) -> list[str]:
     """Return what a server's clients call; without configurations, which tell an ensemble's members, the busiest."""
     graph, models = view.server.graph, {model for model, _ in view.server.keys_seen()}
     if not view.server.configs:
@@ -219,7 +219,7 @@ def _entries(view: View) -> list[str]:
     return sorted(models - members)
 
 
-def _counted(view: View) -> float:
+def _counted(view: ModelView) -> float:
     delta = view.delta(METRICS) or view.delta(STATISTICS)
     return delta.values.get(Counter.SUCCESS, 0.0) if delta else 0.0
 
@@ -274,7 +274,7 @@ def _asked(one: Outage, traffic: Traffic) -> bool | None:
     return at_once and (after is not None or one.reason != "")
 
 
-def _callers_were_asked(view: View, one: Outage) -> bool:
+def _callers_were_asked(view: ModelView, one: Outage) -> bool:
     """Return whether an ensemble that calls the model was away with it, and asked up to then."""
     graph = view.server.graph.ensembles
     callers = [name for name, ensemble in graph.items() if view.model in ensemble.models() and name != view.model]
@@ -286,7 +286,7 @@ def _callers_were_asked(view: View, one: Outage) -> bool:
     return False
 
 
-def _taken_over(view: View, one: Outage, traffic: Traffic) -> bool:
+def _taken_over(view: ModelView, one: Outage, traffic: Traffic) -> bool:
     """Return whether other servers of the window were given the requests meanwhile."""
     gained = 0.0
     for name, server in view.window.servers.items():
@@ -304,7 +304,7 @@ def _rate(stretches: Sequence[_Stretch]) -> float:
     return sum(s.count for s in stretches) / seconds if seconds > 0 else 0.0
 
 
-def _clients(view: View, one: Outage, traffic: Traffic) -> float | None:
+def _clients(view: ModelView, one: Outage, traffic: Traffic) -> float | None:
     """Return how many requests of clients failed in an outage; None where no record is whole enough to say so."""
     asked = _callers(view)
     sent = [r for r in view.window.clients if asked is None or r.model in asked]
@@ -322,7 +322,7 @@ def _clients(view: View, one: Outage, traffic: Traffic) -> float | None:
     return failed if whole or failed >= FEWEST_EVENTS else None
 
 
-def _recorded_most(view: View) -> bool:
+def _recorded_most(view: ModelView) -> bool:
     """Return whether the clients' records hold most of what all servers counted."""
     servers = view.window.servers.values()
     counted = sum(s.count for server in servers for s in arrivals(whole_of(view, server))[0])
@@ -348,7 +348,7 @@ def _answered_all_along(sent: Sequence[ClientRequest], one: Outage) -> bool:
     return all(seconds <= usual for seconds, around in pauses if around)
 
 
-def _served_all(view: View, one: Outage) -> bool:
+def _served_all(view: ModelView, one: Outage) -> bool:
     """Return whether a record of most requests to all servers shows none that failed while one of them was away."""
     meanwhile = [r for r in view.window.clients if one.may_hold(r.at, r.at + _SLACK)]
     if len(meanwhile) < FEWEST_EVENTS or not all(r.ok for r in meanwhile):
@@ -359,13 +359,13 @@ def _served_all(view: View, one: Outage) -> bool:
     return sent >= MOST_CLIENTS * sum(s.count for s in counted) > 0
 
 
-def _counted_apart(view: View, server: ServerWindow, one: Outage) -> list[_Stretch]:
+def _counted_apart(view: ModelView, server: ServerWindow, one: Outage) -> list[_Stretch]:
     return [s for s in arrivals(whole_of(view, server))[0] if not s.touches(one)]
 
 
-def whole_of(view: View, server: ServerWindow) -> View:
+def whole_of(view: ModelView, server: ServerWindow) -> ModelView:
     """Return the view of another server as a whole."""
-    return View(window=view.window, server=server, model=None, version=None, start=view.start, end=view.end)
+    return ModelView(window=view.window, server=server, model=None, version=None, start=view.start, end=view.end)
 
 
 def _beyond_usual(sent: Sequence[ClientRequest], one: Outage) -> float:
@@ -378,7 +378,7 @@ def _beyond_usual(sent: Sequence[ClientRequest], one: Outage) -> float:
     return beyond if beyond > _DEVIATIONS_OF_MANY * sqrt(usual) else 0.0
 
 
-def _callers(view: View) -> frozenset[str] | None:
+def _callers(view: ModelView) -> frozenset[str] | None:
     """Return the names under which clients ask a model; None for a server: whatever they ask."""
     if view.model is None:
         return None
@@ -391,7 +391,7 @@ def _callers(view: View) -> frozenset[str] | None:
 # --- what goes with what
 
 
-def with_another(view: View) -> bool:
+def with_another(view: ModelView) -> bool:
     """Return whether a model was away because another was, which is the one to look at.
 
     Triton unloads an ensemble with its first member that goes. Where all its members went, the ensemble was unloaded
@@ -406,13 +406,13 @@ def with_another(view: View) -> bool:
     return any(_all_of(view, name) for name, ensemble in graph.items() if view.model in ensemble.models())
 
 
-def _all_of(view: View, ensemble: str) -> bool:
+def _all_of(view: ModelView, ensemble: str) -> bool:
     """Return whether an ensemble of several members was away with all of them."""
     members, own = set(view.server.graph.ensembles[ensemble].models()), _away(view, ensemble)
     return len(members) > 1 and all(_together(own, _away(view, member)) for member in members)
 
 
-def _away(view: View, model: str) -> Sequence[Outage]:
+def _away(view: ModelView, model: str) -> Sequence[Outage]:
     return [one for one in all_outages(view) if one.model == model]
 
 
@@ -423,7 +423,7 @@ def _together(some: Sequence[Outage], others: Sequence[Outage]) -> bool:
 # --- what clients saw
 
 
-def _client_failures(view: View) -> Reading:
+def _client_failures(view: ModelView) -> Reading:
     """Return how many of the requests that clients recorded for a model came back as errors, or not at all."""
     sent = [r for r in view.window.clients if r.model == view.model and view.start <= r.at <= view.end]
     if not sent:
@@ -435,8 +435,8 @@ def _client_failures(view: View) -> Reading:
 # --- signals
 
 
-def _summed(pick: Callable[[Refusal], tuple[float, float, float]], unit: Unit) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+def _summed(pick: Callable[[Refusal], tuple[float, float, float]], unit: Unit) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         found = refusals(view)
         low, value, high = (sum(parts) for parts in zip(*map(pick, found), strict=True)) if found else (0.0, 0.0, 0.0)
         estimated = any(one.source != CLIENT for one in found) if unit is Unit.COUNT else False
@@ -449,7 +449,7 @@ def _sources(found: Iterable[Refusal]) -> str:
     return " and ".join(sorted({source for one in found for source in (one.outage.source, one.source)})) or "index"
 
 
-def _share(view: View) -> Reading:
+def _share(view: ModelView) -> Reading:
     """Refused ÷ (refused + answered) requests of the window."""
     found = refusals(view)
     refused = sum(one.requests[1] for one in found)
@@ -457,13 +457,13 @@ def _share(view: View) -> Reading:
     return Reading.of(refused / max(refused + answered, 1.0), Unit.RATIO, _sources(found), estimated=True)
 
 
-def _still(view: View) -> Reading:
+def _still(view: ModelView) -> Reading:
     found = refusals(view)
     now = any(not one.outage.over and one.requests[2] > 0 for one in found)
     return Reading.of(float(now), Unit.COUNT, _sources(found))
 
 
-def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading]) -> Signal:
+def _signal(name: str, unit: Unit, doc: str, read: Callable[[ModelView], Reading]) -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.LISTED, doc=doc, readers=(read,))
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from diagnostics.signals.bunching import Bin, crowding
+from diagnostics.signals.bunching import ArrivalBin, crowding
 from diagnostics.signals.counting import ENOUGH_EVENTS
 from diagnostics.signals.occupied import executed
 from diagnostics.signals.reading import Missing, Reading
@@ -23,8 +23,8 @@ from diagnostics.signals.signal import Read, Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.signals.traces import ALL_TRACED, TRACED_SHARE, TRACES, executed_visits, mean_reading
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, STATISTICS, Step, View
-from diagnostics.window.visits import NANOSECOND, Visit
+from diagnostics.window.view import METRICS, STATISTICS, CounterStep, ModelView
+from diagnostics.window.visits import NANOSECOND, TracedVisit
 
 Run = tuple[int, int]
 # A free instance begins within 0.3 ms: who waits so long found none.
@@ -45,7 +45,7 @@ _LONGER = 1.1
 _LINKED = 1.64
 
 
-def _from_traces(view: View) -> Reading:
+def _from_traces(view: ModelView) -> Reading:
     """Executions of the commonest batch that began beside another ÷ those that began alone; of the whole traffic."""
     if (TRACED_SHARE.read(view).value or 0.0) < ALL_TRACED:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, TRACES)
@@ -59,7 +59,7 @@ def _from_traces(view: View) -> Reading:
     return mean_reading(beside, Unit.SECONDS, TRACES) / mean_reading(alone, Unit.SECONDS, TRACES)
 
 
-def _from_waits(view: View) -> Reading:
+def _from_waits(view: ModelView) -> Reading:
     """Executions of requests that waited ÷ of those that did not; any part of the traffic shows it, without batches.
 
     A request that waited found all instances busy, and began as one of them was freed: beside all the others. One that
@@ -83,14 +83,14 @@ def _least_of(halves: Sequence[Reading], source: str) -> Reading:
     return least if len(found) == len(halves) else msgspec.structs.replace(least, estimated=True)
 
 
-def _one_at_a_time(view: View) -> bool:
+def _one_at_a_time(view: ModelView) -> bool:
     """Return whether each of several instances executes one request after the other, whoever's."""
     config = view.config
     several = (INSTANCES.read(view).value or 0.0) >= 2
     return several and config is not None and config.dynamic_batching is None and not config.sequence_batching
 
 
-def _waited_and_not(visits: Sequence[Visit]) -> Reading:
+def _waited_and_not(visits: Sequence[TracedVisit]) -> Reading:
     at_once, waited = list[float](), list[float]()
     for visit in visits:
         seconds = ((visit.computed or 0) - (visit.began or 0)) * NANOSECOND
@@ -107,7 +107,7 @@ def _from_occupancy(source: str) -> Read:
     makes a ratio of 1.2 at most of times that vary by half their mean; without traces it is not known how they vary.
     """
 
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         if not _one_at_a_time(view):
             return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, source)
         runs = [(step, *work) for step in view.steps(source) if (work := executed(step)) is not None]
@@ -122,12 +122,12 @@ def _from_occupancy(source: str) -> Read:
     return read
 
 
-def _tells(step: Step) -> bool:
+def _tells(step: CounterStep) -> bool:
     """Return whether executions of a step are comparable: the first since loading may be cold, or a warm-up's."""
     return step.end > step.start and not step.from_zero
 
 
-def _full_and_not(runs: Sequence[tuple[Step, float, float]], source: str) -> Reading:
+def _full_and_not(runs: Sequence[tuple[CounterStep, float, float]], source: str) -> Reading:
     ordered = sorted((seconds / (step.end - step.start), seconds, number) for step, seconds, number in runs)
     third = len(ordered) // 3
     if third < _FEWEST_READS:
@@ -172,7 +172,7 @@ def _parted(runs: Sequence[Run], counted: set[Run]) -> tuple[list[float], list[f
     return alone, beside
 
 
-def _from_statistics(view: View) -> Reading:
+def _from_statistics(view: ModelView) -> Reading:
     """An execution's time over the busiest third of the reads ÷ over the quietest, of the commonest batch size.
 
     By the rate, which is not made by the execution's time as the number at once is.
@@ -195,22 +195,22 @@ def _from_statistics(view: View) -> Reading:
     return found
 
 
-def _goes_with_the_rate(steps: Sequence[Step], size: int) -> bool:
+def _goes_with_the_rate(steps: Sequence[CounterStep], size: int) -> bool:
     """Return whether executions are longer in busier reads all along, not only in one third by chance.
 
     What another thing lengthens or shortens for a while, as a model away that they call, goes with the clock instead.
     """
     found = [(step, step.batches[size]) for step in steps if size in step.batches]
-    bins = [Bin(step.seconds, _executions_per_second(step), one.seconds / one.executions) for step, one in found]
+    bins = [ArrivalBin(step.seconds, _executions_per_second(step), one.seconds / one.executions) for step, one in found]
     linked = crowding(bins)
     return linked is None or linked.z >= _LINKED
 
 
-def _executions_per_second(step: Step) -> float:
+def _executions_per_second(step: CounterStep) -> float:
     return sum(batch.executions for batch in step.batches.values()) / (step.end - step.start)
 
 
-def _compared(quiet: Sequence[Step], busy: Sequence[Step], size: int) -> Reading:
+def _compared(quiet: Sequence[CounterStep], busy: Sequence[CounterStep], size: int) -> Reading:
     (few, short, slow_rate), (many, long, fast_rate) = _sums(quiet, size), _sums(busy, size)
     if min(few, many) < ENOUGH_EVENTS or fast_rate < _BUSIER * slow_rate or min(short, long) <= 0:
         return Reading.unknown(Missing.TOO_FEW_EVENTS, Unit.RATIO, STATISTICS)
@@ -219,13 +219,13 @@ def _compared(quiet: Sequence[Step], busy: Sequence[Step], size: int) -> Reading
     return Reading.of(min((long / many) / (short / few), usual), Unit.RATIO, STATISTICS, events=min(few, many))
 
 
-def _usual(steps: Sequence[Step], size: int) -> float:
+def _usual(steps: Sequence[CounterStep], size: int) -> float:
     """Return the middle one of the reads' mean executions of a batch size, in seconds."""
     found = [step.batches[size] for step in steps if size in step.batches]
     return median(batch.seconds / batch.executions for batch in found if min(batch.executions, batch.seconds) > 0)
 
 
-def _sums(steps: Sequence[Step], size: int) -> tuple[float, float, float]:
+def _sums(steps: Sequence[CounterStep], size: int) -> tuple[float, float, float]:
     """Return executions of a batch size, their seconds, and all executions per second."""
     found = [step.batches[size] for step in steps if size in step.batches]
     seconds = sum(step.end - step.start for step in steps)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from diagnostics.signals.contrast import SAME_LOAD, Piece, When, pieces_per_request
+from diagnostics.signals.contrast import SAME_LOAD, SeriesInterval, When, pieces_per_request
 from diagnostics.signals.engine import ENGINE_WORK_SECONDS
 from diagnostics.signals.engine_iterations import ENGINE_AT_WORK
 from diagnostics.signals.engine_rows import is_engine, shows_its_time
@@ -23,7 +23,7 @@ from diagnostics.signals.subject import Scope
 from diagnostics.signals.triton import COMPUTE_SECONDS, REQUEST_SECONDS, REQUESTS
 from diagnostics.units import Unit
 from diagnostics.window.onset import CHANGE_FACTOR, MOST_STEPS, rise
-from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 
 # A tenth more of the iterations with a prompt in them, each up to ten times as long, doubles their mean.
 MORE_PROMPTS = 0.1
@@ -31,7 +31,7 @@ MORE_PROMPTS = 0.1
 NEARLY_ALWAYS = 0.9
 
 
-def iteration_pieces(view: View) -> list[Piece]:
+def iteration_pieces(view: ModelView) -> list[SeriesInterval]:
     """Return the time of a model's engine per iteration, between reads that both found it at work.
 
     Where the engine times its iterations, each that was read is a piece; else the time between two reads is that of
@@ -40,9 +40,9 @@ def iteration_pieces(view: View) -> list[Piece]:
     engine = engine_of(view)
     if isinstance(engine, Missing):
         return []
-    timed = [Piece(one.at, one.at, one.iteration_seconds, 1.0) for one in engine.live if one.iteration_seconds]
+    timed = [SeriesInterval(one.at, one.at, one.iteration_seconds, 1.0) for one in engine.live if one.iteration_seconds]
     counted = [
-        Piece(before.at, after.at, after.at - before.at, after.iterations - before.iterations)
+        SeriesInterval(before.at, after.at, after.at - before.at, after.iterations - before.iterations)
         for before, after in pairwise(engine.samples)
         if before.iterations is not None and after.iterations is not None and after.iterations > before.iterations
         if before.scheduled and after.scheduled
@@ -50,7 +50,7 @@ def iteration_pieces(view: View) -> list[Piece]:
     return timed or (counted if _hardly_pauses(view, counted) else [])
 
 
-def _hardly_pauses(view: View, pieces: Sequence[Piece]) -> bool:
+def _hardly_pauses(view: ModelView, pieces: Sequence[SeriesInterval]) -> bool:
     """Return whether an engine that both ends of a piece find at work is at work in between.
 
     It is where it nearly always is, and where a request keeps it at work for longer than two reads are apart.
@@ -61,7 +61,7 @@ def _hardly_pauses(view: View, pieces: Sequence[Piece]) -> bool:
     return (ENGINE_WORK_SECONDS.read(view).value or 0.0) >= 2 * apart > 0
 
 
-def more_requests(view: View, when: When) -> bool:
+def more_requests(view: ModelView, when: When) -> bool:
     """Return whether clearly more requests end while a driver is up: then longer iterations may be their own doing.
 
     Clearly is by more than counts of requests differ by chance (twice the error of their difference).
@@ -80,7 +80,7 @@ def more_requests(view: View, when: When) -> bool:
     return False
 
 
-def engine_time(engine: View, entry: View) -> Reading:
+def engine_time(engine: ModelView, entry: ModelView) -> Reading:
     """Return the seconds that a request spends in an engine: as it says, its row's, or what no stage accounts for."""
     if (told := ENGINE_SECONDS.read(engine)).value is not None:
         return told
@@ -92,7 +92,7 @@ def engine_time(engine: View, entry: View) -> Reading:
     return _hidden(engine, engine.beside(callers[0].name)) if len(callers) == 1 else REQUEST_SECONDS.read(engine)
 
 
-def _hidden(engine: View, entry: View) -> Reading:
+def _hidden(engine: ModelView, entry: ModelView) -> Reading:
     """Return a request's time less that of the other stages: what passes between them is the engine's."""
     graph = entry.server.graph.ensembles.get(entry.model or "")
     whole, requests = REQUEST_SECONDS.read(entry), REQUESTS.read(entry)
@@ -114,7 +114,7 @@ class _Spell:
     times: float
 
 
-def _spell(pieces: Sequence[Piece]) -> _Spell | None:
+def _spell(pieces: Sequence[SeriesInterval]) -> _Spell | None:
     """Return the stretch in which work takes longest, if it stands out; None where none certainly does."""
     every = -(-len(pieces) // MOST_STEPS) or 1
     bins = [pieces[i : i + every] for i in range(0, len(pieces), every)]
@@ -133,7 +133,7 @@ def _spell(pieces: Sequence[Piece]) -> _Spell | None:
     return _Spell(bins[0][0].start, bins[len(values) - 1 - back.first][-1].end, back.inside / back.outside)
 
 
-def _slowed(view: View) -> Reading:
+def _slowed(view: ModelView) -> Reading:
     """Return how many times as long iterations or executions take in a spell that their own load does not explain."""
     iterations = iteration_pieces(view)
     spell = _spell(iterations or _executions(view))
@@ -150,7 +150,7 @@ def _slowed(view: View) -> Reading:
     return Reading.of(spell.times, Unit.RATIO, METRICS, span=spell.end - spell.start)
 
 
-def _executions(view: View) -> list[Piece]:
+def _executions(view: ModelView) -> list[SeriesInterval]:
     """Return how long requests of a model execute, read by read; empty of an engine, whose row tells of iterations."""
     if is_engine(view):
         return []
@@ -158,7 +158,7 @@ def _executions(view: View) -> list[Piece]:
     return [piece for piece in next(filter(None, found), []) if piece.events > 0]
 
 
-def _larger_batches(view: View, when: When) -> bool:
+def _larger_batches(view: ModelView, when: When) -> bool:
     """Return whether executions hold more requests while they are long: then they are long for that."""
     sides = {True: [0.0, 0.0], False: [0.0, 0.0]}
     for step in view.steps(STATISTICS):
@@ -170,7 +170,7 @@ def _larger_batches(view: View, when: When) -> bool:
     return inside > 0 and outside > 0 and more / inside > SAME_LOAD * fewer / outside
 
 
-def _more_prompts(view: View, when: When) -> bool:
+def _more_prompts(view: ModelView, when: When) -> bool:
     """Return whether the engine reads prompts more often while iterations are long: they are long for that."""
     engine = engine_of(view)
     sides: dict[bool, list[float]] = {True: [], False: []}

@@ -6,10 +6,10 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 
 
-def _dropped(view: View) -> Reading:
+def _dropped(view: ModelView) -> Reading:
     found, source = 0, METRICS
     for origin in (STATISTICS, METRICS):
         # Where no increase at all is possible, there is no sum of any.
@@ -30,13 +30,13 @@ IMPLAUSIBLE_STEPS = Signal(
 )
 
 
-def _counted(view: View, model: str) -> float | None:
+def _counted(view: ModelView, model: str) -> float | None:
     other = view.beside(model)
     delta = other.delta(METRICS) or other.delta(STATISTICS)
     return delta.values.get(Counter.SUCCESS) if delta else None
 
 
-def _share_of_callers(view: View) -> Reading:
+def _share_of_callers(view: ModelView) -> Reading:
     """Requests of a member ÷ those that its ensembles completed; each completed one has called every member."""
     callers = view.server.graph.callers(view.model or "")
     cached = any(config.response_cache for config in view.server.configs.values())

@@ -16,7 +16,7 @@ from diagnostics.signals.settings import CONFIGURATION, INSTANCES
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.wire.model_config import InstanceGroup, LimiterResource, ModelConfig
 
 # Of instances that never pause the time of executions was measured as up to 1.004 of the span.
@@ -40,7 +40,7 @@ def _needs(config: ModelConfig) -> Iterator[LimiterResource]:
     return (one for group in config.instance_groups if not group.passive for one in group.resources)
 
 
-def _limit(view: View) -> Reading:
+def _limit(view: ModelView) -> Reading:
     instances = INSTANCES.read(view)
     if view.config is None or instances.value is None:
         return instances
@@ -60,7 +60,7 @@ def _allowed(group: InstanceGroup, most: Mapping[str, int]) -> int:
     return min([group.count * devices, *each])
 
 
-def _times_as_much(view: View, use: Reading) -> int:
+def _times_as_much(view: ModelView, use: Reading) -> int:
     """Return how many times the default there is of a resource, at the least: where the limiter is on, what is used.
 
     `--rate-limit-resource` gives it, and no endpoint tells. Without a word that the limiter is on, more executions at
@@ -69,12 +69,12 @@ def _times_as_much(view: View, use: Reading) -> int:
     return max(ceil((use.value or 0.0) / ROUNDING), 1) if view.server.rate_limited else 1
 
 
-def _use(view: View) -> Reading:
+def _use(view: ModelView) -> Reading:
     use = _default_use(view)
     return use if use.value is None else use / Reading.of(float(_times_as_much(view, use)), Unit.COUNT, use.source)
 
 
-def _default_use(view: View) -> Reading:
+def _default_use(view: ModelView) -> Reading:
     """Σ over the models that need a resource of their executions at once × need ÷ what there is of it; the fullest."""
     if view.config is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, CONFIGURATION)
@@ -86,7 +86,7 @@ def _default_use(view: View) -> Reading:
     return max(known, key=lambda one: one.value or 0.0) if known else used[0]
 
 
-def _used(view: View, name: str, count: int) -> Reading:
+def _used(view: ModelView, name: str, count: int) -> Reading:
     total = Reading.of(0.0, Unit.RATIO, "")
     for model, config in view.server.configs.items():
         needs = [one for one in _needs(config) if one.name == name]

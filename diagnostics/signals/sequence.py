@@ -9,7 +9,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, View
+from diagnostics.window.view import METRICS, ModelView
 from diagnostics.wire.model_config import ModelConfig
 
 _CONFIGURATION = "configuration"
@@ -17,7 +17,7 @@ _FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
 
 
 def _setting(name: str, doc: str, pick: Callable[[ModelConfig], float]) -> Signal:
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         if view.config is None:
             return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, _CONFIGURATION)
         return Reading.of(pick(view.config), Unit.COUNT, _CONFIGURATION)
@@ -37,7 +37,7 @@ SEQUENCE_BATCHING = _setting(
 )
 
 
-def _queue_quantile(view: View, quantile: float) -> float | None:
+def _queue_quantile(view: ModelView, quantile: float) -> float | None:
     labels = {names.MODEL: view.model or "", names.QUANTILE: f"{quantile:g}"}
     if view.version is not None:
         labels[names.VERSION] = view.version
@@ -45,7 +45,7 @@ def _queue_quantile(view: View, quantile: float) -> float | None:
     return points[-1][1] if points else None
 
 
-def _spread(view: View) -> Reading:
+def _spread(view: ModelView) -> Reading:
     high, middle = _queue_quantile(view, 0.95), _queue_quantile(view, 0.5)
     if high is None or middle is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)

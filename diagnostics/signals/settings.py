@@ -10,7 +10,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.wire.model_config import ModelConfig
 
 CONFIGURATION = "configuration"
@@ -19,7 +19,7 @@ MOST_INSTANCES = 1024
 CONFIG_FIX = "let the tool reach the HTTP or gRPC port: GET v2/models/<model>/config"
 
 
-def _instances(view: View) -> Reading:
+def _instances(view: ModelView) -> Reading:
     """A configuration is another's, or of another time, where executions took longer than its instances have had."""
     found = _configured_instances(view)
     if found.value is not None and view.config is not None:
@@ -29,7 +29,7 @@ def _instances(view: View) -> Reading:
     return found
 
 
-def _configured_instances(view: View) -> Reading:
+def _configured_instances(view: ModelView) -> Reading:
     if view.config is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, CONFIGURATION)
     count = 0
@@ -62,7 +62,7 @@ INSTANCES = Signal(
 
 
 def _setting(name: str, unit: Unit, doc: str, pick: Callable[[ModelConfig], float]) -> Signal:
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         if view.config is None:
             return Reading.unknown(Missing.NOT_EXPORTED, unit, CONFIGURATION)
         return Reading.of(pick(view.config), unit, CONFIGURATION)

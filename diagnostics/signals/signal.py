@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 
-Read = Callable[[View], Reading]
+Read = Callable[[ModelView], Reading]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Signal:
     readers: tuple[Read, ...]
     fix: str = ""
 
-    def read(self, view: View) -> Reading:
+    def read(self, view: ModelView) -> Reading:
         """Return the first present reading; when none is, the last reader's reason that says more than absence."""
         reason = Missing.NOT_EXPORTED
         for reader in self.readers:

@@ -12,16 +12,16 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.counters import Opened
-from diagnostics.window.lifecycle import LOG, SAME_EVENT_SECONDS, Change, Happened, changes, touch
+from diagnostics.window.lifecycle import LOG, SAME_EVENT_SECONDS, Happened, ServerChange, changes, touch
 from diagnostics.window.openings import MOST_MISSED_ROUNDS
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
 _PENDING_FIX = "use Triton 23.09 or later, which exports the pending gauge"
 _LOADS = (Happened.LOADED, Happened.RELOADED)
 _ENDED = (Counter.SUCCESS, Counter.EXECUTIONS)
 
 
-def _standstill(view: View) -> Reading:
+def _standstill(view: ModelView) -> Reading:
     """Seconds up to the last read in which requests waited at every read and none was executed or failed."""
     pending = view.pending()
     if not pending:
@@ -46,14 +46,14 @@ def _standstill(view: View) -> Reading:
     return Reading.of(seconds, Unit.SECONDS, METRICS, high=longest, events=pending[-1][1])
 
 
-def _since_last_inference(view: View) -> float:
+def _since_last_inference(view: ModelView) -> float:
     """Return the seconds from a model's last inference to the last read, by the server's clock; 0 where it has none."""
     ended = [table.last.last_inference for table in view.tables(STATISTICS) if table.last]
     known = [at for at in ended if at is not None]
     return view.end - max(known) if known else 0.0
 
 
-def _passed_on(view: View) -> tuple[float, float] | None:
+def _passed_on(view: ModelView) -> tuple[float, float] | None:
     """Return since when (Unix seconds) the stages before passed on what this one did not execute, and how many.
 
     Requests of which the ensemble reports that they failed do not wait. None where no stage before is counted.
@@ -78,7 +78,7 @@ def _passed_on(view: View) -> tuple[float, float] | None:
     return max(known), passed - failed
 
 
-def _standstill_by_flow(view: View) -> Reading:
+def _standstill_by_flow(view: ModelView) -> Reading:
     """Without the gauge: seconds since the stages before passed on requests of which none was executed."""
     if (wrong := disorder(view, STATISTICS)) is not None:
         return Reading.unknown(wrong, Unit.SECONDS, STATISTICS)
@@ -89,12 +89,12 @@ def _standstill_by_flow(view: View) -> Reading:
     return Reading.of(seconds, Unit.SECONDS, f"configuration and {STATISTICS}", estimated=True, events=found[1])
 
 
-def _counts(step: Step) -> bool:
+def _counts(step: CounterStep) -> bool:
     """Return whether a step counts what ends."""
     return any(counter in step.values for counter in _ENDED)
 
 
-def _moved(step: Step) -> bool:
+def _moved(step: CounterStep) -> bool:
     return _counts(step) and any(step.values.get(counter, 0.0) > 0 for counter in (*_ENDED, Counter.FAILURE))
 
 
@@ -108,14 +108,14 @@ STANDSTILL_SECONDS = Signal(
 )
 
 
-def _stuck(view: View) -> Reading:
+def _stuck(view: ModelView) -> Reading:
     points = view.pending()
     if not points:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
     return Reading.of(points[-1][1], Unit.COUNT, METRICS)
 
 
-def _passed_on_now(view: View) -> Reading:
+def _passed_on_now(view: ModelView) -> Reading:
     found = _passed_on(view)
     if found is None:
         return absent(view, STATISTICS, Unit.COUNT)
@@ -132,7 +132,7 @@ WAITING_NOW = Signal(
 )
 
 
-def _lifetime(view: View) -> Reading:
+def _lifetime(view: ModelView) -> Reading:
     """Mean over all executions that the newest read counts: since the load, before the window too."""
     for table in (*view.tables(STATISTICS), *view.tables(METRICS)):
         if table.last is None or table.unsteady:
@@ -157,7 +157,7 @@ LIFETIME_EXECUTION_SECONDS = Signal(
 )
 
 
-def loads_seen(view: View) -> list[Change]:
+def loads_seen(view: ModelView) -> list[ServerChange]:
     """Return the loads of the model, all its versions, inside the span."""
     return [
         change
@@ -166,7 +166,7 @@ def loads_seen(view: View) -> list[Change]:
     ]
 
 
-def _count_of_loads(view: View) -> Reading:
+def _count_of_loads(view: ModelView) -> Reading:
     found = [change for change in loads_seen(view) if view.version in (None, change.version) or not change.version]
     return Reading.of(float(len(found)), Unit.COUNT, found[0].source if found else METRICS)
 
@@ -180,11 +180,11 @@ LOADS = Signal(
 )
 
 
-def _queue_of(step: Step) -> float:
+def _queue_of(step: CounterStep) -> float:
     return step.values.get(Counter.QUEUE_SECONDS, 0.0) / step.values[Counter.SUCCESS]
 
 
-def _served(view: View) -> tuple[list[Step], str]:
+def _served(view: ModelView) -> tuple[list[CounterStep], str]:
     """Return the steps of all versions in which requests ended."""
     whole = view.beside(view.model)
     for source in (STATISTICS, METRICS):
@@ -194,14 +194,14 @@ def _served(view: View) -> tuple[list[Step], str]:
     return [], METRICS
 
 
-def _excess(steps: Sequence[Step]) -> list[float]:
+def _excess(steps: Sequence[CounterStep]) -> list[float]:
     """Return per step the queue seconds above the steady level, the lower quartile of the steps."""
     queues = [_queue_of(step) for step in steps]
     steady = quantiles(queues, n=4)[0]
     return [max(queue - steady, 0.0) * step.values[Counter.SUCCESS] for queue, step in zip(queues, steps, strict=True)]
 
 
-def _loads_while_it_served(view: View) -> list[Change]:
+def _loads_while_it_served(view: ModelView) -> list[ServerChange]:
     """Return the loads that requests can have waited out: not the server's restart, nor an unload and a load.
 
     What waited before those is gone with its queue. The metrics tell: they go on through a reload in place, and a new
@@ -217,7 +217,7 @@ def _loads_while_it_served(view: View) -> list[Change]:
     ]
 
 
-def is_denied(view: View, load: Change) -> bool:
+def is_denied(view: ModelView, load: ServerChange) -> bool:
     """Return whether the statistics went on through a load that the log tells of: each makes them start from zero.
 
     The log is another server's then, or its clock or the recorder's was set; when it was loaded is not known.
@@ -230,24 +230,24 @@ def is_denied(view: View, load: Change) -> bool:
     return not anew and any(step.start < load.at <= step.end for table in tables for step in table.steps)
 
 
-def in_load(steps: Sequence[Step], loads: Sequence[Change]) -> list[bool]:
+def in_load(steps: Sequence[CounterStep], loads: Sequence[ServerChange]) -> list[bool]:
     """Return which steps overlap a load; what waited during one ends in the step after it at the latest."""
     marked = [any(_overlap(step, load) for load in loads) for step in steps]
     return [now or before for before, now in zip([False, *marked], marked, strict=False)]
 
 
-def _unwatched(steps: Sequence[Step], inside: Sequence[bool]) -> bool:
+def _unwatched(steps: Sequence[CounterStep], inside: Sequence[bool]) -> bool:
     """Return whether nobody tried to read for rounds around a load: what waited then may have waited at any time."""
     most = MOST_MISSED_ROUNDS * median(step.unwatched for step in steps)
     return any(marked and step.unwatched > most for step, marked in zip(steps, inside, strict=True))
 
 
-def _overlap(step: Step, load: Change) -> bool:
+def _overlap(step: CounterStep, load: ServerChange) -> bool:
     """Return whether a load, of an instant or longer, went on in a step; one that only touches it did not."""
     return load.since < step.end and (step.start < load.at or step.start <= load.since)
 
 
-def _beyond_before(steps: Sequence[Step], excess: Sequence[float], inside: Sequence[bool]) -> Iterator[float]:
+def _beyond_before(steps: Sequence[CounterStep], excess: Sequence[float], inside: Sequence[bool]) -> Iterator[float]:
     """Yield the excess of each step in a load beyond what waited before it: a load does not bring about that."""
     before = 0.0
     for step, seconds, marked in zip(steps, excess, inside, strict=True):
@@ -258,10 +258,10 @@ def _beyond_before(steps: Sequence[Step], excess: Sequence[float], inside: Seque
             before = seconds / requests
 
 
-def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> Callable[[View], Reading]:
+def _over_loads(unit: Unit, compute: Callable[[float, float, float], float]) -> Callable[[ModelView], Reading]:
     """Return a reader of (excess during loads, all excess, requests)."""
 
-    def read(view: View) -> Reading:
+    def read(view: ModelView) -> Reading:
         loads, (steps, source) = _loads_while_it_served(view), _served(view)
         if not loads:
             return Reading.of(0.0, unit, source)

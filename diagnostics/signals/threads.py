@@ -9,7 +9,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import STATISTICS, View
+from diagnostics.window.view import STATISTICS, ModelView
 from diagnostics.wire.host import HostThread
 
 _HOST = "host"
@@ -18,7 +18,7 @@ _LEAST_OF_SPAN = 0.5
 Share = tuple[float, float]
 
 
-def _busiest(view: View) -> Share | None:
+def _busiest(view: ModelView) -> Share | None:
     """Return (has work, has work and no processor) as shares of the time of the thread that had work for longest.
 
     (0, 0) where no thread has used a second of a processor; None where the recorder did not note threads.
@@ -44,7 +44,7 @@ def _shares(threads: list[list[tuple[float, HostThread]]], least: float) -> Iter
             yield busy, min(waited / seconds, busy)
 
 
-def _executing(view: View) -> float | None:
+def _executing(view: ModelView) -> float | None:
     """Return how many instances execute at a time on threads of the server's own process; None without statistics.
 
     A Python model executes in a process of its own. A model whose configuration was not read counts as one that does
@@ -59,7 +59,7 @@ def _executing(view: View) -> float | None:
     return lanes if seen else None
 
 
-def _frontend_busy(view: View) -> Reading:
+def _frontend_busy(view: ModelView) -> Reading:
     found, lanes = view.once(_busiest), _executing(view)
     if found is None or lanes is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)
@@ -67,7 +67,7 @@ def _frontend_busy(view: View) -> Reading:
     return Reading.of(max(busy - lanes, 0.0), Unit.RATIO, _HOST, high=busy, estimated=lanes > 0, span=view.seconds)
 
 
-def _frontend_waits(view: View) -> Reading:
+def _frontend_waits(view: ModelView) -> Reading:
     found = view.once(_busiest)
     if found is None:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.RATIO, _HOST)

@@ -13,8 +13,8 @@ from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, STATISTICS, Counter, View
-from diagnostics.window.visits import NANOSECOND, Visit
+from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
+from diagnostics.window.visits import NANOSECOND, TracedVisit
 
 TRACES = "traces"
 # Requests at either end of a window are traced and not yet counted, or the other way round.
@@ -25,7 +25,7 @@ _EXECUTIONS_AHEAD = 2
 TRACE_FIX = "start Triton with --trace-config mode=opentelemetry,level=TIMESTAMPS,rate=100 and record its exports"
 
 
-def executed_visits(view: View) -> list[Visit]:
+def executed_visits(view: ModelView) -> list[TracedVisit]:
     """Return the visits to the model that ended in the span and computed, in order of arrival."""
     low, high = view.start / NANOSECOND, view.end / NANOSECOND
     found = [
@@ -53,7 +53,7 @@ def mean_reading(values: Sequence[float], unit: Unit, source: str, *, estimated:
     )
 
 
-def completed(view: View) -> float | None:
+def completed(view: ModelView) -> float | None:
     """Return how many requests the counters say were completed; None when they cannot be read."""
     for source in (STATISTICS, METRICS):
         delta = view.delta(source)
@@ -62,14 +62,14 @@ def completed(view: View) -> float | None:
     return None
 
 
-def _traced_share(view: View) -> Reading:
+def _traced_share(view: ModelView) -> Reading:
     visits, everything = executed_visits(view), completed(view)
     if not visits or not everything:
         return Reading.unknown(Missing.NOT_EXPORTED if not visits else Missing.IDLE, Unit.RATIO, TRACES)
     return Reading.of(min(len(visits) / everything, 1.0), Unit.RATIO, TRACES, events=len(visits))
 
 
-def _blocked(view: View) -> Reading:
+def _blocked(view: ModelView) -> Reading:
     """Waits with a free instance, from the whole traffic; else waits beyond what the queue's limit can hold."""
     visits, share = executed_visits(view), _traced_share(view)
     if not visits:
@@ -91,7 +91,7 @@ def _blocked(view: View) -> Reading:
     return mean_reading(beyond, Unit.SECONDS, f"configuration and {TRACES}")
 
 
-def _free_seconds(visits: Sequence[Visit], instances: int) -> list[float]:
+def _free_seconds(visits: Sequence[TracedVisit], instances: int) -> list[float]:
     """Return per visit for how long it waited while fewer executions ran than there are instances."""
     runs = {(visit.began or 0, visit.computed or 0) for visit in visits}  # a batch's requests share one execution
     changes = sorted([(start, 1) for start, _ in runs] + [(end, -1) for _, end in runs])
@@ -120,7 +120,7 @@ def union_of(intervals: Iterable[tuple[int, int]]) -> int:
     return total
 
 
-def _signal(name: str, unit: Unit, doc: str, read: Callable[[View], Reading], fix: str = "") -> Signal:
+def _signal(name: str, unit: Unit, doc: str, read: Callable[[ModelView], Reading], fix: str = "") -> Signal:
     return Signal(name=name, unit=unit, scope=Scope.MODEL, doc=doc, readers=(read,), fix=fix)
 
 

@@ -7,7 +7,7 @@ from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Read, Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
-from diagnostics.window.view import METRICS, STATISTICS, Counter, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, ModelView
 
 _BOTH = (STATISTICS, METRICS)
 
@@ -51,7 +51,7 @@ CLIENT_BATCH_SIZE = _model_signal(
 )
 
 
-def _pending(view: View) -> Reading:
+def _pending(view: ModelView) -> Reading:
     points = view.pending()
     if not points:
         return Reading.unknown(Missing.NOT_EXPORTED, Unit.COUNT, METRICS)
@@ -64,7 +64,7 @@ def _pending(view: View) -> Reading:
 PENDING = _model_signal("pending_requests", Unit.COUNT, "Requests waiting, mean over the reads.", _pending)
 
 
-def _arrival_rate(view: View) -> Reading:
+def _arrival_rate(view: ModelView) -> Reading:
     """Completions plus the growth of the backlog; without the pending gauge, completions alone are a lower bound."""
     completed = REQUEST_RATE.read(view)
     if completed.value is None or not completed.span:

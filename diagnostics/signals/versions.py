@@ -13,7 +13,7 @@ from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.units import Unit
 from diagnostics.window.counters import sum_steps
-from diagnostics.window.view import METRICS, STATISTICS, Counter, Step, View
+from diagnostics.window.view import METRICS, STATISTICS, Counter, CounterStep, ModelView
 
 # Executions of one batch size on each side; a mean of fewer says nothing of a difference of a fifth.
 FEWEST_EXECUTIONS = 10
@@ -22,7 +22,7 @@ AS_FAST = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class VersionComparison:
     """Mean seconds of an execution, old and new, over the batch sizes both executed, weighted alike.
 
     `before` names the old side: a version, or `reload` for the same version before it was loaded anew.
@@ -42,7 +42,7 @@ class _Met(NamedTuple):
     seconds: float
 
 
-def compared(view: View) -> Compared | Missing:
+def compared(view: ModelView) -> VersionComparison | Missing:
     """Return a version against the one before it, or against itself before its reload in the window."""
     for source in (STATISTICS, METRICS):
         sides = _sides(view, source)
@@ -51,7 +51,7 @@ def compared(view: View) -> Compared | Missing:
     return Missing.IDLE
 
 
-def _sides(view: View, source: str) -> tuple[Sequence[Step], Sequence[Step], str] | None:
+def _sides(view: ModelView, source: str) -> tuple[Sequence[CounterStep], Sequence[CounterStep], str] | None:
     earlier = _version_before(view)
     if earlier is None and not any(table.openings for table in view.tables(source)):
         return None
@@ -64,7 +64,7 @@ def _sides(view: View, source: str) -> tuple[Sequence[Step], Sequence[Step], str
     return (old[-1], epochs[-1], earlier) if old else None
 
 
-def _version_before(view: View) -> str | None:
+def _version_before(view: ModelView) -> str | None:
     """Return the highest version below this one that was seen; None when there is none or versions are no numbers."""
     seen = {version for _, version in view.server.keys_of(view.model or "") if version.isdecimal()}
     if view.version not in seen:
@@ -72,13 +72,13 @@ def _version_before(view: View) -> str | None:
     return max((version for version in seen if int(version) < int(view.version or 0)), key=int, default=None)
 
 
-def _of_version(view: View, version: str) -> View:
+def _of_version(view: ModelView, version: str) -> ModelView:
     return view.beside(view.model, version)
 
 
-def _epochs(view: View, source: str) -> list[Sequence[Step]]:
+def _epochs(view: ModelView, source: str) -> list[Sequence[CounterStep]]:
     """Return the warm steps with executions of each epoch, oldest first."""
-    epochs: list[list[Step]] = []
+    epochs: list[list[CounterStep]] = []
     for step in view.steps(source):
         if not epochs or step.opens:
             epochs.append([])
@@ -87,7 +87,9 @@ def _epochs(view: View, source: str) -> list[Sequence[Step]]:
     return [steps for steps in warm if steps]
 
 
-def _compare(old: Sequence[Step], new: Sequence[Step], before: str, source: str) -> Compared | Missing:
+def _compare(
+    old: Sequence[CounterStep], new: Sequence[CounterStep], before: str, source: str
+) -> VersionComparison | Missing:
     then, now = _by_size(old), _by_size(new)
     if not then or not now or _begins(old) or _begins(new):
         return _as_requests_met(old, new, before, source)
@@ -96,7 +98,7 @@ def _compare(old: Sequence[Step], new: Sequence[Step], before: str, source: str)
     total = sum(weight.values())
     if total <= 0:
         return Missing.IDLE
-    return Compared(
+    return VersionComparison(
         old=sum(weight[size] * then[size][1] for size in sizes) / total,
         new=sum(weight[size] * now[size][1] for size in sizes) / total,
         executions=total,
@@ -105,12 +107,14 @@ def _compare(old: Sequence[Step], new: Sequence[Step], before: str, source: str)
     )
 
 
-def _begins(steps: Sequence[Step]) -> bool:
+def _begins(steps: Sequence[CounterStep]) -> bool:
     """Return whether steps are the first since loading alone, whose executions may be cold or a warm-up's."""
     return len(steps) == 1 and steps[0].opens
 
 
-def _as_requests_met(old: Sequence[Step], new: Sequence[Step], before: str, source: str) -> Compared | Missing:
+def _as_requests_met(
+    old: Sequence[CounterStep], new: Sequence[CounterStep], before: str, source: str
+) -> VersionComparison | Missing:
     """Compare the executions that requests met, of batches not counted by size or with first ones among them.
 
     Larger batches and first executions can make these longer, so they show that a version is as fast, and not that it
@@ -121,15 +125,15 @@ def _as_requests_met(old: Sequence[Step], new: Sequence[Step], before: str, sour
         return Missing.TOO_FEW_EVENTS
     if now.seconds > AS_FAST * then.seconds:
         return Missing.NOT_EXPORTED
-    return Compared(old=then.seconds, new=now.seconds, executions=now.requests, before=before, source=source)
+    return VersionComparison(old=then.seconds, new=now.seconds, executions=now.requests, before=before, source=source)
 
 
-def _met(steps: Sequence[Step]) -> _Met:
+def _met(steps: Sequence[CounterStep]) -> _Met:
     requests = sum(step.values[Counter.SUCCESS] for step in steps)
     return _Met(requests, sum(step.values[Counter.INFER_SECONDS] for step in steps) / requests)
 
 
-def _by_size(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
+def _by_size(steps: Sequence[CounterStep]) -> dict[int, tuple[float, float]]:
     """Return executions and their mean seconds by batch size; without the table, all as one size if none batched."""
     total = sum_steps(steps)
     if total.batches:
@@ -146,7 +150,7 @@ def _by_size(steps: Sequence[Step]) -> dict[int, tuple[float, float]]:
     return {round(total.values.get(Counter.INFERENCES, executions) / executions): (executions, mean)}
 
 
-def _since(view: View) -> Reading:
+def _since(view: ModelView) -> Reading:
     """The version's share of its model's requests since its first one ÷ that over the window."""
     every = view.beside(view.model)
     for source in (STATISTICS, METRICS):
@@ -157,12 +161,14 @@ def _since(view: View) -> Reading:
     return Reading.of(1.0, Unit.RATIO, STATISTICS)
 
 
-def _requests(steps: Sequence[Step]) -> float:
+def _requests(steps: Sequence[CounterStep]) -> float:
     return sum(step.values.get(Counter.SUCCESS, 0.0) for step in steps)
 
 
-def _from_comparison(unit: Unit, compute: Callable[[Compared], float], idle: float) -> Callable[[View], Reading]:
-    def read(view: View) -> Reading:
+def _from_comparison(
+    unit: Unit, compute: Callable[[VersionComparison], float], idle: float
+) -> Callable[[ModelView], Reading]:
+    def read(view: ModelView) -> Reading:
         found = compared(view)
         if found is Missing.IDLE:
             return Reading.of(idle, unit, STATISTICS)
@@ -190,7 +196,7 @@ VERSION_EXTRA_SECONDS = Signal(
 )
 
 
-def _before(view: View) -> Reading:
+def _before(view: ModelView) -> Reading:
     found = compared(view)
     if isinstance(found, Missing) or not found.before.isdecimal():
         return Reading.of(0.0, Unit.COUNT, STATISTICS)

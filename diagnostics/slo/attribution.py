@@ -20,7 +20,7 @@ from diagnostics.slo.slo import Promise, Triton
 from diagnostics.slo.tally import Tally
 
 
-class Cause(NamedTuple):
+class BudgetCause(NamedTuple):
     """A root cause: the finding's fingerprint, its check, and the server and model it is of (empty for none)."""
 
     fingerprint: str
@@ -29,14 +29,14 @@ class Cause(NamedTuple):
     model: str
 
     @classmethod
-    def of(cls, finding: Finding) -> Cause:
+    def of(cls, finding: Finding) -> BudgetCause:
         """Return the cause that a finding is."""
         subject = finding.subject
         model = subject.model or subject.ensemble or subject.gpu or ""
         return cls(finding.id, finding.check, subject.server, model)
 
 
-def attributed(sli: Triton, explanation: Explanation, server: str, counted: Tally) -> dict[Cause, float]:
+def attributed(sli: Triton, explanation: Explanation, server: str, counted: Tally) -> dict[BudgetCause, float]:
     """Return how many of a server's bad events each root cause took: at most all of them together.
 
     Args:
@@ -49,11 +49,11 @@ def attributed(sli: Triton, explanation: Explanation, server: str, counted: Tall
     if counted.bad <= 0:
         return {}
     found = {one.id: one for one in explanation.findings}
-    parts: dict[Cause, float] = defaultdict(float)
+    parts: dict[BudgetCause, float] = defaultdict(float)
     for finding in explanation.loud:
         if finding.subject.server == server:
             part = _part(sli, explanation, finding, counted)
-            parts[Cause.of(_root(finding, found, failures=sli.promise is Promise.AVAILABILITY))] += part
+            parts[BudgetCause.of(_root(finding, found, failures=sli.promise is Promise.AVAILABILITY))] += part
     whole = max(sum(parts.values()), 1.0)
     return {cause: part / whole * counted.bad for cause, part in parts.items() if part > 0}
 

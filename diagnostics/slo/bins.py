@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
-from diagnostics.slo.attribution import Cause
+from diagnostics.slo.attribution import BudgetCause
 from diagnostics.slo.tally import NOTHING, Tally
 
 MINUTE, HOUR = 60, 3600
@@ -17,18 +17,18 @@ MINUTES_KEPT = 86400.0
 
 
 @dataclass(slots=True)
-class Bin:
+class EventBin:
     """What happened within one bin: events, and how many bad ones each cause took.
 
     `began` and `ended` are the Unix seconds between which they were counted; infinite where nothing was.
     """
 
     tally: Tally = NOTHING
-    causes: dict[Cause, float] = field(default_factory=lambda: defaultdict(float))
+    causes: dict[BudgetCause, float] = field(default_factory=lambda: defaultdict(float))
     began: float = inf
     ended: float = -inf
 
-    def add(self, tally: Tally, causes: Mapping[Cause, float]) -> None:
+    def add(self, tally: Tally, causes: Mapping[BudgetCause, float]) -> None:
         """Take more events."""
         self.tally = self.tally + tally
         for cause, bad in causes.items():
@@ -67,10 +67,10 @@ def stretches(times: Sequence[float], most_apart: float) -> Iterator[Span]:
     yield first, last
 
 
-class Seen(Protocol):
+class EventSource(Protocol):
     """Whoever can say what happened to one objective."""
 
-    def over(self, start: float, end: float) -> Bin:
+    def over(self, start: float, end: float) -> EventBin:
         """Return the events of [start, end], Unix seconds; of no known time, a bin of nothing."""
         ...
 
@@ -93,13 +93,13 @@ class Bins:
 
     def __init__(self, why_none: str = "") -> None:
         self.why_none = why_none
-        self._bins: dict[tuple[int, int], Bin] = {}
+        self._bins: dict[tuple[int, int], EventBin] = {}
 
     def add(
         self,
         at: float,
         tally: Tally,
-        causes: Mapping[Cause, float],
+        causes: Mapping[BudgetCause, float],
         seconds: int = MINUTE,
         began: float | None = None,
         ended: float | None = None,
@@ -110,13 +110,13 @@ class Bins:
         """
         key = (seconds, int(at) // seconds * seconds)
         start = float(key[1]) if began is None else began
-        one = self._bins.setdefault(key, Bin())
+        one = self._bins.setdefault(key, EventBin())
         one.add(tally, causes)
         one.reach(start, float(seconds + key[1]) if ended is None else ended)
 
-    def over(self, start: float, end: float) -> Bin:
+    def over(self, start: float, end: float) -> EventBin:
         """Return the events of the bins that begin in [start, end]; a bin's length is the precision."""
-        found = Bin()
+        found = EventBin()
         for (seconds, at), one in self._bins.items():
             if start - seconds < at <= end:
                 part = min((at + seconds - start) / seconds, 1.0) if seconds > MINUTE else 1.0
@@ -136,7 +136,7 @@ class Bins:
         """Return why there are none."""
         return self.why_none
 
-    def minutes(self, start: float, end: float) -> Iterator[tuple[int, Bin]]:
+    def minutes(self, start: float, end: float) -> Iterator[tuple[int, EventBin]]:
         """Yield the minutes that begin in [start, end)."""
         for (seconds, at), one in sorted(self._bins.items(), key=lambda pair: pair[0]):
             if seconds == MINUTE and start <= at < end:
@@ -165,12 +165,12 @@ def _scaled(tally: Tally, part: float) -> Tally:
 class Together:
     """The events of several deployments as one."""
 
-    def __init__(self, parts: Iterable[Seen]) -> None:
+    def __init__(self, parts: Iterable[EventSource]) -> None:
         self._parts = tuple(parts)
 
-    def over(self, start: float, end: float) -> Bin:
+    def over(self, start: float, end: float) -> EventBin:
         """Return the sum."""
-        found = Bin()
+        found = EventBin()
         for part in self._parts:
             one = part.over(start, end)
             found.add(one.tally, one.causes)

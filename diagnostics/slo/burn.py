@@ -87,7 +87,7 @@ def burn_rate(bad: float, total: float, allowed: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class WindowEvents:
     """Events of one window, of which `seconds` are known; `low` and `high` hold the bad ones."""
 
     seconds: float
@@ -97,14 +97,14 @@ class Counted:
     high: float
 
 
-def firing(pair: Pair, long: Counted, short: Counted, allowed: float) -> bool:
+def firing(pair: Pair, long: WindowEvents, short: WindowEvents, allowed: float) -> bool:
     """Return whether a pair is an alert: both windows burn fast enough, and more is bad than luck explains."""
     rates = [burn_rate(one.bad, one.total, allowed) or 0.0 for one in (long, short)]
     return long.bad >= pair.fewest and min(rates) >= pair.factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class BudgetForecast:
     """When the budget will be spent, at the pace of the newest `over` seconds; seconds from now.
 
     `soonest` and `latest` hold the time at about 95 %; `expected` and `latest` are None for never.
@@ -116,7 +116,7 @@ class Forecast:
     over: float
 
 
-def forecast(left: float, newest: Sequence[Counted]) -> Forecast | None:
+def forecast(left: float, newest: Sequence[WindowEvents]) -> BudgetForecast | None:
     """Return the forecast; None where nothing was counted.
 
     Args:
@@ -137,4 +137,4 @@ def forecast(left: float, newest: Sequence[Counted]) -> Forecast | None:
         pace = events / told.seconds
         return max(left, 0.0) / pace if pace > 0 and math.isfinite(left / pace) else None
 
-    return Forecast(expected=until(told.bad), soonest=until(high), latest=until(low), over=told.seconds)
+    return BudgetForecast(expected=until(told.bad), soonest=until(high), latest=until(low), over=told.seconds)

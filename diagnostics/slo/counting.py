@@ -18,8 +18,8 @@ from diagnostics.slo.slo import Promise, Triton
 from diagnostics.slo.tally import Tally
 from diagnostics.window.normalize import positions_of
 from diagnostics.window.points import Counter
-from diagnostics.window.steps import Step
-from diagnostics.window.view import METRICS, STATISTICS, View
+from diagnostics.window.steps import CounterStep
+from diagnostics.window.view import METRICS, STATISTICS, ModelView
 from diagnostics.window.visits import NANOSECOND
 from diagnostics.window.window import ServerWindow, Window
 
@@ -65,7 +65,7 @@ def counts_failures(sli: Triton, window: Window) -> bool:
 
 def _steps(
     server: ServerWindow, versions: Sequence[tuple[str, str]], source: str, span: tuple[float, float]
-) -> list[Step]:
+) -> list[CounterStep]:
     tables = [server.tables[source][key] for key in versions if key in server.tables[source]]
     return [step for table in tables for step in table.steps if span[0] < step.end <= span[1]]
 
@@ -79,7 +79,12 @@ def _carries(server: ServerWindow, key: tuple[str, str], sli: Triton) -> bool:
 
 
 def _availability(
-    sli: Triton, window: Window, server: ServerWindow, steps: Sequence[Step], span: tuple[float, float], source: str
+    sli: Triton,
+    window: Window,
+    server: ServerWindow,
+    steps: Sequence[CounterStep],
+    span: tuple[float, float],
+    source: str,
 ) -> Tally:
     """Count failures of any reason but a client's own cancelling (reason CANCELED, 24.08), which is no event at all.
 
@@ -95,7 +100,7 @@ def _availability(
 
 
 def _lost(sli: Triton, window: Window, server: ServerWindow, span: tuple[float, float]) -> float:
-    view = View(window=window, server=server, model=sli.model, version=None, start=span[0], end=span[1])
+    view = ModelView(window=window, server=server, model=sli.model, version=None, start=span[0], end=span[1])
     lost = LOST_AFTER_STAGE.read(view).value or 0.0
     return lost if lost >= FEWEST_EVENTS else 0.0
 
@@ -104,7 +109,7 @@ def _timed(
     sli: Triton,
     window: Window,
     server: ServerWindow,
-    steps: Sequence[Step],
+    steps: Sequence[CounterStep],
     span: tuple[float, float],
     versions: Sequence[str],
 ) -> Tally:

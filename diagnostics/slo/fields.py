@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from diagnostics.errors import UsageError
-from diagnostics.settings.yaml_file import Document, Leaf
+from diagnostics.settings.yaml_file import Leaf, YamlDocument
 from diagnostics.units import parse_duration
 
 
@@ -21,10 +21,10 @@ def of_objective(name: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class YamlFields:
     """One mapping of a file. `what` is how messages call it."""
 
-    document: Document
+    document: YamlDocument
     leaf: Leaf
     what: str
 
@@ -33,7 +33,7 @@ class Fields:
         inner = self._mapping().get(key) if key is not None and isinstance(self.leaf.value, Mapping) else None
         return UsageError(what, where=f"{self.document.file}:{(inner or self.leaf).line}", hint=hint)
 
-    def only(self, *known: str) -> Fields:
+    def only(self, *known: str) -> YamlFields:
         """Return itself; a key that is not among these is an error, as it may be a mistyped one."""
         self.document.section(self.leaf, frozenset(known), self.what)
         return self
@@ -82,15 +82,15 @@ class Fields:
             raise self.wrong(f"{key} is {text[:40]!r}, which is no duration", "write 500ms, 1.5s or 30d", key)
         return value
 
-    def section(self, key: str) -> Fields:
+    def section(self, key: str) -> YamlFields:
         """Return the mapping below a key, which must be there."""
         if not self.has(key):
             raise self.wrong(f"{self.what} has no {key}", f"write {key}: …")
-        inner = Fields(self.document, self._mapping()[key], key)
+        inner = YamlFields(self.document, self._mapping()[key], key)
         inner._mapping()
         return inner
 
-    def sections(self, key: str) -> list[Fields]:
+    def sections(self, key: str) -> list[YamlFields]:
         """Return the mappings of the list below a key, which must be there and hold one."""
         found = self._mapping().get(key)
         if found is None or not isinstance(found.value, list) or not found.value:
@@ -98,8 +98,8 @@ class Fields:
         for number, leaf in enumerate(found.value, start=1):
             if not isinstance(leaf.value, Mapping):
                 what = f"entry {number} of {key} is no mapping"
-                raise Fields(self.document, leaf, key).wrong(what, "write each with its keys, as in '- name: …'")
-        return [Fields(self.document, leaf, key) for leaf in found.value]
+                raise YamlFields(self.document, leaf, key).wrong(what, "write each with its keys, as in '- name: …'")
+        return [YamlFields(self.document, leaf, key) for leaf in found.value]
 
     def texts(self, key: str) -> dict[str, str]:
         """Return a mapping of texts; empty where there is none."""

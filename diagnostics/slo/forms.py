@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from diagnostics.errors import UsageError
-from diagnostics.settings.yaml_file import Document
+from diagnostics.settings.yaml_file import YamlDocument
 from diagnostics.slo import openslo, sloth
-from diagnostics.slo.fields import Fields
+from diagnostics.slo.fields import YamlFields
 from diagnostics.slo.short_form import short_form
 from diagnostics.slo.slo import Slo
 
@@ -25,8 +25,8 @@ def slos_of(file: Path) -> list[Slo]:
         UsageError: it cannot be read, is in no form that is known, or holds something that cannot be used.
 
     """
-    document = Document(file, _DEEPEST)
-    parts = [Fields(document, leaf, "the file") for leaf in document.roots]
+    document = YamlDocument(file, _DEEPEST)
+    parts = [YamlFields(document, leaf, "the file") for leaf in document.roots]
     if not parts:
         raise UsageError("holds nothing", where=str(file), hint=_HINT)
     found = [*_of(parts), *openslo.openslo([one for one in parts if one.has("apiVersion")])]
@@ -35,7 +35,7 @@ def slos_of(file: Path) -> list[Slo]:
     return found
 
 
-def _of(parts: Sequence[Fields]) -> Iterator[Slo]:
+def _of(parts: Sequence[YamlFields]) -> Iterator[Slo]:
     """Yield the objectives of the documents that stand for themselves; refuse those of no known form."""
     for one in parts:
         if one.has("apiVersion") and one.text("apiVersion").startswith(_SLOTH_RESOURCE):
@@ -52,6 +52,6 @@ def _of(parts: Sequence[Fields]) -> Iterator[Slo]:
             raise one.wrong("is in no form of objectives that is known", _HINT)
 
 
-def _expect(document: Fields, key: str, version: str) -> None:
+def _expect(document: YamlFields, key: str, version: str) -> None:
     if document.text(key) != version:
         raise document.wrong(f"{key} {document.text(key)[:60]!r} is not supported", f"write {version}", key)

@@ -17,7 +17,7 @@ HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class HistogramFamily:
     """A histogram: its name, the label that names the model, and seconds per unit of its bounds."""
 
     name: str
@@ -27,19 +27,19 @@ class Family:
 
 # Triton's first response: of a model that answers once, its request time; else the time to its first token. It begins
 # with the request, holds the queue, counts failed requests too, and is cut to whole milliseconds (core, 24.11).
-FIRST_RESPONSE = (Family(names.FIRST_RESPONSE, names.MODEL, 1e-3),)
+FIRST_RESPONSE = (HistogramFamily(names.FIRST_RESPONSE, names.MODEL, 1e-3),)
 # Engines' own, which begin when the engine gets the request.
 _LABELS = (names.MODEL, names.SERVE_MODEL)
-ENGINE_FIRST_TOKEN = tuple(Family(name, label, 1.0) for name in names.TIME_TO_FIRST_TOKEN for label in _LABELS)
+ENGINE_FIRST_TOKEN = tuple(HistogramFamily(name, label, 1.0) for name in names.TIME_TO_FIRST_TOKEN for label in _LABELS)
 ENGINE_LATENCY = (
-    *(Family(names.VLLM_LATENCY, label, 1.0) for label in _LABELS),
-    *(Family(f"{p}{names.SERVE_LATENCY}", names.SERVE_MODEL, 1.0) for p in names.SERVE_PREFIXES),
+    *(HistogramFamily(names.VLLM_LATENCY, label, 1.0) for label in _LABELS),
+    *(HistogramFamily(f"{p}{names.SERVE_LATENCY}", names.SERVE_MODEL, 1.0) for p in names.SERVE_PREFIXES),
 )
 
 
 def above(
     server: ServerWindow,
-    families: Iterable[Family],
+    families: Iterable[HistogramFamily],
     model: str,
     tags: Mapping[str, str],
     seconds: float,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from diagnostics import names
-from diagnostics.slo.fields import Fields, of_objective
+from diagnostics.slo.fields import YamlFields, of_objective
 from diagnostics.slo.promql_queries import threshold, understood, with_window
 from diagnostics.slo.promql_text import promql
 from diagnostics.slo.slo import Promql, Slo, Triton, checked
@@ -22,7 +22,7 @@ _UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _OBJECTIVE = ("displayName", "target", "targetPercent", "op", "value", "indicator", "indicatorRef")
 
 
-def openslo(documents: Sequence[Fields]) -> Iterator[Slo]:
+def openslo(documents: Sequence[YamlFields]) -> Iterator[Slo]:
     """Yield the objectives of some documents.
 
     Raises:
@@ -41,9 +41,9 @@ def openslo(documents: Sequence[Fields]) -> Iterator[Slo]:
             yield from _slo(slo, by_kind)
 
 
-def _named(documents: Sequence[Fields]) -> dict[str, Fields]:
+def _named(documents: Sequence[YamlFields]) -> dict[str, YamlFields]:
     """Return documents of one kind by their names, of which each is there once."""
-    found: dict[str, Fields] = {}
+    found: dict[str, YamlFields] = {}
     for one in documents:
         name = _name(one)
         if found.setdefault(name, one) is not one:
@@ -52,14 +52,14 @@ def _named(documents: Sequence[Fields]) -> dict[str, Fields]:
     return found
 
 
-def _name(document: Fields) -> str:
+def _name(document: YamlFields) -> str:
     return document.section("metadata").text("name")
 
 
-Known = Mapping[str, Mapping[str, Fields]]
+Known = Mapping[str, Mapping[str, YamlFields]]
 
 
-def _slo(document: Fields, known: Known) -> Iterator[Slo]:
+def _slo(document: YamlFields, known: Known) -> Iterator[Slo]:
     spec = document.section("spec").only(*_SLO, "alertPolicies")
     method = spec.text("budgetingMethod", "Occurrences")
     if method != "Occurrences":
@@ -86,7 +86,7 @@ def _slo(document: Fields, known: Known) -> Iterator[Slo]:
         )
 
 
-def _target(objective: Fields) -> float:
+def _target(objective: YamlFields) -> float:
     if objective.has("targetPercent") and objective.has("target"):
         raise objective.wrong("has a target and a targetPercent", "leave one of them out", "targetPercent")
     if objective.has("targetPercent"):
@@ -94,7 +94,7 @@ def _target(objective: Fields) -> float:
     return objective.number("target", "write 99 % as 0.99")
 
 
-def _period(spec: Fields) -> float:
+def _period(spec: YamlFields) -> float:
     windows = spec.sections("timeWindow")
     window = windows[0].only("duration", "isRolling", "calendar")
     if len(windows) > 1:
@@ -108,7 +108,7 @@ def _period(spec: Fields) -> float:
     return int(text[:-1]) * unit
 
 
-def _indicator(holder: Fields, objective: Fields, known: Known) -> Triton | Promql:
+def _indicator(holder: YamlFields, objective: YamlFields, known: Known) -> Triton | Promql:
     if holder.has("indicator"):
         spec = holder.section("indicator").only("metadata", "spec").section("spec")
     else:
@@ -122,7 +122,7 @@ def _indicator(holder: Fields, objective: Fields, known: Known) -> Triton | Prom
     return _threshold(spec.section("thresholdMetric"), objective, known)
 
 
-def _ratio(ratio: Fields, known: Known) -> Triton | Promql:
+def _ratio(ratio: YamlFields, known: Known) -> Triton | Promql:
     ratio.only("counter", "good", "bad", "total", "raw", "rawType")
     if ratio.has("raw"):
         hint = "give good or bad, and total"
@@ -136,7 +136,7 @@ def _ratio(ratio: Fields, known: Known) -> Triton | Promql:
     return understood(Promql(total=total, bad=_query(ratio.section("bad"), known, counter=counter)))
 
 
-def _threshold(metric: Fields, objective: Fields, known: Known) -> Triton:
+def _threshold(metric: YamlFields, objective: YamlFields, known: Known) -> Triton:
     if objective.text("op", "lte") not in ("lt", "lte"):
         raise objective.wrong("only times below a limit are understood", "write op: lte", "op")
     query, source = _source(metric, known)
@@ -147,7 +147,7 @@ def _threshold(metric: Fields, objective: Fields, known: Known) -> Triton:
     return found
 
 
-def _query(metric: Fields, known: Known, *, counter: bool) -> str:
+def _query(metric: YamlFields, known: Known, *, counter: bool) -> str:
     query, source = _source(metric, known)
     found = with_window(query, counter=counter)
     if found is None:
@@ -157,7 +157,7 @@ def _query(metric: Fields, known: Known, *, counter: bool) -> str:
     return found
 
 
-def _source(metric: Fields, known: Known) -> tuple[str, Fields]:
+def _source(metric: YamlFields, known: Known) -> tuple[str, YamlFields]:
     """Return the query of a metric, and the mapping it stands in."""
     source = metric.section("metricSource").only("metricSourceRef", "type", "spec")
     kind = source.text("type", "Prometheus")

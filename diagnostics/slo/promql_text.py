@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from diagnostics.slo.fields import Fields
+from diagnostics.slo.fields import YamlFields
 
 _STRING = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`]*`"
 _TOKEN = re.compile(
@@ -19,7 +19,7 @@ _CLOSES = {")": "(", "]": "[", "}": "{"}
 _BINARY = frozenset("+-*/%^") | {"and", "or", "unless", "==", "!=", ">", "<", ">=", "<=", "atan2"}
 
 
-def promql(fields: Fields, key: str) -> str:
+def promql(fields: YamlFields, key: str) -> str:
     """Return the query below a key on one line, without comments.
 
     Raises:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from diagnostics.diagnosis.explanation import Explanation, explain_window
-from diagnostics.diagnosis.proof import Memory, proved
-from diagnostics.slo.attribution import Cause, attributed
+from diagnostics.diagnosis.proof import ForecastCache, validated
+from diagnostics.slo.attribution import BudgetCause, attributed
 from diagnostics.slo.bins import Bins
 from diagnostics.slo.counting import moments, tally
 from diagnostics.slo.silence import silence_of
@@ -25,7 +25,7 @@ _FORECAST_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class ServerEvents:
     """What was counted of one objective on one server, from Unix second `after` (exclusive) until `until`."""
 
     slo: Slo
@@ -33,7 +33,7 @@ class Counted:
     after: float
     until: float
     tally: Tally
-    causes: Mapping[Cause, float]
+    causes: Mapping[BudgetCause, float]
 
 
 def count_recorded(
@@ -53,7 +53,7 @@ def count_recorded(
     found: dict[str, Bins] = {slo.name: Bins() for slo in slos if of_deployment(slo, deployment)}
     counted = [slo for slo in slos if slo.name in found]
     rolling, reached = RollingWindow(deployment, WINDOW_SECONDS), dict[str, float]()
-    forecasts = Memory(seconds=_FORECAST_SECONDS)
+    forecasts = ForecastCache(seconds=_FORECAST_SECONDS)
     ordered = sorted(scrapes, key=lambda one: one.mono)
     first = ordered[0].mono if ordered else 0.0
     pieces = groupby(ordered, key=lambda one: int((one.mono - first) // (WINDOW_SECONDS - 30.0)))
@@ -63,7 +63,7 @@ def count_recorded(
         if number and number % 50 == 0:
             tell(f"{deployment}: {number} windows were judged")
         window = rolling.window()
-        explanation = proved(explain_window(window), simulate=False, memory=forecasts)
+        explanation = validated(explain_window(window), simulate=False, memory=forecasts)
         count_window(counted, window, explanation, reached, found)
     return found
 
@@ -82,7 +82,7 @@ def count_window(
     *,
     behind: int = 0,
     whole: bool = True,
-) -> list[Counted]:
+) -> list[ServerEvents]:
     """Add what a window shows of each server beyond what was counted of it before; return what was added.
 
     Args:
@@ -121,10 +121,10 @@ def _look_into_silence(slos: Sequence[Slo], window: Window, told: Container[str]
 
 def _counted(
     slo: Slo, window: Window, server: str, span: tuple[float, float], explanation: Explanation
-) -> Counted | None:
+) -> ServerEvents | None:
     assert isinstance(slo.sli, Triton)
     events = tally(slo.sli, window, server, *span)
     if events is None:
         return None
     causes = attributed(slo.sli, explanation, server, events)
-    return Counted(slo=slo, server=server, after=span[0], until=span[1], tally=events, causes=causes)
+    return ServerEvents(slo=slo, server=server, after=span[0], until=span[1], tally=events, causes=causes)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.slo.attribution import Cause
-from diagnostics.slo.bins import Bin, Seen
-from diagnostics.slo.burn import Counted, Forecast, Pair, burn_rate, firing, forecast, pairs
+from diagnostics.slo.attribution import BudgetCause
+from diagnostics.slo.bins import EventBin, EventSource
+from diagnostics.slo.burn import BudgetForecast, Pair, WindowEvents, burn_rate, firing, forecast, pairs
 from diagnostics.slo.chance import share_interval
 from diagnostics.slo.silence import NOTHING_COUNTED
 from diagnostics.slo.slo import Slo
@@ -37,7 +37,7 @@ class Burn:
 class Spent:
     """What one cause took: bad events, their share of all that were bad, and the incidents it made meanwhile."""
 
-    cause: Cause
+    cause: BudgetCause
     bad: float
     share: float
     incidents: tuple[Incident, ...] = ()
@@ -72,7 +72,7 @@ class SloReport:
     allowed: float
     burns: tuple[Burn, ...]
     alerts: tuple[Pair, ...]
-    forecast: Forecast | None
+    forecast: BudgetForecast | None
     spent: tuple[Spent, ...]
     unexplained: float
     silence: str = ""
@@ -90,7 +90,7 @@ class SloReport:
 
 
 def report_on(
-    slo: Slo, seen: Seen, at: float, *, period: float | None = None, incidents: Iterable[Incident] = ()
+    slo: Slo, seen: EventSource, at: float, *, period: float | None = None, incidents: Iterable[Incident] = ()
 ) -> SloReport:
     """Return how an objective stands.
 
@@ -129,20 +129,20 @@ def report_on(
     )
 
 
-def _known(seen: Seen, start: float, end: float) -> float:
+def _known(seen: EventSource, start: float, end: float) -> float:
     """Return the seconds in which events are known; 0 for none, else at least one."""
     spans = seen.known(start, end)
     return max(sum(until - since for since, until in spans), 1.0) if spans else 0.0
 
 
-def _counted(seen: Seen, at: float, seconds: float) -> Counted:
+def _counted(seen: EventSource, at: float, seconds: float) -> WindowEvents:
     tally = seen.over(at - seconds, at).tally
-    return Counted(
+    return WindowEvents(
         seconds=_known(seen, at - seconds, at), total=tally.total, bad=tally.bad, low=tally.low, high=tally.high
     )
 
 
-def _burn(one: Counted, allowed: float, seconds: float) -> Burn:
+def _burn(one: WindowEvents, allowed: float, seconds: float) -> Burn:
     rate = burn_rate(one.bad, one.total, allowed)
     low, _ = share_interval(min(one.bad, one.low), one.total)
     _, high = share_interval(max(one.bad, one.high), one.total)
@@ -156,7 +156,7 @@ def _burn(one: Counted, allowed: float, seconds: float) -> Burn:
     )
 
 
-def _spent(whole: Bin, incidents: Sequence[Incident]) -> tuple[Spent, ...]:
+def _spent(whole: EventBin, incidents: Sequence[Incident]) -> tuple[Spent, ...]:
     bad = whole.tally.bad
     if bad <= 0:
         return ()
@@ -171,6 +171,6 @@ def _spent(whole: Bin, incidents: Sequence[Incident]) -> tuple[Spent, ...]:
     return tuple(sorted(found, key=lambda one: (-one.bad, one.cause)))
 
 
-def _unexplained(whole: Bin) -> float:
+def _unexplained(whole: EventBin) -> float:
     bad = whole.tally.bad
     return max(1.0 - sum(whole.causes.values()) / bad, 0.0) if bad > 0 else 0.0

@@ -12,7 +12,7 @@ from diagnostics.signals.traces import ALL_TRACED
 from diagnostics.slo.chance import share_interval
 from diagnostics.slo.tally import Tally, total
 from diagnostics.window.points import Counter
-from diagnostics.window.steps import Step
+from diagnostics.window.steps import CounterStep
 from diagnostics.window.window import ServerWindow
 
 TRACES, SUMMARY, AVERAGES = "traces", "summary", "averages"
@@ -31,7 +31,7 @@ class Batch:
     seconds: float
 
 
-def batches(steps: Sequence[Step]) -> list[Batch]:
+def batches(steps: Sequence[CounterStep]) -> list[Batch]:
     """Return what each step completed."""
     return [
         Batch(step.end, step.values.get(Counter.SUCCESS, 0.0), step.values.get(Counter.REQUEST_SECONDS, 0.0))

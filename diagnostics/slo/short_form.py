@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from diagnostics.errors import UsageError
-from diagnostics.slo.fields import Fields
+from diagnostics.slo.fields import YamlFields
 from diagnostics.slo.slo import DEFAULT_PERIOD, Promise, Slo, Triton, checked
 
 KEYS = (
@@ -72,7 +72,7 @@ def slo_of(
     return checked(slo)
 
 
-def short_form(document: Fields) -> Iterator[Slo]:
+def short_form(document: YamlFields) -> Iterator[Slo]:
     """Yield the objectives of a YAML document.
 
     Raises:

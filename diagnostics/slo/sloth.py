@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.settings.yaml_file import Leaf
-from diagnostics.slo.fields import Fields, of_objective
+from diagnostics.slo.fields import YamlFields, of_objective
 from diagnostics.slo.promql_queries import understood, with_window
 from diagnostics.slo.promql_text import promql
 from diagnostics.slo.slo import Promql, Slo, Triton, checked
@@ -14,7 +14,7 @@ VERSION = "prometheus/v1"
 _SLO = ("name", "objective", "description", "labels", "sli", "alerting")
 
 
-def sloth(document: Fields) -> Iterator[Slo]:
+def sloth(document: YamlFields) -> Iterator[Slo]:
     """Yield the objectives of a document. Its period is 30 days, Sloth's own.
 
     Raises:
@@ -43,21 +43,21 @@ def sloth(document: Fields) -> Iterator[Slo]:
         )
 
 
-def _alerting(slo: Fields) -> Fields:
+def _alerting(slo: YamlFields) -> YamlFields:
     """Return how people are told: names and annotations of alerts are this project's own."""
-    nothing = Fields(slo.document, Leaf(line=slo.leaf.line, value=None), "alerting")
+    nothing = YamlFields(slo.document, Leaf(line=slo.leaf.line, value=None), "alerting")
     found = slo.section("alerting") if slo.has("alerting") else nothing
     return found.only("name", "labels", "annotations", "page_alert", "ticket_alert")
 
 
-def _alerts(alerting: Fields) -> Iterator[tuple[str, Fields]]:
+def _alerts(alerting: YamlFields) -> Iterator[tuple[str, YamlFields]]:
     """Yield what is said of the alerts of each severity."""
     for severity in ("page", "ticket"):
         if alerting.has(f"{severity}_alert"):
             yield severity, alerting.section(f"{severity}_alert").only("disable", "labels", "annotations")
 
 
-def _sli(sli: Fields) -> Triton | Promql:
+def _sli(sli: YamlFields) -> Triton | Promql:
     sli.only("events", "raw", "plugin")
     if not sli.has("events"):
         found = "raw" if sli.has("raw") else "plugin"
@@ -67,7 +67,7 @@ def _sli(sli: Fields) -> Triton | Promql:
     return understood(Promql(total=_query(events, "total_query"), bad=_query(events, "error_query")))
 
 
-def _query(events: Fields, key: str) -> str:
+def _query(events: YamlFields, key: str) -> str:
     found = with_window(promql(events, key))
     if found is None:
         raise events.wrong(f"{key} has no range", "write it with [{{.window}}]", key)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import redact
 
 # Bodies of these kinds differ from round to round in their numbers only.
-_REPEATING = frozenset({Kind.METRICS, Kind.DCGM, Kind.STATISTICS, Kind.INDEX, Kind.NVML})
+_REPEATING = frozenset({BodyKind.METRICS, BodyKind.DCGM, BodyKind.STATISTICS, BodyKind.INDEX, BodyKind.NVML})
 # What numbers are written with: a pass that drops single bytes is thirty times as fast as a search for numbers.
 _OF_NUMBERS = b"0123456789.+-eE"
 
@@ -17,7 +17,7 @@ class Cleaner:
     """Redacts scrapes as `redact` does. A page that held no secret is not searched again until its text changes."""
 
     def __init__(self) -> None:
-        self._harmless: dict[tuple[str, Kind], bytes] = {}
+        self._harmless: dict[tuple[str, BodyKind], bytes] = {}
 
     def clean(self, scrape: Scrape) -> Scrape:
         """Return the scrape without the values of secrets, or itself when it holds none."""

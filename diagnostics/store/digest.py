@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.incident import Change, Incident, IncidentChange
+from diagnostics.diagnosis.incident import Incident, IncidentChange, IncidentTransition
 from diagnostics.render.explanation.json import report
 from diagnostics.store import statements
 from diagnostics.store.downsample import Downsampler
@@ -109,7 +109,7 @@ class Digest:
 
     def _incident(self, change: IncidentChange, judged: Judged) -> Iterator[Write]:
         incident = change.incident
-        if change.kind is Change.CLOSED:
+        if change.kind is IncidentTransition.CLOSED:
             self.open.pop(incident.id, None)
             self._reported.pop(incident.id, None)
             self._written.pop(incident.id, None)

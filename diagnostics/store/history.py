@@ -23,7 +23,7 @@ from diagnostics.store.reader import MOST_ROWS, HistoryReader
 from diagnostics.store.recorder import Recorder
 from diagnostics.store.rows import Row, incident_of
 from diagnostics.store.tables import incidents
-from diagnostics.store.trouble import Meters, Trouble
+from diagnostics.store.trouble import Meters, WriteErrors
 from diagnostics.store.writer import Writer
 from diagnostics.wire.records import Scrape
 
@@ -66,7 +66,7 @@ class History:
             CollectError: the directory or the database cannot be opened.
 
         """
-        self._settings, self._trouble, self._owns = settings, Trouble(meters), owns
+        self._settings, self._trouble, self._owns = settings, WriteErrors(meters), owns
         make_directory(settings.directory)
         url = database_of(settings, read_secret)
         self._database = open_patiently(url, lambda error: self._trouble.tell("opening the database", error), patience)

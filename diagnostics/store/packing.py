@@ -14,7 +14,7 @@ from pathlib import Path
 from diagnostics.settings.tree import HistorySettings
 from diagnostics.store.raw import FOLDER, OPEN, PACKED, PARTIAL, SegmentFile, segments
 from diagnostics.store.segment import mended
-from diagnostics.store.trouble import Trouble
+from diagnostics.store.trouble import WriteErrors
 
 # Pages of one server repeat at a distance of their own size, beyond what deflate can see: the fastest xz packs twice
 # as well as the best gzip, at 50 MB/s.
@@ -31,7 +31,7 @@ class Packer:
     def __init__(
         self,
         settings: HistorySettings,
-        trouble: Trouble,
+        trouble: WriteErrors,
         passed: Callable[[float], None] = lambda _: None,
     ) -> None:
         """Begin with nothing to do.

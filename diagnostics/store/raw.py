@@ -19,7 +19,7 @@ from diagnostics.errors import CaptureError
 from diagnostics.window.rolling import LASTING
 from diagnostics.wire.capture import Capture, Manifest, open_capture
 from diagnostics.wire.capture_layout import MILLISECOND, component
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 FOLDER, OPEN, PACKED, PARTIAL = "raw", ".tar", ".tar.xz", ".partial"
 _NAME = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?(\.tar|\.tar\.xz)", re.ASCII)
@@ -86,7 +86,9 @@ def scrapes(directory: Path, deployment: str, start: float, end: float) -> list[
 def newest_end(directory: Path, deployment: str) -> float | None:
     """Return Unix seconds of the newest body of counters; None when there is none."""
     for one in reversed(segments(folder_of(directory, deployment))):
-        times = [s.at for _, found in _read(one.path) for s in found if s.kind in (Kind.METRICS, Kind.STATISTICS)]
+        times = [
+            s.at for _, found in _read(one.path) for s in found if s.kind in (BodyKind.METRICS, BodyKind.STATISTICS)
+        ]
         if times:
             return max(times)
     return None
@@ -99,7 +101,7 @@ def oldest_start(directory: Path, deployment: str) -> float | None:
 
 def newest_lasting(directory: Path, deployment: str) -> list[Scrape]:
     """Return the newest configuration, metadata and repository bodies."""
-    kept: dict[tuple[str, Kind, str], Scrape] = {}
+    kept: dict[tuple[str, BodyKind, str], Scrape] = {}
     # The newest file begins with all of them, unless its writer was killed just then.
     for one in segments(folder_of(directory, deployment))[-2:]:
         for _, found in _read(one.path):
@@ -142,7 +144,7 @@ def _offset(manifest: Manifest) -> float:
 
 def _between(found: Iterator[Scrape], start: float, end: float) -> Iterator[Scrape]:
     """Yield what counts for a span. Each file begins with what still held: only what is new is passed on."""
-    held: dict[tuple[str, Kind, str], bytes | None] = {}
+    held: dict[tuple[str, BodyKind, str], bytes | None] = {}
     for scrape in found:
         if scrape.kind not in LASTING:
             if start - MILLISECOND <= scrape.at <= end + MILLISECOND:

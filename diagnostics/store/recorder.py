@@ -13,7 +13,7 @@ from queue import Empty, Full, Queue
 from diagnostics.store.cleaning import Cleaner
 from diagnostics.store.raw import folder_of, newest_lasting
 from diagnostics.store.segment import Key, OpenSegment
-from diagnostics.store.trouble import QUEUE, Meters, Trouble
+from diagnostics.store.trouble import QUEUE, Meters, WriteErrors
 from diagnostics.window.rolling import LASTING
 from diagnostics.wire.records import Scrape
 
@@ -37,7 +37,12 @@ class Recorder:
     """
 
     def __init__(
-        self, directory: Path, seconds: float, meters: Meters, trouble: Trouble, closed: Callable[[Path | None], None]
+        self,
+        directory: Path,
+        seconds: float,
+        meters: Meters,
+        trouble: WriteErrors,
+        closed: Callable[[Path | None], None],
     ) -> None:
         """Begin with nothing open.
 

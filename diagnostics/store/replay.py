@@ -7,7 +7,7 @@ from pathlib import Path
 
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, explain_window
 from diagnostics.diagnosis.objective import Objective
-from diagnostics.diagnosis.proof import proved
+from diagnostics.diagnosis.proof import validated
 from diagnostics.store import raw
 from diagnostics.window.rolling import SLACK, RollingWindow
 from diagnostics.wire.records import Scrape
@@ -42,4 +42,4 @@ def explain_scrapes(
     for scrape in scrapes:
         rolling.add(scrape)
     found = explain_window(rolling.window(), blind_spots=blind_spots, objective=objective, present=True)
-    return proved(found)
+    return validated(found)

@@ -19,7 +19,7 @@ from diagnostics.window.rolling import LASTING
 from diagnostics.wire.capture_layout import MANIFEST, MILLISECOND, component, content, scrape_at
 from diagnostics.wire.capture_places import Places
 from diagnostics.wire.capture_writer import FORMAT
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 _BLOCK = tarfile.BLOCKSIZE
 _END = bytes(2 * _BLOCK)
@@ -29,7 +29,7 @@ _FIRST_ROUND = 5.0
 CLOCK_STEP = 0.5
 LARGEST_BYTES = 256 * 2**20
 MOST_MEMBERS = 50_000
-Key = tuple[str, Kind, str]
+Key = tuple[str, BodyKind, str]
 
 
 class OpenSegment:

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, func, inspect, select
 
 from diagnostics.diagnosis.incident import Incident
-from diagnostics.slo.attribution import Cause
-from diagnostics.slo.bins import HOUR, MINUTE, Bin, Bins
+from diagnostics.slo.attribution import BudgetCause
+from diagnostics.slo.bins import HOUR, MINUTE, Bins, EventBin
 from diagnostics.slo.slo import Slo
 from diagnostics.slo.tally import NOTHING, Tally
 from diagnostics.store.rows import Row, clean, incident_of, text
 from diagnostics.store.statements import Apply, upsert
 from diagnostics.store.tables import incidents, slo_events
 
-_ALL = Cause("", "", "", "")
+_ALL = BudgetCause("", "", "", "")
 _SUMMED = ("total", "bad", "low", "high")
 _SAME = ("slo", "definition", "deployment", "cause")
 _SPAN = ("began", "ended")
 
 
-def put_minute(slo: Slo, deployment: str, at: int, found: Bin) -> Apply:
+def put_minute(slo: Slo, deployment: str, at: int, found: EventBin) -> Apply:
     """Write what is known of one minute of an objective, instead of what was known before."""
     span = {"began": found.began, "ended": found.ended}
     rows = [_row(slo, deployment, at, _ALL, found.tally) | span]
@@ -31,7 +31,7 @@ def put_minute(slo: Slo, deployment: str, at: int, found: Bin) -> Apply:
     return lambda connection: upsert(connection, slo_events, rows)
 
 
-def _row(slo: Slo, deployment: str, at: int, cause: Cause, tally: Tally) -> Row:
+def _row(slo: Slo, deployment: str, at: int, cause: BudgetCause, tally: Tally) -> Row:
     about = {"check": cause.check, "server": cause.server, "model": cause.model, "source": tally.source}
     counts = {name: getattr(tally, name) for name in _SUMMED}
     key = {"slo": slo.name, "definition": slo.definition, "deployment": deployment, "cause": cause.fingerprint}
@@ -86,7 +86,7 @@ def read_bins(connection: Connection, slo: Slo, since: float, deployment: str | 
         bins = found.setdefault(row["deployment"], Bins())
         span = [row.get(name) for name in _SPAN]
         if row["cause"]:
-            cause = Cause(row["cause"], row["check"], row["server"], row["model"])
+            cause = BudgetCause(row["cause"], row["check"], row["server"], row["model"])
             bins.add(row["at"], NOTHING, {cause: row["bad"]}, row["seconds"], *span)
         else:
             counts = {name: row[name] for name in _SUMMED}

@@ -14,7 +14,7 @@ SECONDS_BETWEEN_LINES = 60.0
 PART = QUEUE = "history"
 
 
-class Faults(Protocol):
+class WriteFaults(Protocol):
     """Keeps what fails until it works."""
 
     def failed(self, what: str, reason: str) -> None: ...
@@ -29,10 +29,10 @@ class Meters(Protocol):
     errors: Counter
 
     @property
-    def faults(self) -> Faults: ...
+    def faults(self) -> WriteFaults: ...
 
 
-class Trouble:
+class WriteErrors:
     """Counts and tells failures. For use from several threads."""
 
     def __init__(self, meters: Meters) -> None:

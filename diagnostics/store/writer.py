@@ -16,7 +16,7 @@ from diagnostics.errors import DiagError
 from diagnostics.store import statements
 from diagnostics.store.database import Database, is_damage, is_passing
 from diagnostics.store.digest import Digest, Judged, Rank, Write
-from diagnostics.store.trouble import QUEUE, Meters, Trouble
+from diagnostics.store.trouble import QUEUE, Meters, WriteErrors
 
 log = logging.getLogger(__name__)
 # Some hours of a small deployment, some minutes of two hundred; a row's worth each.
@@ -64,7 +64,7 @@ class Pending:
 class Writer:
     """Takes verdicts from any thread. They are digested at once: none waits with its window for a slow database."""
 
-    def __init__(self, database: Database, digest: Digest, meters: Meters, trouble: Trouble) -> None:
+    def __init__(self, database: Database, digest: Digest, meters: Meters, trouble: WriteErrors) -> None:
         self._database, self._digest, self._meters, self._trouble = database, digest, meters, trouble
         self._digesting = threading.Lock()
         self._pending = Pending(MOST_PENDING)

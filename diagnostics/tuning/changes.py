@@ -12,7 +12,7 @@ from diagnostics.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warmup:
+class WarmupChange:
     """Executions with zero data before a model serves, one per batch size.
 
     Attributes:
@@ -23,7 +23,7 @@ class Warmup:
     batch_sizes: tuple[int, ...] = (1,)
 
 
-SettingValue = int | float | str | bool | tuple[int, ...] | Warmup | None
+SettingValue = int | float | str | bool | tuple[int, ...] | WarmupChange | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def _flag(value: SettingValue) -> bool:
 
 
 def _warmup(value: SettingValue) -> bool:
-    return isinstance(value, Warmup) and _sizes(value.batch_sizes)
+    return isinstance(value, WarmupChange) and _sizes(value.batch_sizes)
 
 
 def _policy(value: SettingValue) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from diagnostics.tuning.changes import SettingValue
 from diagnostics.tuning.editing import add_field, remove_field, replace_value
-from diagnostics.tuning.pbtxt import Field, ListValue, Message, Scalar, Value, parse
+from diagnostics.tuning.pbtxt import Field, ListValue, Scalar, TextMessage, Value, parse
 
 _BOOLEANS = {"True": "true", "t": "true", "False": "false", "f": "false"}
 
@@ -20,7 +20,7 @@ class Draft:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def root(self) -> Message:
+    def root(self) -> TextMessage:
         return parse(self.text, self.path)
 
     def note(self, text: str) -> None:
@@ -37,7 +37,7 @@ def literal(value: SettingValue) -> str:
     return str(value)
 
 
-def set_field(draft: Draft, parent: Message, name: str, written: str, path: str) -> None:
+def set_field(draft: Draft, parent: TextMessage, name: str, written: str, path: str) -> None:
     """Give a field one value: replace the first occurrence, remove the others, or add it."""
     present = parent.all(name)
     if not present:
@@ -88,7 +88,7 @@ def _templates(value: Value) -> tuple[str, ...]:
     return tuple(name for f in value.fields for name in _templates(f.value))
 
 
-def remove_all(draft: Draft, parent: Message, name: str, path: str) -> None:
+def remove_all(draft: Draft, parent: TextMessage, name: str, path: str) -> None:
     """Remove every field of this name."""
     present = parent.all(name)
     note_templates(draft, present, path, "none")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from diagnostics.tuning.pbtxt import Field, ListValue, Message, Value
+from diagnostics.tuning.pbtxt import Field, ListValue, TextMessage, Value
 
 _INDENT = "  "
 
@@ -17,7 +17,7 @@ def replace_value(text: str, value: Value, written: str) -> str:
     return _spliced(text, value.start, value.end, written)
 
 
-def add_field(text: str, parent: Message, written: str) -> str:
+def add_field(text: str, parent: TextMessage, written: str) -> str:
     """Return the text with a field added after the parent's last one, in the parent's own layout."""
     if parent.start == parent.inner_start:
         return _appended(text, written)
@@ -76,7 +76,7 @@ def _appended(text: str, written: str) -> str:
     return text + newline + written
 
 
-def _added_inline(text: str, parent: Message, written: str) -> str:
+def _added_inline(text: str, parent: TextMessage, written: str) -> str:
     if not parent.fields:
         return _spliced(text, parent.inner_start, parent.inner_end, f" {written} ")
     at = parent.fields[-1].end
@@ -84,7 +84,7 @@ def _added_inline(text: str, parent: Message, written: str) -> str:
     return _spliced(text, at, at, f" {written}{comma}")
 
 
-def _added_line(text: str, parent: Message, written: str) -> str:
+def _added_line(text: str, parent: TextMessage, written: str) -> str:
     """Add a line after the line of the last field, or after the opening bracket's."""
     at = parent.fields[-1].end if parent.fields else parent.inner_start
     line_end = text.find("\n", at)
@@ -95,7 +95,7 @@ def _added_line(text: str, parent: Message, written: str) -> str:
     return _spliced(text, line_end, line_end, _newline(text) + _indent(text, parent) + written)
 
 
-def _indent(text: str, parent: Message) -> str:
+def _indent(text: str, parent: TextMessage) -> str:
     """Return the indentation of the parent's fields, else one step more than the line that closes it."""
     for field in reversed(parent.fields):
         before = _line_before(text, field.start)

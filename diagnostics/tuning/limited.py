@@ -14,7 +14,7 @@ _LEAST_SPREAD = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class OfferedLoad:
     """What is offered to a queue and its servers.
 
     Attributes:
@@ -45,7 +45,7 @@ class Kept:
     wait: float
 
 
-def few_places(load: Load, places: float) -> Kept:
+def few_places(load: OfferedLoad, places: float) -> Kept:
     """Return what a queue does in which `places` customers may wait, and others are turned away as they come.
 
     G/G/c/K; exact in what M/M/c/K loses. The tail is geometric with the ratio of heavy traffic, `ρ^(2 / (scv of
@@ -56,14 +56,14 @@ def few_places(load: Load, places: float) -> Kept:
     return _kept(load, power * log(load.share) if load.share > 0 else -_MOST_EXPONENT, power, places + load.service_scv)
 
 
-def short_patience(load: Load, seconds: float) -> Kept:
+def short_patience(load: OfferedLoad, seconds: float) -> Kept:
     """Return what a queue does whose customers leave after they waited for `seconds`; exact of M/M/c."""
     places = seconds / load.drain
     power = 2 * places / load.spread
     return _kept(load, power * (load.share - 1), power, places)
 
 
-def _kept(load: Load, exponent: float, power: float, places: float) -> Kept:
+def _kept(load: OfferedLoad, exponent: float, power: float, places: float) -> Kept:
     """Return what becomes of customers where the infinite queue's tail at the limit is `e^exponent` of those who wait.
 
     With `Π` for the share that finds the limit reached in the infinite queue `(1 - ρ) Π / (1 - ρ Π)` are lost (De Kok &

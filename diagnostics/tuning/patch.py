@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diagnostics.errors import UsageError
-from diagnostics.tuning.changes import ConfigChange, Setting, Warmup, is_build_option
+from diagnostics.tuning.changes import ConfigChange, Setting, WarmupChange, is_build_option
 from diagnostics.tuning.draft import Draft
 from diagnostics.tuning.fragment import context, fragment
 from diagnostics.tuning.pbtxt import parse
@@ -93,8 +93,8 @@ def _build_note(setting: Setting) -> str:
 
 def _from_effective(change: ConfigChange, path: str, effective: ModelConfig | None) -> Draft:
     """Edit the text of the fields in effect; the result is a fragment, and says so."""
-    warming = any(isinstance(setting.value, Warmup) for setting in change.settings)
-    paths = [s.path for s in change.settings if not isinstance(s.value, Warmup)]
+    warming = any(isinstance(setting.value, WarmupChange) for setting in change.settings)
+    paths = [s.path for s in change.settings if not isinstance(s.value, WarmupChange)]
     around = context(effective, warming=warming) if effective else ""
     before = fragment(effective, paths) if effective else ""
     draft = _applied(around + before, change, path)

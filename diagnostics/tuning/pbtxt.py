@@ -59,7 +59,7 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class TextMessage:
     """Fields between brackets; `inner_start` and `inner_end` are just inside of them."""
 
     start: int
@@ -72,9 +72,9 @@ class Message:
         """Return the fields of this name, in order."""
         return tuple(field for field in self.fields if field.name == name)
 
-    def messages(self, name: str) -> tuple[Message, ...]:
+    def messages(self, name: str) -> tuple[TextMessage, ...]:
         """Return the messages of this name, whether written as repeated fields or as lists."""
-        return tuple(v for field in self.all(name) for v in field.values() if isinstance(v, Message))
+        return tuple(v for field in self.all(name) for v in field.values() if isinstance(v, TextMessage))
 
     def scalar(self, name: str) -> Scalar | None:
         """Return the last scalar of this name, None when there is none."""
@@ -91,7 +91,7 @@ class ListValue:
     items: tuple[Value, ...]
 
 
-Value = Scalar | Message | ListValue
+Value = Scalar | TextMessage | ListValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class Field:
             yield self.value
 
 
-def parse(text: str, path: str = "config.pbtxt") -> Message:
+def parse(text: str, path: str = "config.pbtxt") -> TextMessage:
     """Return the file as a message that spans the whole text.
 
     Takes linear time. Names and types of fields are not checked.
@@ -125,7 +125,7 @@ def parse(text: str, path: str = "config.pbtxt") -> Message:
         raise MalformedBody(f"{len(text):,} characters are too many for a configuration", where=path)
     parser = _Parser(text, path)
     fields = parser.fields(closing="", depth=0)
-    return Message(start=0, end=len(text), inner_start=0, inner_end=len(text), fields=fields)
+    return TextMessage(start=0, end=len(text), inner_start=0, inner_end=len(text), fields=fields)
 
 
 def quote(value: str) -> str:
@@ -189,13 +189,13 @@ class _Parser:
             return self._message(depth)
         return self._list(depth) if self._peek("[") else self._scalar()
 
-    def _message(self, depth: int) -> Message:
+    def _message(self, depth: int) -> TextMessage:
         start, closing = self.at, _CLOSING[self.text[self.at]]
         self._advance(1)
         fields = self.fields(closing=closing, depth=depth + 1)
         inner_end = self.at
         self._advance(1)
-        return Message(start=start, end=inner_end + 1, inner_start=start + 1, inner_end=inner_end, fields=fields)
+        return TextMessage(start=start, end=inner_end + 1, inner_start=start + 1, inner_end=inner_end, fields=fields)
 
     def _list(self, depth: int) -> ListValue:
         start = self.at

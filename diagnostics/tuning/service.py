@@ -24,7 +24,7 @@ class BatchPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class MarginalCost:
     """What one more item in a batch costs, as a share of an execution of one: 1 buys nothing, 0 is free."""
 
     value: float
@@ -81,10 +81,10 @@ class ServiceTime:
         )
 
     @property
-    def marginal_cost(self) -> Cost:
+    def marginal_cost(self) -> MarginalCost:
         """Return `per_item / time(1)` with the bounds that the data allow."""
         low, high = self.with_slope(self.per_item_low), self.with_slope(self.per_item_high)
-        return Cost(value=_share(self), low=_share(low), high=_share(high))
+        return MarginalCost(value=_share(self), low=_share(low), high=_share(high))
 
 
 def constant(seconds: float, size: int = 1) -> ServiceTime:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from diagnostics.errors import UsageError
-from diagnostics.tuning.changes import Setting, SettingValue, Warmup
+from diagnostics.tuning.changes import Setting, SettingValue, WarmupChange
 from diagnostics.tuning.draft import Draft, literal, note_templates, remove_all, set_field
 from diagnostics.tuning.editing import add_field, add_item, remove_field, remove_item, replace_value
-from diagnostics.tuning.pbtxt import Field, ListValue, Message, Scalar, quote
+from diagnostics.tuning.pbtxt import Field, ListValue, Scalar, TextMessage, quote
 from diagnostics.tuning.warmup import missing_warmups
 
 _GROUP = "instance_group"
@@ -132,7 +132,7 @@ def _max_batch_size(draft: Draft, value: SettingValue) -> None:
     draft.note("an ensemble's max_batch_size may not exceed the smallest of its members'")
 
 
-def _preferred(root: Message) -> tuple[Field, ...]:
+def _preferred(root: TextMessage) -> tuple[Field, ...]:
     return tuple(f for block in root.messages(_BATCHING) for f in block.all("preferred_batch_size"))
 
 
@@ -177,7 +177,7 @@ def _schedulable_instances(draft: Draft) -> None:
         )
 
 
-def _is_passive(group: Message) -> bool:
+def _is_passive(group: TextMessage) -> bool:
     flag = group.scalar("passive")
     return flag is not None and _is_true(flag)
 
@@ -210,7 +210,7 @@ def _version_policy(draft: Draft, value: SettingValue) -> None:
 
 
 def _model_warmup(draft: Draft, value: SettingValue) -> None:
-    if not isinstance(value, Warmup):
+    if not isinstance(value, WarmupChange):
         remove_all(draft, draft.root, "model_warmup", "model_warmup")
         return
     written, notes = missing_warmups(draft.root, value, draft.path)
@@ -224,8 +224,8 @@ def _parameter(draft: Draft, key: str, value: SettingValue) -> None:
     """Set one entry of the map `parameters`, written as repeated fields or as a list."""
     for parent in draft.root.all("parameters"):
         for index, entry in enumerate(parent.values()):
-            name = entry.scalar("key") if isinstance(entry, Message) else None
-            if name is not None and name.value == key and isinstance(entry, Message):
+            name = entry.scalar("key") if isinstance(entry, TextMessage) else None
+            if name is not None and name.value == key and isinstance(entry, TextMessage):
                 _set_parameter(draft, parent, index, entry, key, value)
                 return
     if value is not None:
@@ -233,7 +233,7 @@ def _parameter(draft: Draft, key: str, value: SettingValue) -> None:
         draft.text = add_field(draft.text, draft.root, block)
 
 
-def _set_parameter(draft: Draft, parent: Field, index: int, entry: Message, key: str, value: SettingValue) -> None:
+def _set_parameter(draft: Draft, parent: Field, index: int, entry: TextMessage, key: str, value: SettingValue) -> None:
     path = f"parameters.{key}"
     if value is None:
         note_templates(draft, entry.all("value"), path, "none")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diagnostics.tuning.changes import Warmup
-from diagnostics.tuning.pbtxt import Message, Scalar, quote
+from diagnostics.tuning.changes import WarmupChange
+from diagnostics.tuning.pbtxt import Scalar, TextMessage, quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class _Input:
     dims: tuple[str, ...]
 
 
-def missing_warmups(root: Message, wanted: Warmup, path: str) -> tuple[list[str], list[str]]:
+def missing_warmups(root: TextMessage, wanted: WarmupChange, path: str) -> tuple[list[str], list[str]]:
     """Return blocks for the batch sizes that `root` does not warm up yet, and notes for the reader.
 
     Inputs have zero data in the configuration's own dimensions; -1 becomes 1. No blocks are returned when the
@@ -31,13 +31,13 @@ def missing_warmups(root: Message, wanted: Warmup, path: str) -> tuple[list[str]
     return [_sample(size, inputs) for size in sizes], notes
 
 
-def _covered(root: Message) -> set[int]:
+def _covered(root: TextMessage) -> set[int]:
     """Return the batch sizes of the samples that are there; an absent size means a single element."""
     sizes = (sample.scalar("batch_size") for sample in root.messages("model_warmup"))
     return {max((size.integer() or 1) if size else 1, 1) for size in sizes}
 
 
-def _inputs(root: Message) -> list[_Input]:
+def _inputs(root: TextMessage) -> list[_Input]:
     """Return the inputs that a request must have."""
     found = []
     for block in root.messages("input"):

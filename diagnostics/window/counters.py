@@ -21,16 +21,16 @@ from diagnostics.window.points import (
     EPOCH_COUNTERS,
     Batches,
     Counter,
+    CounterPoint,
     Increase,
-    Point,
     fell,
     increase_between,
     stands_out,
     zero_at,
 )
-from diagnostics.window.steps import Delta, Opened, Step, sum_steps
+from diagnostics.window.steps import CounterStep, Delta, Opened, sum_steps
 
-__all__ = ["Batches", "Counter", "CounterTable", "Delta", "Opened", "Point", "Step", "sum_steps"]
+__all__ = ["Batches", "Counter", "CounterPoint", "CounterStep", "CounterTable", "Delta", "Opened", "sum_steps"]
 
 
 # A server whose counters jump back more often, and at more than one of so many reads, is not told from several servers
@@ -49,34 +49,34 @@ class CounterTable:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self._steps: list[Step] = []
-        self._trusted: list[Step] | None = None
+        self._steps: list[CounterStep] = []
+        self._trusted: list[CounterStep] | None = None
         self._dropped_at: list[float] = []
         # A dozen signals ask for the same span; it is summed once, until another read comes.
         self._deltas: dict[tuple[float, float], Delta | None] = {}
-        self._inside: dict[tuple[float, float], list[Step]] = {}
+        self._inside: dict[tuple[float, float], list[CounterStep]] = {}
         self.reads = 0
         # Wall and steady time of each read in which the counters stood below an earlier one.
         self._fallen: list[tuple[float, float]] = []
         self._bounced: set[float] = set()  # Unix seconds of those after which the next read stood above them all again
-        self._first: Point | None = None
-        self._last: Point | None = None
-        self._earlier: Point | None = None
-        self._above: Point | None = None  # the read before the last one, where the counters fell between them
+        self._first: CounterPoint | None = None
+        self._last: CounterPoint | None = None
+        self._earlier: CounterPoint | None = None
+        self._above: CounterPoint | None = None  # the read before the last one, where the counters fell between them
         self._opened = self._opened_above = Opened.BEFORE_WINDOW
         self._fresh = True
         self._began_anew = False
         self._tried: float | None = None
         self._mixed = False
-        self._denied: tuple[Step, ...] = ()
+        self._denied: tuple[CounterStep, ...] = ()
 
     @property
-    def first(self) -> Point | None:
+    def first(self) -> CounterPoint | None:
         """The oldest read; None before it."""
         return self._first
 
     @property
-    def last(self) -> Point | None:
+    def last(self) -> CounterPoint | None:
         """The newest read; None before the first."""
         return self._last
 
@@ -86,7 +86,7 @@ class CounterTable:
         return [mono for _, mono in self._fallen] if self._fallen else ()
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[CounterStep]:
         """All plausible steps in time order."""
         if self._trusted is None:
             left_out = self._left_out()
@@ -94,7 +94,7 @@ class CounterTable:
         return [] if self.unsteady or self._seen_once else self._trusted
 
     @property
-    def openings(self) -> Sequence[Step]:
+    def openings(self) -> Sequence[CounterStep]:
         """The plausible steps that begin an epoch inside the window, in time order."""
         return [step for step in self.steps if step.opens] if self._began_anew else ()
 
@@ -178,7 +178,7 @@ class CounterTable:
         seconds = sum(step.seconds for step in self._steps)
         return sum(step.values.get(Counter.SUCCESS, 0.0) for step in self._steps) / seconds if seconds else 0.0
 
-    def add(self, point: Point, previous_read: tuple[float, float] | None, tried: float | None = None) -> None:
+    def add(self, point: CounterPoint, previous_read: tuple[float, float] | None, tried: float | None = None) -> None:
         """Append a read; one at the same steady time as the last says nothing new.
 
         Args:
@@ -224,7 +224,7 @@ class CounterTable:
         else:
             self._add_step(before, point, increase)
 
-    def inside(self, start: float, end: float) -> Sequence[Step]:
+    def inside(self, start: float, end: float) -> Sequence[CounterStep]:
         """Return the steps that begin and end inside [start, end] (wall seconds, a microsecond of slack), by end."""
         if (start, end) not in self._inside:
             first, last = start - 1e-6, end + 1e-6
@@ -240,14 +240,14 @@ class CounterTable:
             self._deltas[start, end] = sum_steps(inside, left_out) if inside else None
         return self._deltas[start, end]
 
-    def doubt(self, *, mixed: bool, denied: tuple[Step, ...] = ()) -> None:
+    def doubt(self, *, mixed: bool, denied: tuple[CounterStep, ...] = ()) -> None:
         """Take over whether all rows show that several servers answered, and which openings another source denies."""
         if mixed != self._mixed or denied != self._denied:
             self._mixed, self._denied, self._trusted = mixed, denied, None
             self._deltas.clear()
             self._inside.clear()
 
-    def _left_out(self) -> list[Step]:
+    def _left_out(self) -> list[CounterStep]:
         """Return the first steps of epochs for which no zero was there to start from."""
         if not self._began_anew:
             return []
@@ -256,7 +256,7 @@ class CounterTable:
             return resets
         return [*self._denied, *doubtful_openings(self._steps)]
 
-    def _clock_set_back(self, openings: Sequence[Step]) -> bool:
+    def _clock_set_back(self, openings: Sequence[CounterStep]) -> bool:
         """Return whether the one reset is where the end of the recording was filed before its beginning.
 
         Then the last read is the neighbour of the first, one read earlier, in every counter.
@@ -270,18 +270,18 @@ class CounterTable:
             if counter in self._first.values and all(counter in step.values for step in (*beside, self._last))
         )
 
-    def _was_a_dip(self, above: Point, point: Point) -> bool:
+    def _was_a_dip(self, above: CounterPoint, point: CounterPoint) -> bool:
         """Return whether the counters are back where they fell from, sooner than work could bring them there."""
         most = max((step.values.get(Counter.SUCCESS, 0.0) for step in self._steps if not step.opens), default=0.0)
         return not fell(above, point) and above.values.get(Counter.SUCCESS, 0.0) > NEIGHBOURS * most > 0
 
-    def _fill_dip(self, above: Point, low: Point, point: Point) -> None:
+    def _fill_dip(self, above: CounterPoint, low: CounterPoint, point: CounterPoint) -> None:
         """Forget the low read between two that belong together."""
         self._take_out(low)
         self._opened, self._fresh, self._earlier = self._opened_above, not self._steps, above
         self._step(above, point)
 
-    def _take_out(self, point: Point) -> None:
+    def _take_out(self, point: CounterPoint) -> None:
         """Forget the step that ended at this read; the epoch goes on as if the read had not been."""
         if self._steps and self._steps[-1].end == point.at:
             self._fresh = self._steps.pop().first
@@ -289,21 +289,21 @@ class CounterTable:
     def _open(self, how: Opened) -> None:
         self._opened, self._fresh, self._began_anew = how, True, True
 
-    def _step_from_zero(self, at: float, mono: float, after: Point) -> None:
+    def _step_from_zero(self, at: float, mono: float, after: CounterPoint) -> None:
         # A zero that was made up stands at the time of a real read, and must not be taken for it.
         zero = zero_at(at, mono, after)
         self._add_step(zero, after, increase_between(zero, after))
 
-    def _step(self, before: Point, after: Point) -> None:
+    def _step(self, before: CounterPoint, after: CounterPoint) -> None:
         self._add_step(before, after, after.since(before))
 
-    def _add_step(self, before: Point, after: Point, increase: Increase) -> None:
+    def _add_step(self, before: CounterPoint, after: CounterPoint, increase: Increase) -> None:
         if not increase.possible:
             self._dropped_at.append(after.at)
             return
         tried = before.mono if self._tried is None or self._tried < before.mono else self._tried
         self._steps.append(
-            Step(
+            CounterStep(
                 start=before.at,
                 end=after.at,
                 seconds=after.mono - before.mono,
@@ -318,11 +318,11 @@ class CounterTable:
         self._fresh = False
 
 
-def _requests(step: Step) -> float:
+def _requests(step: CounterStep) -> float:
     return step.values.get(Counter.SUCCESS, 0.0)
 
 
-def _few(step: Step, rate: float) -> bool:
+def _few(step: CounterStep, rate: float) -> bool:
     """Return whether so many requests can have been completed in the step that begins an epoch."""
     return _requests(step) <= NEIGHBOURS * rate * step.seconds + FEW_REQUESTS
 

@@ -6,14 +6,14 @@ what was counted since is not known.
 
 from __future__ import annotations
 
-from diagnostics.window.counters import Counter, CounterTable, Opened, Step
+from diagnostics.window.counters import Counter, CounterStep, CounterTable, Opened
 from diagnostics.window.openings import FEW_REQUESTS, SAME_ROUND_SECONDS
 
 # Both sources count the same requests; their reads of one round lie some milliseconds apart.
 _AS_MANY = 1.1
 
 
-def denied_openings(table: CounterTable, other: CounterTable | None) -> tuple[Step, ...]:
+def contradicted_resets(table: CounterTable, other: CounterTable | None) -> tuple[CounterStep, ...]:
     """Return the steps that begin an epoch of a version in one source, and do not by the other; none without another.
 
     Either the other one listed a version before it is said to have appeared, and had counted some of its requests. Or
@@ -31,7 +31,7 @@ def denied_openings(table: CounterTable, other: CounterTable | None) -> tuple[St
     )
 
 
-def _listed_before(step: Step, other: CounterTable) -> bool:
+def _listed_before(step: CounterStep, other: CounterTable) -> bool:
     first = other.first
     return (
         step.opened is Opened.APPEARED
@@ -41,7 +41,7 @@ def _listed_before(step: Step, other: CounterTable) -> bool:
     )
 
 
-def _counted_fewer(step: Step, other: CounterTable) -> bool:
+def _counted_fewer(step: CounterStep, other: CounterTable) -> bool:
     meanwhile = [one for one in other.steps if one.start < step.end and step.start < one.end]
     watched = sum(min(one.end, step.end) - max(one.start, step.start) for one in meanwhile)
     if watched < step.end - step.start - 2 * SAME_ROUND_SECONDS:

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 from diagnostics import names
 from diagnostics.errors import MalformedBody
-from diagnostics.tuning.pbtxt import Field, ListValue, Message, Scalar, Value, parse
-from diagnostics.wire.json_body import Fields
+from diagnostics.tuning.pbtxt import Field, ListValue, Scalar, TextMessage, Value, parse
+from diagnostics.wire.json_body import JsonFields
 from diagnostics.wire.model_config import InstanceGroup, ModelConfig, incomplete, model_config_of
 
 FILE = "config.pbtxt"
@@ -46,13 +46,13 @@ def config_of_file(model: str, text: str, *, on_gpus: bool) -> ModelConfig | Non
         if not _says_enough(root):
             return None
         values = {"name": model, **_object(root)}
-        config = model_config_of(Fields(values, "the configuration file"))
+        config = model_config_of(JsonFields(values, "the configuration file"))
     except MalformedBody:
         return None
     return None if incomplete(config) else _completed(replace(config, name=model), on_gpus=on_gpus)
 
 
-def _says_enough(root: Message) -> bool:
+def _says_enough(root: TextMessage) -> bool:
     """Return whether nothing is left to the model: an ensemble, or a file with inputs, outputs and a batch size.
 
     Only Python models batch not at all where the file names no batch size; other backends may find one.
@@ -64,7 +64,7 @@ def _says_enough(root: Message) -> bool:
     return bool(root.all("input") and root.all("output")) and sized
 
 
-def _object(message: Message) -> dict[str, object]:
+def _object(message: TextMessage) -> dict[str, object]:
     values: dict[str, object] = {}
     for field in message.fields:
         if field.name in _LEFT_OUT:
@@ -87,7 +87,7 @@ def _entries(field: Field) -> Mapping[str, object]:
     """Return the entries of a map, which is written as `{ key: … value: … }`; templates in them stay."""
     found: dict[str, object] = {}
     for entry in field.values():
-        if isinstance(entry, Message) and (key := entry.scalar("key")) is not None:
+        if isinstance(entry, TextMessage) and (key := entry.scalar("key")) is not None:
             inner = entry.messages("value")
             text = inner[0].scalar("string_value") if inner else entry.scalar("value")
             written = text.value if text else ""
@@ -97,7 +97,7 @@ def _entries(field: Field) -> Mapping[str, object]:
 
 def _value(value: Value) -> object:
     match value:
-        case Message():
+        case TextMessage():
             return _object(value)
         case ListValue():
             return [_value(item) for item in value.items]

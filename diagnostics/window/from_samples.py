@@ -12,38 +12,38 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import isfinite
 
-from diagnostics.window.counters import Batches, Counter, Point
-from diagnostics.window.lanes import NAME, Labelled, Lane
+from diagnostics.window.counters import Batches, Counter, CounterPoint
+from diagnostics.window.lanes import NAME, Labelled, ServerSeries
 from diagnostics.window.normalize import ModelKey
 from diagnostics.window.numbers import Numbers
 from diagnostics.window.parsed import MetricsPage, Parsed, StatisticsRows
 from diagnostics.wire import exported, exported_host
 from diagnostics.wire.dcgm import sample_of
-from diagnostics.wire.exposition import Layout, Series, Snapshot
+from diagnostics.wire.exposition import Series, SeriesLayout, Snapshot
 from diagnostics.wire.model_config import ModelConfig
 from diagnostics.wire.prometheus_answer import SampledSeries
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 _Head = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @dataclass(slots=True)
-class Pages:
+class SamplePages:
     """Makes pages; servers with the same series share what describes them."""
 
-    _layouts: dict[tuple[_Head, ...], Layout] = field(default_factory=dict)
+    _layouts: dict[tuple[_Head, ...], SeriesLayout] = field(default_factory=dict)
     _series: dict[_Head, Series] = field(default_factory=dict)
 
-    def of(self, lane: Lane) -> Iterator[Parsed]:
+    def of(self, lane: ServerSeries) -> Iterator[Parsed]:
         """Yield the pages of one server, in time order. Series that a scrape did not have are not on its page."""
         for at, snapshot in self.snapshots(lane.series):
-            scrape = Scrape(server=lane.server, kind=Kind.METRICS, at=at, mono=at)
+            scrape = Scrape(server=lane.server, kind=BodyKind.METRICS, at=at, mono=at)
             yield Parsed(scrape=scrape, content=MetricsPage(at, at, snapshot))
 
     def cards(self, series: Sequence[Labelled]) -> Iterator[Parsed]:
         """Yield the samples of GPUs in the pages of one dcgm-exporter."""
         for at, snapshot in self.snapshots(series):
-            scrape = Scrape(server="", kind=Kind.DCGM, at=at, mono=at)
+            scrape = Scrape(server="", kind=BodyKind.DCGM, at=at, mono=at)
             yield Parsed(scrape=scrape, content=sample_of(snapshot, at))
 
     def snapshots(self, series: Sequence[Labelled]) -> Iterator[tuple[float, Snapshot]]:
@@ -54,7 +54,7 @@ class Pages:
             rhythms.setdefault(id(sampled.times), (sampled, []))[1].append(position)
         where = [({at: i for i, at in enumerate(one.times)}, positions) for one, positions in rhythms.values()]
         heads = [_head(labels) for labels, _ in series]
-        known: dict[tuple[int, ...], tuple[Layout, list[int]]] = {}
+        known: dict[tuple[int, ...], tuple[SeriesLayout, list[int]]] = {}
         for at in sorted({at for times, _ in where for at in times}):
             present = tuple(i for i, (times, _) in enumerate(where) if at in times)
             if present not in known:
@@ -65,7 +65,7 @@ class Pages:
             values = array("d", [series[p][1].values[index[id(series[p][1].times)]] for p in order])
             yield at, Snapshot(layout=layout, values=values)
 
-    def _layout(self, heads: Sequence[_Head]) -> Layout:
+    def _layout(self, heads: Sequence[_Head]) -> SeriesLayout:
         key = tuple(heads)
         if key not in self._layouts:
             self._layouts[key] = _layout([self._known(head) for head in heads])
@@ -101,17 +101,17 @@ def statistics(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]
 
 def _statistics(server: str, at: float, counts: Mapping[ModelKey, Mapping[int, Mapping[str, float]]]) -> Parsed:
     rows = {key: _point(at, sizes) for key, sizes in counts.items()}
-    return Parsed(scrape=Scrape(server=server, kind=Kind.STATISTICS, at=at, mono=at), content=StatisticsRows(rows))
+    return Parsed(scrape=Scrape(server=server, kind=BodyKind.STATISTICS, at=at, mono=at), content=StatisticsRows(rows))
 
 
-def _point(at: float, sizes: Mapping[int, Mapping[str, float]]) -> Point:
+def _point(at: float, sizes: Mapping[int, Mapping[str, float]]) -> CounterPoint:
     batches = {
         size: Batches(pair.get(exported.BATCH_EXECUTIONS, 0.0), pair.get(exported.BATCH_SECONDS, 0.0))
         for size, pair in sizes.items()
     }
     # Their sum is the execution count, by which resets are told.
     executions = sum(one.executions for one in batches.values())
-    return Point(at=at, mono=at, values=Numbers({Counter.EXECUTIONS: executions}), batches=batches)
+    return CounterPoint(at=at, mono=at, values=Numbers({Counter.EXECUTIONS: executions}), batches=batches)
 
 
 def hosts(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:
@@ -130,7 +130,7 @@ def hosts(server: str, series: Iterable[SampledSeries]) -> Iterator[Parsed]:
         if (moment := read_at.get(at, 0.0)) > newest:
             newest = moment
             sample = exported_host.sample_of(moment, told[at])
-            yield Parsed(scrape=Scrape(server=server, kind=Kind.HOST, at=moment, mono=moment), content=sample)
+            yield Parsed(scrape=Scrape(server=server, kind=BodyKind.HOST, at=moment, mono=moment), content=sample)
 
 
 def configurations(server: str, series: Sequence[SampledSeries]) -> Iterator[Parsed]:
@@ -157,7 +157,7 @@ def configurations(server: str, series: Sequence[SampledSeries]) -> Iterator[Par
             # A part that begins a sample later than the others is not missing.
             if config != last and not (why and at != moments[-1]):
                 last = config
-                scrape = Scrape(server=server, kind=Kind.CONFIG, at=at, mono=at, name=model)
+                scrape = Scrape(server=server, kind=BodyKind.CONFIG, at=at, mono=at, name=model)
                 yield Parsed(scrape=scrape, content=None if why else config, error=why)
 
 
@@ -192,8 +192,8 @@ def _head(labels: Mapping[str, str]) -> _Head:
     return labels[NAME], tuple(sorted((key, value) for key, value in labels.items() if key != NAME))
 
 
-def _layout(series: Sequence[Series]) -> Layout:
+def _layout(series: Sequence[Series]) -> SeriesLayout:
     by_name: dict[str, list[int]] = {}
     for slot, one in enumerate(series):
         by_name.setdefault(one.name, []).append(slot)
-    return Layout(series=tuple(series), by_name={name: tuple(found) for name, found in by_name.items()}, types={})
+    return SeriesLayout(series=tuple(series), by_name={name: tuple(found) for name, found in by_name.items()}, types={})

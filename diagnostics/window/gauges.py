@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from diagnostics.window.normalize import positions_of
-from diagnostics.wire.exposition import Layout, Snapshot
+from diagnostics.wire.exposition import SeriesLayout, Snapshot
 
 Gauge = Sequence[tuple[float, float]]
 
@@ -18,7 +18,7 @@ class Gauges:
     """
 
     def __init__(self) -> None:
-        self._runs: list[tuple[Layout, list[tuple[float, Sequence[float]]]]] = []
+        self._runs: list[tuple[SeriesLayout, list[tuple[float, Sequence[float]]]]] = []
 
     def take(self, at: float, page: Snapshot) -> None:
         """Add a page that was read at Unix second `at`."""

@@ -38,7 +38,7 @@ Labelled = tuple[Mapping[str, str], SampledSeries]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
+class ServerSeries:
     """One server's series from one scraper, without the labels that its scrape added.
 
     Attributes:
@@ -53,7 +53,7 @@ class Lane:
     copies: int = 0
 
 
-def lanes_of(found: Iterable[SampledSeries]) -> list[Lane]:
+def lanes_of(found: Iterable[SampledSeries]) -> list[ServerSeries]:
     """Return the servers that these series are of, sorted by name."""
     by_instance: dict[str, list[Labelled]] = {}
     for one in found:
@@ -70,7 +70,7 @@ def _unclashed(labels: Mapping[str, str]) -> Mapping[str, str]:
     return {**labels, **own} if own else labels
 
 
-def _of_instance(instance: str, series: Sequence[Labelled]) -> list[Lane]:
+def _of_instance(instance: str, series: Sequence[Labelled]) -> list[ServerSeries]:
     ways = _differing(series)
     parts: dict[Ways, list[Labelled]] = {}
     for labels, one in series:
@@ -85,7 +85,7 @@ def _of_instance(instance: str, series: Sequence[Labelled]) -> list[Lane]:
             kept[same] = (*kept[same][:2], kept[same][2] + 1)
     alone = len(kept) == 1
     return [
-        Lane(server=_named(instance, () if alone else way), series=_bare(part), copies=copies)
+        ServerSeries(server=_named(instance, () if alone else way), series=_bare(part), copies=copies)
         for way, part, copies in kept
     ]
 

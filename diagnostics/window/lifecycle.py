@@ -39,7 +39,7 @@ class Happened(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ServerChange:
     """One change of a server or of one of its models.
 
     Attributes:
@@ -76,7 +76,7 @@ class Change:
         return ", ".join(str(one).removeprefix("instance_group.") for one in self.settings)
 
 
-def changes(server: ServerWindow) -> tuple[Change, ...]:
+def changes(server: ServerWindow) -> tuple[ServerChange, ...]:
     """Return everything that happened to a server, in time order, each event once."""
     restarts = _restarts(server)
     loads = [
@@ -88,7 +88,7 @@ def changes(server: ServerWindow) -> tuple[Change, ...]:
     return tuple(sorted([*restarts, *loads], key=lambda change: (change.at, change.model)))
 
 
-def changes_of(server: ServerWindow, model: str) -> tuple[Change, ...]:
+def changes_of(server: ServerWindow, model: str) -> tuple[ServerChange, ...]:
     """Return what happened to one model, in time order; a restart of the server shows as its load."""
     found = [
         *_from_log([event for event in server.log if event.model == model]),
@@ -104,7 +104,7 @@ def _models(server: ServerWindow) -> list[str]:
     return sorted({*(model for model, _ in server.keys_seen()), *(event.model for event in server.log), *listed})
 
 
-def _from_log(events: Sequence[LogEvent]) -> Iterator[Change]:
+def _from_log(events: Sequence[LogEvent]) -> Iterator[ServerChange]:
     loading: dict[str, LogEvent] = {}
     # A folder that cannot be read is refused anew whenever the repository is polled.
     alike = (list(run) for _, run in groupby(events, key=lambda e: (e.kind, e.version, e.reason)))
@@ -115,7 +115,7 @@ def _from_log(events: Sequence[LogEvent]) -> Iterator[Change]:
         begun = loading.get(event.model)
         since = begun.at if begun and event.kind is not LogKind.UNLOADED else event.at
         version = event.version or (begun.version if begun and event.kind is LogKind.LOADED else "")
-        yield Change(
+        yield ServerChange(
             since=since,
             at=event.at,
             kind=_LOGGED[event.kind],
@@ -134,7 +134,7 @@ _LOGGED = {
 }
 
 
-def _from_index(server: ServerWindow, model: str) -> Iterator[Change]:
+def _from_index(server: ServerWindow, model: str) -> Iterator[ServerChange]:
     for at, entries in server.index[:1]:
         for entry in entries:
             if entry.name == model and _became("", entry.state, entry.reason) is Happened.LOAD_FAILED:
@@ -151,7 +151,7 @@ def _from_index(server: ServerWindow, model: str) -> Iterator[Change]:
             if kind is Happened.LOAD_FAILED and earlier != entry:
                 yield _failed(since, at, entry)
             elif kind and not (earlier and (earlier.state, earlier.reason) == (entry.state, entry.reason)):
-                yield Change(
+                yield ServerChange(
                     since=since,
                     at=at,
                     kind=kind,
@@ -161,7 +161,7 @@ def _from_index(server: ServerWindow, model: str) -> Iterator[Change]:
                 )
 
 
-def _went_on(server: ServerWindow, change: Change) -> bool:
+def _went_on(server: ServerWindow, change: ServerChange) -> bool:
     """Return whether the version's own statistics tell of no load: they start from zero with each.
 
     An index that left an entry out once, as a damaged one does, looks like an unload and a load.
@@ -174,8 +174,8 @@ def _went_on(server: ServerWindow, change: Change) -> bool:
     return before and after and not table.openings
 
 
-def _failed(since: float, at: float, entry: IndexEntry) -> Change:
-    return Change(
+def _failed(since: float, at: float, entry: IndexEntry) -> ServerChange:
+    return ServerChange(
         since=since,
         at=at,
         kind=Happened.LOAD_FAILED,
@@ -195,7 +195,7 @@ def _became(before: str, after: str, reason: str) -> Happened | None:
     return None
 
 
-def _from_counters(server: ServerWindow, model: str) -> Iterator[Change]:
+def _from_counters(server: ServerWindow, model: str) -> Iterator[ServerChange]:
     keys = server.keys_of(model)
     in_metrics = {key: _openings(server, METRICS, key) for key in keys if key in server.tables[METRICS]}
     for key in (key for key in keys if key in server.tables[STATISTICS]):
@@ -210,11 +210,11 @@ def _from_counters(server: ServerWindow, model: str) -> Iterator[Change]:
     yield from _from_load_duration(server, model)
 
 
-def _counted(since: float, at: float, kind: Happened, key: tuple[str, str], source: str) -> Change:
-    return Change(since=since, at=at, kind=kind, model=key[0], version=key[1], source=source)
+def _counted(since: float, at: float, kind: Happened, key: tuple[str, str], source: str) -> ServerChange:
+    return ServerChange(since=since, at=at, kind=kind, model=key[0], version=key[1], source=source)
 
 
-def _from_load_duration(server: ServerWindow, model: str) -> Iterator[Change]:
+def _from_load_duration(server: ServerWindow, model: str) -> Iterator[ServerChange]:
     if not server.exports(names.LOAD_DURATION):
         return
     for _, version in server.keys_of(model):
@@ -229,7 +229,7 @@ def _openings(server: ServerWindow, source: str, key: tuple[str, str]) -> list[t
     return [(step.start, step.end, step.opened) for step in server.tables[source][key].openings]
 
 
-def _restarts(server: ServerWindow) -> list[Change]:
+def _restarts(server: ServerWindow) -> list[ServerChange]:
     """Return the instants at which every model's counters began anew: the server as a whole was restarted."""
     source = STATISTICS if server.tables[STATISTICS] else METRICS
     keys = list(server.tables[source])
@@ -238,17 +238,17 @@ def _restarts(server: ServerWindow) -> list[Change]:
         return []
     first = resets[keys[0]]
     return [
-        Change(since=since, at=at, kind=Happened.RESTARTED, source=source)
+        ServerChange(since=since, at=at, kind=Happened.RESTARTED, source=source)
         for since, at, _ in first
         if all(any(a <= at and since <= b for a, b, _ in resets[key]) for key in keys)
     ]
 
 
-def _from_configurations(server: ServerWindow, model: str) -> Iterator[Change]:
+def _from_configurations(server: ServerWindow, model: str) -> Iterator[ServerChange]:
     for (earlier, before), (at, after) in pairwise(server.configured.get(model, ())):
         settings = changed_settings(model, before, after) if before != after else ()
         if settings:
-            yield Change(
+            yield ServerChange(
                 since=max(earlier, _round_before(server, at)),
                 at=at,
                 kind=Happened.CONFIGURED,
@@ -273,9 +273,9 @@ _EXACTNESS = (LOG, METRICS, STATISTICS, "index", CONFIGURATION)
 SAME_EVENT_SECONDS = 30.0
 
 
-def _once(found: Iterable[Change]) -> list[Change]:
+def _once(found: Iterable[ServerChange]) -> list[ServerChange]:
     """Return each event once: of those that are about the same, the most exact, with what others know besides."""
-    kept: list[Change] = []
+    kept: list[ServerChange] = []
     for change in sorted(found, key=lambda change: _EXACTNESS.index(change.source)):
         same = next((i for i, other in enumerate(kept) if _same(other, change)), None)
         if same is None:
@@ -285,7 +285,7 @@ def _once(found: Iterable[Change]) -> list[Change]:
     return kept
 
 
-def _same(one: Change, other: Change) -> bool:
+def _same(one: ServerChange, other: ServerChange) -> bool:
     kinds = one.kind is other.kind or (one.kind in _LOADS and other.kind in _LOADS)
     versions = one.version == other.version or not one.version or not other.version
     # One source tells an event once: what it tells twice happened twice.
@@ -293,6 +293,6 @@ def _same(one: Change, other: Change) -> bool:
     return not apart and kinds and one.model == other.model and versions and touch(one, other)
 
 
-def touch(one: Change, other: Change) -> bool:
+def touch(one: ServerChange, other: ServerChange) -> bool:
     """Return whether two changes may be one event, by their times."""
     return one.since - SAME_EVENT_SECONDS <= other.at and other.since - SAME_EVENT_SECONDS <= one.at

@@ -10,7 +10,7 @@ from functools import lru_cache
 from diagnostics import names
 from diagnostics.window.counters import Batches, Counter
 from diagnostics.wire.entries import LONGEST_NAME, why_no_name
-from diagnostics.wire.exposition import Layout, Series, Snapshot
+from diagnostics.wire.exposition import Series, SeriesLayout, Snapshot
 from diagnostics.wire.gpu import METRICS, Gpu
 from diagnostics.wire.statistics import ModelStatistics
 
@@ -61,7 +61,7 @@ def series_named(snapshot: Snapshot, name: str) -> Iterator[tuple[Series, float]
             yield snapshot.layout.series[position], value
 
 
-def positions_of(layout: Layout, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
+def positions_of(layout: SeriesLayout, name: str, labels: Mapping[str, str]) -> tuple[int, ...]:
     """Return where the series of a family that carry these labels stand on a page of this layout."""
     model = labels.get(names.MODEL)
     near = layout.by_name.get(name, ()) if model is None else _positions_by_model(layout, name).get(model, ())
@@ -73,7 +73,7 @@ def positions_of(layout: Layout, name: str, labels: Mapping[str, str]) -> tuple[
 
 
 @lru_cache(maxsize=256)  # the families of a few pages: else each model would look at every other's series
-def _positions_by_model(layout: Layout, name: str) -> Mapping[str, Sequence[int]]:
+def _positions_by_model(layout: SeriesLayout, name: str) -> Mapping[str, Sequence[int]]:
     found: dict[str, list[int]] = {}
     for position in layout.by_name.get(name, ()):
         if (model := layout.series[position].labels.get(names.MODEL)) is not None:

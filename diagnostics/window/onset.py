@@ -31,7 +31,7 @@ MOST_STEPS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class ChangeInterval:
     """A stretch of a series that differs: positions [first, last), its mean, the mean outside, the t statistic."""
 
     first: int
@@ -41,7 +41,7 @@ class Stretch:
     t: float
 
 
-def rise(values: Sequence[float], *, ended: float = SPIKE_FACTOR) -> Stretch | None:
+def rise(values: Sequence[float], *, ended: float = SPIKE_FACTOR) -> ChangeInterval | None:
     """Return the stretch in which a series stands highest above the rest; None when no rise is certain.
 
     A stretch that begins with the series is no onset: then the fault was there from the start, and None is returned.
@@ -66,7 +66,7 @@ def rise(values: Sequence[float], *, ended: float = SPIKE_FACTOR) -> Stretch | N
     return best if _residue(values, best) < _line_residue(values) else None
 
 
-def _compare(sums: Sequence[float], squares: float, first: int, last: int) -> Stretch:
+def _compare(sums: Sequence[float], squares: float, first: int, last: int) -> ChangeInterval:
     """Compare a stretch with the rest, from running sums of the values and the sum of their squares."""
     count, length = len(sums) - 1, last - first
     others, inside = count - length, sums[last] - sums[first]
@@ -75,10 +75,10 @@ def _compare(sums: Sequence[float], squares: float, first: int, last: int) -> St
     # A spread of nothing, as synthetic series have, must not divide by zero: a thousandth of the level stands for it.
     pooled = max(sqrt(within / (count - 2)), 1e-3 * abs(low), 1e-12)
     t = (high - low) / (pooled * sqrt(1 / length + 1 / others))
-    return Stretch(first=first, last=last, inside=high, outside=low, t=t)
+    return ChangeInterval(first=first, last=last, inside=high, outside=low, t=t)
 
 
-def _residue(values: Sequence[float], found: Stretch) -> float:
+def _residue(values: Sequence[float], found: ChangeInterval) -> float:
     levels = (found.inside if found.first <= i < found.last else found.outside for i in range(len(values)))
     return sum((value - level) ** 2 for value, level in zip(values, levels, strict=True))
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from statistics import median
 
 from diagnostics.window.points import Counter
-from diagnostics.window.steps import Opened, Step
+from diagnostics.window.steps import CounterStep, Opened
 
 # Pages of one round are read within less.
 SAME_ROUND_SECONDS = 0.05
@@ -41,7 +41,7 @@ def longest_gap(tries: Sequence[float], since: float, until: float) -> float:
     return max(later - sooner for sooner, later in pairwise([since, *between, until]))
 
 
-def doubtful_openings(steps: Sequence[Step]) -> list[Step]:
+def doubtful_openings(steps: Sequence[CounterStep]) -> list[CounterStep]:
     """Return the first steps of epochs that were not counted from zero; none with too few other steps to tell."""
     if not any(step.opens for step in steps):
         return []
@@ -63,11 +63,11 @@ def doubtful_openings(steps: Sequence[Step]) -> list[Step]:
     ]
 
 
-def _most(rate: float, earlier: Sequence[Step], step: Step) -> float:
+def _most(rate: float, earlier: Sequence[CounterStep], step: CounterStep) -> float:
     """Return the most requests that can have been completed since the last step that completed any."""
     last = next((one.end for one in reversed(earlier) if _requests(one) > 0), step.start)
     return max(_BURST * rate * max(step.end - last, step.seconds), FEW_REQUESTS)
 
 
-def _requests(step: Step) -> float:
+def _requests(step: CounterStep) -> float:
     return step.values.get(Counter.SUCCESS, 0.0)

@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 from statistics import median
 
 from diagnostics import names
-from diagnostics.window.counters import Counter, CounterTable, Opened, Step
+from diagnostics.window.counters import Counter, CounterStep, CounterTable, Opened
 from diagnostics.window.lifecycle import READY, UNAVAILABLE, UNLOADED_REASON
 from diagnostics.window.logs import LogEvent, LogKind
 from diagnostics.window.openings import MOST_MISSED_ROUNDS
@@ -395,7 +395,7 @@ def _restarted(server: ServerWindow) -> Iterator[Outage]:
         return
 
 
-def _overlap(one: Step, other: Step) -> bool:
+def _overlap(one: CounterStep, other: CounterStep) -> bool:
     return one.start < other.end and other.start < one.end
 
 

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from diagnostics.errors import MalformedBody
 from diagnostics.window.client import ClientRequest, parse_client
-from diagnostics.window.counters import Point
+from diagnostics.window.counters import CounterPoint
 from diagnostics.window.logs import LogEvent, parse_log, rate_limiter_is_on
 from diagnostics.window.normalize import (
     ModelKey,
@@ -24,15 +24,15 @@ from diagnostics.window.numbers import Numbers
 from diagnostics.window.points import NO_BATCHES
 from diagnostics.wire.dcgm import parse_dcgm
 from diagnostics.wire.engine import EngineSample, samples_of_iterations
-from diagnostics.wire.exposition import ExpositionReader, Layout, Snapshot
+from diagnostics.wire.exposition import ExpositionReader, SeriesLayout, Snapshot
 from diagnostics.wire.gpu import Gpu, GpuSample, parse_nvml
 from diagnostics.wire.host import HostSample, parse_host
 from diagnostics.wire.model_config import ModelConfig, parse_model_config
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.server import IndexEntry, ServerMetadata, parse_server, read_index
 from diagnostics.wire.statistics import read_statistics
 
-Rows = Mapping[ModelKey, Point]
+Rows = Mapping[ModelKey, CounterPoint]
 _BYTES_OF_A_NUMBER, _BYTES_OF_A_SERIES = 8, 512
 _BYTES_OF_A_ROW = 1024
 """A model's counters, and those of its batch sizes."""
@@ -49,7 +49,7 @@ class MetricsPage:
         """Cumulative counters per model version."""
         found = counters_from_metrics(self.snapshot)
         return {
-            key: Point(at=self.at, mono=self.mono, values=Numbers(values), batches=NO_BATCHES)
+            key: CounterPoint(at=self.at, mono=self.mono, values=Numbers(values), batches=NO_BATCHES)
             for key, values in found.items()
         }
 
@@ -144,7 +144,7 @@ class ScrapeParser:
 
     def __init__(self) -> None:
         self._pages: dict[str, ExpositionReader] = {}
-        self._layouts: dict[str, Layout] = {}
+        self._layouts: dict[str, SeriesLayout] = {}
 
     def parse(self, scrape: Scrape) -> Parsed:
         """Return what a scrape holds; a body that cannot be parsed is a failed read with its reason."""
@@ -168,7 +168,7 @@ class ScrapeParser:
         return len(scrape.body or b"")
 
     def _content(self, scrape: Scrape, body: bytes) -> Content | None:
-        if scrape.kind is Kind.METRICS:
+        if scrape.kind is BodyKind.METRICS:
             return self._page(scrape, body)
         read = _READERS.get(scrape.kind)
         return read(scrape, body) if read else None
@@ -201,7 +201,7 @@ def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
     models, refused = read_statistics(body)
     return StatisticsRows(
         {
-            key_of(model.name, model.version): Point(
+            key_of(model.name, model.version): CounterPoint(
                 at=scrape.at,
                 mono=scrape.mono,
                 values=Numbers(counters_from_statistics(model)),
@@ -214,10 +214,10 @@ def _statistics(scrape: Scrape, body: bytes) -> StatisticsRows:
     )
 
 
-_ALIKE: WeakValueDictionary[tuple[Kind, bytes], Index | ModelConfig] = WeakValueDictionary()
+_ALIKE: WeakValueDictionary[tuple[BodyKind, bytes], Index | ModelConfig] = WeakValueDictionary()
 
 
-def _once(kind: Kind, read: Callable[[bytes], Index | ModelConfig]) -> Callable[[Scrape, bytes], Content]:
+def _once(kind: BodyKind, read: Callable[[bytes], Index | ModelConfig]) -> Callable[[Scrape, bytes], Content]:
     """Return a reader of bodies that replicas say alike, and servers again and again: each is read and held once."""
 
     def find(_: Scrape, body: bytes) -> Content:
@@ -231,15 +231,15 @@ def _once(kind: Kind, read: Callable[[bytes], Index | ModelConfig]) -> Callable[
 
 
 # Export bodies are not among them: one may hold a million spans, and `SpanStore` takes them as they are read.
-_READERS: Mapping[Kind, Callable[[Scrape, bytes], Content]] = {
-    Kind.STATISTICS: _statistics,
-    Kind.INDEX: _once(Kind.INDEX, _index),
-    Kind.CONFIG: _once(Kind.CONFIG, parse_model_config),
-    Kind.LOG: lambda scrape, body: LogLines(parse_log(body, scrape.at), rate_limiter_is_on(body)),
-    Kind.SERVER: lambda _, body: parse_server(body),
-    Kind.HOST: lambda _, body: parse_host(body),
-    Kind.NVML: lambda _, body: parse_nvml(body),
-    Kind.DCGM: lambda scrape, body: parse_dcgm(body, scrape.at),
-    Kind.CLIENT: lambda _, body: ClientRecord(parse_client(body)),
-    Kind.REPOSITORY: lambda _, body: RepositoryFile(body.decode("utf-8", "replace")),
+_READERS: Mapping[BodyKind, Callable[[Scrape, bytes], Content]] = {
+    BodyKind.STATISTICS: _statistics,
+    BodyKind.INDEX: _once(BodyKind.INDEX, _index),
+    BodyKind.CONFIG: _once(BodyKind.CONFIG, parse_model_config),
+    BodyKind.LOG: lambda scrape, body: LogLines(parse_log(body, scrape.at), rate_limiter_is_on(body)),
+    BodyKind.SERVER: lambda _, body: parse_server(body),
+    BodyKind.HOST: lambda _, body: parse_host(body),
+    BodyKind.NVML: lambda _, body: parse_nvml(body),
+    BodyKind.DCGM: lambda scrape, body: parse_dcgm(body, scrape.at),
+    BodyKind.CLIENT: lambda _, body: ClientRecord(parse_client(body)),
+    BodyKind.REPOSITORY: lambda _, body: RepositoryFile(body.decode("utf-8", "replace")),
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from diagnostics.window.graph import Ensemble
-from diagnostics.window.visits import NANOSECOND, Visit
+from diagnostics.window.visits import NANOSECOND, TracedVisit
 
 # A stage hands its output on before its own span says that it is done; the next one starts this much early at most.
 _SLACK_NS = 1_000_000
@@ -18,7 +18,7 @@ _DISPATCH_NS = 1_000_000
 class PathStep(NamedTuple):
     """A visit on the path, the stage whose end it followed (None at the start) and the gap between, nanoseconds."""
 
-    visit: Visit
+    visit: TracedVisit
     after: str | None
     gap: int
 
@@ -26,7 +26,7 @@ class PathStep(NamedTuple):
 class Call(NamedTuple):
     """A visit that another one made from inside its execution, and when its answer was there, Unix nanoseconds."""
 
-    visit: Visit
+    visit: TracedVisit
     answered: int
 
 
@@ -43,7 +43,7 @@ class Path(NamedTuple):
         return (gaps + (self.tail if counts(last) else 0)) * NANOSECOND
 
 
-def path_of(root: Visit, ensemble: Ensemble | None, hidden: Collection[str] = ()) -> Path | None:
+def path_of(root: TracedVisit, ensemble: Ensemble | None, hidden: Collection[str] = ()) -> Path | None:
     """Return the chain of visits that an ensemble's request waited for; None without any visit.
 
     Walked back from the end: before each stage comes, of those it reads from, the one that ended last before it.
@@ -70,7 +70,7 @@ def path_of(root: Visit, ensemble: Ensemble | None, hidden: Collection[str] = ()
     return Path(tuple(reversed(steps)), tail)
 
 
-def calls_of(caller: Visit, hidden: Collection[str] = ()) -> list[Call]:
+def calls_of(caller: TracedVisit, hidden: Collection[str] = ()) -> list[Call]:
     """Return the calls that a visit made from inside its execution, in order of their start.
 
     Args:
@@ -82,21 +82,23 @@ def calls_of(caller: Visit, hidden: Collection[str] = ()) -> list[Call]:
     starts = sorted(visit.start for visit in caller.below)
     last = caller.end if caller.computed is None else caller.computed
 
-    def answered(visit: Visit) -> int:
+    def answered(visit: TracedVisit) -> int:
         following = bisect_left(starts, visit.end)
         return max(visit.end, starts[following] if following < len(starts) else last)
 
     return [Call(visit, answered(visit) if visit.model in hidden else visit.end) for visit in caller.below]
 
 
-def _done(visit: Visit) -> int:
+def _done(visit: TracedVisit) -> int:
     """Return when a visit's output was there: its computation's end, which its span outlasts."""
     return visit.end if visit.computed is None or visit.below else visit.computed
 
 
-def _before(visit: Visit, earlier: Sequence[Visit], ensemble: Ensemble | None, hidden: Collection[str]) -> Visit | None:
+def _before(
+    visit: TracedVisit, earlier: Sequence[TracedVisit], ensemble: Ensemble | None, hidden: Collection[str]
+) -> TracedVisit | None:
     sources = ensemble.before(visit.model) if ensemble else None
-    found: Visit | None = None
+    found: TracedVisit | None = None
     for candidate in reversed(earlier):
         if candidate is visit or candidate.start >= visit.start:
             continue

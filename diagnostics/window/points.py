@@ -61,7 +61,7 @@ NO_BATCHES: Mapping[int, Batches] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class CounterPoint:
     """Cumulative values at one read. `batches` maps batch size to executions; empty where the source has none.
 
     `last_inference` is the server's Unix second of the newest one; None where the source does not say.
@@ -74,7 +74,7 @@ class Point:
     last_inference: float | None = None
     _increase: Increase | None = field(default=None, init=False, repr=False, compare=False)
 
-    def since(self, before: Point) -> Increase:
+    def since(self, before: CounterPoint) -> Increase:
         """Return what was counted since another read of the same source.
 
         It is kept, as a read that lives through many windows has the same read before it in each. What is kept knows
@@ -108,7 +108,7 @@ class Increase(msgspec.Struct, frozen=True, gc=False):
     from_zero: bool
 
 
-def increase_between(before: Point, after: Point) -> Increase:
+def increase_between(before: CounterPoint, after: CounterPoint) -> Increase:
     """Return what was counted from one read to another."""
     seconds = after.mono - before.mono
     values = after.values.less(before.values)
@@ -123,12 +123,12 @@ def increase_between(before: Point, after: Point) -> Increase:
     return Increase(before.mono, Numbers(values), batches, possible, fell, from_zero)
 
 
-def zero_at(at: float, mono: float, like: Point) -> Point:
+def zero_at(at: float, mono: float, like: CounterPoint) -> CounterPoint:
     """Return a read of nothing counted yet, of the same counters."""
-    return Point(at=at, mono=mono, values=Numbers(dict.fromkeys(like.values, 0.0)), batches=NO_BATCHES)
+    return CounterPoint(at=at, mono=mono, values=Numbers(dict.fromkeys(like.values, 0.0)), batches=NO_BATCHES)
 
 
-def fell(before: Point, after: Point) -> bool:
+def fell(before: CounterPoint, after: CounterPoint) -> bool:
     """Return whether a counter that never falls fell."""
     return any(
         after.values[counter] < before.values[counter]
@@ -137,7 +137,7 @@ def fell(before: Point, after: Point) -> bool:
     )
 
 
-def stands_out(earlier: Point, middle: Point, later: Point) -> bool:
+def stands_out(earlier: CounterPoint, middle: CounterPoint, later: CounterPoint) -> bool:
     """Return whether the middle read is above both its neighbours, which a reset does not look like.
 
     After a reset counters are below those of all earlier reads, unless the version had hardly begun to count.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from diagnostics.window.counters import CounterTable
-from diagnostics.window.view import METRICS, STATISTICS, View
+from diagnostics.window.view import METRICS, STATISTICS, ModelView
 
 # A server that restarts between any two reads stands at random wherever it is read: six such reads fall five times in
 # a row in one of 6! = 720 cases.
@@ -23,7 +23,7 @@ class ClockFault(StrEnum):
     STILL = "stood still"
 
 
-def clock_faults(view: View) -> Mapping[str, ClockFault]:
+def clock_faults(view: ModelView) -> Mapping[str, ClockFault]:
     """Return what is the matter with the times of a server's reads, by source; nothing where nothing shows any.
 
     Only a clock shows at one source that it ran backwards, and at both what that does.

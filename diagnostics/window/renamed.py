@@ -11,15 +11,15 @@ from collections.abc import Mapping
 
 from diagnostics.window.counters import Counter, CounterTable
 from diagnostics.window.normalize import ModelKey
-from diagnostics.window.points import EPOCH_COUNTERS, Point, fell
+from diagnostics.window.points import EPOCH_COUNTERS, CounterPoint, fell
 
 # Beyond so many of its own largest steps the vanished row's counters are no neighbours of the new one's.
 _NEIGHBOURS = 3.0
 
 
 def under_their_own_names(
-    rows: Mapping[ModelKey, Point], tables: Mapping[ModelKey, CounterTable]
-) -> Mapping[ModelKey, Point]:
+    rows: Mapping[ModelKey, CounterPoint], tables: Mapping[ModelKey, CounterTable]
+) -> Mapping[ModelKey, CounterPoint]:
     """Return the rows of one read by the names that they had before.
 
     Only a row of the newest read that listed any can have got another name: what was missing while others were listed
@@ -52,7 +52,7 @@ def _last_read(table: CounterTable) -> float:
     return table.last.mono if table.last is not None else float("-inf")
 
 
-def _goes_on(table: CounterTable, point: Point) -> bool:
+def _goes_on(table: CounterTable, point: CounterPoint) -> bool:
     """Return whether counters that were well under way go on in another row, about as fast as before."""
     last = table.last
     if last is None or fell(last, point) or not _is_under_way(table, last):
@@ -61,12 +61,12 @@ def _goes_on(table: CounterTable, point: Point) -> bool:
     return _distance(table, point) <= _NEIGHBOURS * max(steps) * (point.mono - last.mono)
 
 
-def _is_under_way(table: CounterTable, last: Point) -> bool:
+def _is_under_way(table: CounterTable, last: CounterPoint) -> bool:
     """Return whether it counted more than what a version that was just loaded could have."""
     most = max((step.values.get(Counter.SUCCESS, 0.0) for step in table.steps), default=0.0)
     return all(last.values[counter] > _NEIGHBOURS * most > 0 for counter in EPOCH_COUNTERS if counter in last.values)
 
 
-def _distance(table: CounterTable, point: Point) -> float:
+def _distance(table: CounterTable, point: CounterPoint) -> float:
     last = table.last
     return point.values.get(Counter.SUCCESS, 0.0) - (last.values.get(Counter.SUCCESS, 0.0) if last else 0.0)

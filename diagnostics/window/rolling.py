@@ -15,7 +15,7 @@ from diagnostics.window.parsed import Parsed, ScrapeParser
 from diagnostics.window.recent_spans import RecentSpans
 from diagnostics.window.traces import HeldSpans
 from diagnostics.window.window import Window, WindowBuilder
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.spans import Span
 from diagnostics.wire.spans_json import Recorded
 
@@ -23,7 +23,7 @@ from diagnostics.wire.spans_json import Recorded
 WINDOW_SECONDS = 300.0
 MOST_SPANS = 60_000
 # What holds until it is read again: the newest of each is part of every window, however old.
-LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY})
+LASTING = frozenset({BodyKind.CONFIG, BodyKind.SERVER, BodyKind.REPOSITORY})
 # Beyond, what was said longest ago is let go of: a server that invents new models for ever must not fill the memory.
 MOST_LASTING = 20_000
 MOST_BYTES = 192 * 2**20
@@ -73,7 +73,7 @@ class RollingWindow:
         self.name, self.seconds = name, seconds
         self._parser = ScrapeParser()
         self._recent: deque[Parsed] = deque()
-        self._lasting: dict[tuple[str, Kind, str], Parsed] = {}
+        self._lasting: dict[tuple[str, BodyKind, str], Parsed] = {}
         self._spans = RecentSpans(seconds, max_spans)
         self._newest = float("-inf")
         self._newest_at = 0.0
@@ -91,7 +91,7 @@ class RollingWindow:
 
     def add(self, scrape: Scrape) -> None:
         """Take one scrape and let go of what has left the window."""
-        if scrape.kind is not Kind.TRACES:
+        if scrape.kind is not BodyKind.TRACES:
             parsed = self._parser.parse(scrape)
             self._recent.append(parsed)
             self._count(parsed, 1)

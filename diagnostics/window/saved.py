@@ -15,9 +15,9 @@ from enum import StrEnum
 from itertools import pairwise
 
 from diagnostics.window.parsed import MetricsPage, ScrapeParser, StatisticsRows
-from diagnostics.window.points import Counter, Point, fell
+from diagnostics.window.points import Counter, CounterPoint, fell
 from diagnostics.wire.capture_layout import LATEST_MS
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.saved import at_start
 from diagnostics.wire.statistics import parse_statistics
 
@@ -40,8 +40,8 @@ _MACHINE = (
     re.compile(rb'^nv_gpu_[a-z_]+\{[^}\n]{0,200}?gpu_uuid="([^"\n]{1,100})"', re.MULTILINE),
     re.compile(rb"^nv_cpu_memory_total_bytes (\S{1,40})", re.MULTILINE),
 )
-_COUNTED = (Kind.METRICS, Kind.STATISTICS)
-Rows = Mapping[tuple[str, str], Point]
+_COUNTED = (BodyKind.METRICS, BodyKind.STATISTICS)
+Rows = Mapping[tuple[str, str], CounterPoint]
 
 
 class Basis(StrEnum):
@@ -80,7 +80,7 @@ class SavedBody:
     """
 
     file: str
-    kind: Kind
+    kind: BodyKind
     body: bytes
     at: float
     model: str = ""
@@ -241,7 +241,9 @@ def _laid(readings: Sequence[_Reading]) -> _Laid:
     return _Laid(bodies=tuple(bodies), basis=Basis.LIFETIME if counted else Basis.NOTHING)
 
 
-def _over_times(kinds: Mapping[Kind, Sequence[_Reading]], timed: Mapping[Kind, tuple[Sequence[float], Basis]]) -> _Laid:
+def _over_times(
+    kinds: Mapping[BodyKind, Sequence[_Reading]], timed: Mapping[BodyKind, tuple[Sequence[float], Basis]]
+) -> _Laid:
     lasting, _ = max(timed.values(), key=lambda found: found[0][-1])
     bodies, unused = list[tuple[SavedBody, float, float]](), list[str]()
     for kind, ordered in kinds.items():
@@ -255,7 +257,7 @@ def _over_times(kinds: Mapping[Kind, Sequence[_Reading]], timed: Mapping[Kind, t
     return _Laid(bodies=tuple(bodies), basis=basis, unused=tuple(unused))
 
 
-def _between(kinds: Mapping[Kind, Sequence[_Reading]], twice: Sequence[Kind]) -> _Laid:
+def _between(kinds: Mapping[BodyKind, Sequence[_Reading]], twice: Sequence[BodyKind]) -> _Laid:
     """Return the first and last reading of each source that was read twice. What is between has no time either."""
     bodies, unused = list[tuple[SavedBody, float, float]](), list[str]()
     for kind, ordered in kinds.items():
@@ -308,7 +310,7 @@ def _agree(written: Sequence[float], inferred: Sequence[float]) -> bool:
 
 def _inferences(ordered: Sequence[_Reading]) -> list[float] | None:
     """Return the times of the last inference at each reading; None where requests are too few to tell when it was."""
-    if any(reading.saved.kind is not Kind.STATISTICS for reading in ordered):
+    if any(reading.saved.kind is not BodyKind.STATISTICS for reading in ordered):
         return None
     enough = all(
         after.total(Counter.SUCCESS) - before.total(Counter.SUCCESS) >= ENOUGH_REQUESTS
@@ -326,7 +328,7 @@ def _scrape(server: str, saved: SavedBody, at: float) -> Scrape:
 def _beside(bodies: Sequence[SavedBody], servers: Sequence[str], end: float) -> Iterable[Scrape]:
     """Yield what is no counter, for every server that it may be of; of several, a log or an index is nobody's."""
     for body in bodies:
-        if body.kind in (Kind.NVML, Kind.DCGM, Kind.TRACES, Kind.CLIENT):
+        if body.kind in (BodyKind.NVML, BodyKind.DCGM, BodyKind.TRACES, BodyKind.CLIENT):
             yield _scrape("", body, end)
-        elif body.kind not in _COUNTED and (len(servers) == 1 or body.kind in (Kind.CONFIG, Kind.REPOSITORY)):
+        elif body.kind not in _COUNTED and (len(servers) == 1 or body.kind in (BodyKind.CONFIG, BodyKind.REPOSITORY)):
             yield from (_scrape(server, body, end) for server in servers)

@@ -20,7 +20,7 @@ class Opened(StrEnum):
 
 
 # A structure is made in half of a named tuple's time: a window has as many as it has reads of models.
-class Step(msgspec.Struct, frozen=True, gc=False):
+class CounterStep(msgspec.Struct, frozen=True, gc=False):
     """What happened between two neighbouring reads of one epoch.
 
     `seconds` is the steady-clock time between them, `unwatched` the longest in which nobody tried to read (less, where
@@ -68,7 +68,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.values.get(counter)
 
 
-def sum_steps(steps: Iterable[Step], dropped: int = 0) -> Delta:
+def sum_steps(steps: Iterable[CounterStep], dropped: int = 0) -> Delta:
     """Return the total of some steps; a counter counts only if every step carries it."""
     steps = list(steps)
     by_size: dict[int, list[Batches]] = {}

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from diagnostics.window.client import ClientRequest
-from diagnostics.window.lifecycle import Change, Happened, changes
+from diagnostics.window.lifecycle import Happened, ServerChange, changes
 from diagnostics.window.parsed import ClientRecord, Parsed
 from diagnostics.window.traces import Traces
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow, Window, WindowBuilder
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 
 # What holds from when it was read on, and events that tell their own time.
-_LASTING = frozenset({Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY, Kind.LOG})
+_LASTING = frozenset({BodyKind.CONFIG, BodyKind.SERVER, BodyKind.REPOSITORY, BodyKind.LOG})
 # Of no effect on how requests that come are scheduled and executed.
 _WITHOUT_EFFECT = ("version_policy", "model_warmup", "parameters.")
 Bounds = Mapping[str, tuple[float, float]]
@@ -36,19 +36,19 @@ class Stretches:
 
     """
 
-    changes: Mapping[str, tuple[Change, ...]]
+    changes: Mapping[str, tuple[ServerChange, ...]]
     before: Window
     after: Window
 
 
-def settings_changed(window: Window) -> Mapping[str, tuple[Change, ...]]:
+def settings_changed(window: Window) -> Mapping[str, tuple[ServerChange, ...]]:
     """Return every change of settings between two reads, by server, in time order; whatever it changes."""
     return {name: made for name, server in window.servers.items() if (made := _configured(server))}
 
 
-def stretches(window: Window, changed: Mapping[str, tuple[Change, ...]]) -> Stretches | None:
+def stretches(window: Window, changed: Mapping[str, tuple[ServerChange, ...]]) -> Stretches | None:
     """Return the sides of a window by its `settings_changed`; None where these are of no model that works."""
-    found: dict[str, tuple[Change, ...]] = {}
+    found: dict[str, tuple[ServerChange, ...]] = {}
     for name, ones in changed.items():
         cuts = (one for one in ones if _works(window.servers[name], one.model) and _has_effect(one))
         if made := tuple(cuts):
@@ -60,7 +60,7 @@ def stretches(window: Window, changed: Mapping[str, tuple[Change, ...]]) -> Stre
     return Stretches(changes=found, before=_within(window, before), after=_within(window, after))
 
 
-def _configured(server: ServerWindow) -> tuple[Change, ...]:
+def _configured(server: ServerWindow) -> tuple[ServerChange, ...]:
     """Return the changes of settings between two reads."""
     if not any(len(read) > 1 for read in server.configured.values()):  # nearly always
         return ()
@@ -74,7 +74,7 @@ def _configured(server: ServerWindow) -> tuple[Change, ...]:
     )
 
 
-def in_order(made: Mapping[str, tuple[Change, ...]]) -> tuple[tuple[str, Change], ...]:
+def in_order(made: Mapping[str, tuple[ServerChange, ...]]) -> tuple[tuple[str, ServerChange], ...]:
     """Return changes of several servers in time order, each with its server."""
     return tuple(sorted(((name, one) for name, ones in made.items() for one in ones), key=lambda pair: pair[1].at))
 
@@ -85,11 +85,11 @@ def _works(server: ServerWindow, model: str) -> bool:
     return any(table.rose for table in tables if table is not None)
 
 
-def _has_effect(change: Change) -> bool:
+def _has_effect(change: ServerChange) -> bool:
     return any(not setting.path.startswith(_WITHOUT_EFFECT) for setting in change.settings)
 
 
-def _before(cuts: tuple[Change, ...]) -> tuple[float, float]:
+def _before(cuts: tuple[ServerChange, ...]) -> tuple[float, float]:
     """Return the bounds of what lies between the newest change and the one before it."""
     last = cuts[-1]
     return max((one.at for one in cuts if one.at < last.since), default=-inf), last.since

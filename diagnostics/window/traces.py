@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from diagnostics.errors import MalformedBody
-from diagnostics.window.visits import Outer, TracedRequest, Visit, front_of, outer_spans, visit_of
+from diagnostics.window.visits import Outer, TracedRequest, TracedVisit, front_of, outer_spans, visit_of
 from diagnostics.wire.spans import RANKS, Span, rank
 from diagnostics.wire.spans_json import Recorded, recorded
 from diagnostics.wire.trace_export import read_spans
@@ -55,9 +55,9 @@ class Traces:
     def __init__(self, requests: Sequence[TracedRequest] = (), counts: SpanCounts | None = None) -> None:
         self.requests = requests
         self.counts = counts or SpanCounts()
-        self._visits: dict[str, list[tuple[TracedRequest, Visit]]] | None = None
+        self._visits: dict[str, list[tuple[TracedRequest, TracedVisit]]] | None = None
 
-    def visits(self, model: str) -> Sequence[tuple[TracedRequest, Visit]]:
+    def visits(self, model: str) -> Sequence[tuple[TracedRequest, TracedVisit]]:
         """Return the visits to a model, each with the request that it belongs to."""
         if self._visits is None:
             self._visits = {}
@@ -245,4 +245,4 @@ def _has_model_above(span: Span, spans: Mapping[str, Span]) -> bool:
     return parent is not None and bool(parent.model)
 
 
-__all__ = ["Outer", "SpanStore", "TracedRequest", "Traces", "Visit"]
+__all__ = ["Outer", "SpanStore", "TracedRequest", "TracedVisit", "Traces"]

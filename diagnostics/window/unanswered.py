@@ -13,19 +13,19 @@ from itertools import groupby
 from typing import NamedTuple
 
 from diagnostics.wire.failed_reads import refused, unanswered
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 
 INFERENCE_PORT, METRICS_PORT = "inference port", "metrics port"
 # One round may meet a pause of the reader or of the network.
 FEWEST_ROUNDS = 2
-_KINDS = {Kind.STATISTICS: INFERENCE_PORT, Kind.INDEX: INFERENCE_PORT, Kind.METRICS: METRICS_PORT}
+_KINDS = {BodyKind.STATISTICS: INFERENCE_PORT, BodyKind.INDEX: INFERENCE_PORT, BodyKind.METRICS: METRICS_PORT}
 
 
 class FailedRead(NamedTuple):
     """A read that gave no body: when (Unix seconds), of what, and why."""
 
     at: float
-    kind: Kind
+    kind: BodyKind
     reason: str
 
     @property

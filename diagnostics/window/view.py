@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 
 from diagnostics import names
 from diagnostics.window.boots import longest_boot
-from diagnostics.window.counters import Counter, CounterTable, Delta, Step, sum_steps
+from diagnostics.window.counters import Counter, CounterStep, CounterTable, Delta, sum_steps
 from diagnostics.window.gauges import Gauge
-from diagnostics.window.lifecycle import Change, changes_of
+from diagnostics.window.lifecycle import ServerChange, changes_of
 from diagnostics.window.openings import MOST_MISSED_ROUNDS, SAME_ROUND_SECONDS
 from diagnostics.window.partitions import as_seen_from
 from diagnostics.window.traces import Traces
@@ -36,7 +36,7 @@ _TICKS_PER_READ = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class ModelView:
     """`model` None looks at the server as a whole; `version` None sums a model's versions."""
 
     window: Window
@@ -50,7 +50,7 @@ class View:
     _tables: dict[str, list[CounterTable]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _deltas: dict[str, Delta | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _found: dict[Callable[..., Any], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _beside: dict[tuple[str | None, str | None], View] = field(default_factory=dict, repr=False, compare=False)
+    _beside: dict[tuple[str | None, str | None], ModelView] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -75,11 +75,11 @@ class View:
             return None
         return any(group.kind == names.KIND_GPU or group.gpus for group in self.groups)
 
-    def beside(self, model: str | None, version: str | None = None) -> View:
+    def beside(self, model: str | None, version: str | None = None) -> ModelView:
         """Return the view of another model of the server within the same span, the same one whoever asks."""
         found = self._beside.get((model, version))
         if found is None:
-            found = View(
+            found = ModelView(
                 window=self.window,
                 server=self.server,
                 model=model,
@@ -91,7 +91,7 @@ class View:
             self._beside[model, version] = found
         return found
 
-    def executing(self) -> list[View]:
+    def executing(self) -> list[ModelView]:
         """Return the views of the server's models that execute, ensembles left out, by name."""
         models = {model for model, _ in self.server.keys_seen()} - set(self.server.graph.ensembles)
         return [self.beside(model) for model in sorted(models)]
@@ -100,7 +100,7 @@ class View:
         """Forget the views of the others."""
         self._beside.clear()
 
-    def once(self, find: Callable[[View], T]) -> T:
+    def once(self, find: Callable[[ModelView], T]) -> T:
         """Return what a function finds in this view, found the first time that anyone asks."""
         if find not in self._found:
             self._found[find] = find(self)
@@ -118,7 +118,7 @@ class View:
             found = self._tables[source] = [tables[key] for key in self.keys() if key in tables]
         return found
 
-    def steps(self, source: str) -> list[Step]:
+    def steps(self, source: str) -> list[CounterStep]:
         """Return the steps of all versions looked at inside the span, in time order."""
         tables = [table.inside(self.start, self.end) for table in self.tables(source)]
         return sorted(chain.from_iterable(tables), key=attrgetter("end")) if len(tables) != 1 else list(tables[0])
@@ -164,7 +164,7 @@ class View:
         """Return (time, requests waiting) of the pending gauge, empty before Triton 23.09."""
         return self.once(_pending)
 
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[ServerChange, ...]:
         """Return what happened to the model, all its versions, in time order; inside the span or not."""
         return self.beside(self.model).once(_changes)
 
@@ -208,14 +208,14 @@ class View:
         return at is not None and self.start - slack <= at <= self.end + slack
 
 
-def _pending(view: View) -> Gauge:
+def _pending(view: ModelView) -> Gauge:
     labels = {names.MODEL: view.model or ""}
     if view.version is not None:
         labels[names.VERSION] = view.version
     return view.gauge(names.PENDING_REQUESTS, labels)
 
 
-def _changes(view: View) -> tuple[Change, ...]:
+def _changes(view: ModelView) -> tuple[ServerChange, ...]:
     return changes_of(view.server, view.model or "")
 
 
@@ -230,4 +230,4 @@ def _side_by_side(deltas: Sequence[Delta], total: Delta) -> Delta:
     )
 
 
-__all__ = ["METRICS", "STATISTICS", "Counter", "Delta", "Step", "View"]
+__all__ = ["METRICS", "STATISTICS", "Counter", "CounterStep", "Delta", "ModelView"]

@@ -22,7 +22,7 @@ _MOST_CALLERS = 32
 """A request behind more services than this is a loop of parents."""
 
 
-class Visit(NamedTuple):
+class TracedVisit(NamedTuple):
     """One request's way through one model; Unix nanoseconds.
 
     `queued`, `began`, `input_end`, `output_start` and `computed` are None where the span or event is missing: an
@@ -38,7 +38,7 @@ class Visit(NamedTuple):
     input_end: int | None
     output_start: int | None
     computed: int | None
-    below: tuple[Visit, ...]
+    below: tuple[TracedVisit, ...]
 
     @property
     def executed(self) -> bool:
@@ -117,7 +117,7 @@ class TracedRequest:
 
     trace: str
     service: str
-    root: Visit
+    root: TracedVisit
     front: Front | None = None
     outer: Sequence[Outer] = ()
 
@@ -144,7 +144,7 @@ class TracedRequest:
         """Time in the server as its frontend saw it, else as its core did."""
         return (self.front.end - self.front.start) * NANOSECOND if self.front else self.root.seconds
 
-    def visits(self) -> Iterator[Visit]:
+    def visits(self) -> Iterator[TracedVisit]:
         """Yield the root and everything below it, parents first."""
         waiting = [self.root]
         while waiting:
@@ -153,7 +153,7 @@ class TracedRequest:
             waiting.extend(visit.below)
 
 
-def visit_of(root: Span, children: Mapping[str, Sequence[Span]]) -> tuple[Visit, int]:
+def visit_of(root: Span, children: Mapping[str, Sequence[Span]]) -> tuple[TracedVisit, int]:
     """Return the visit of a model span with those below it, and how many model spans that are.
 
     Without recursion: a trace may be deeper than Python's stack. A span below itself is not entered twice.
@@ -164,7 +164,7 @@ def visit_of(root: Span, children: Mapping[str, Sequence[Span]]) -> tuple[Visit,
             if child.model and child.id not in seen:
                 seen.add(child.id)
                 order.append(child)
-    made: dict[str, Visit] = {}
+    made: dict[str, TracedVisit] = {}
     for span in reversed(order):
         marks, below = dict(span.marks), []
         for child in children.get(span.id, ()):
@@ -176,12 +176,12 @@ def visit_of(root: Span, children: Mapping[str, Sequence[Span]]) -> tuple[Visit,
     return made[root.id], len(order)
 
 
-def _by_start(visit: Visit) -> tuple[int, int]:
+def _by_start(visit: TracedVisit) -> tuple[int, int]:
     return visit.start, visit.end
 
 
-def _visit(span: Span, marks: Mapping[str, int], below: tuple[Visit, ...]) -> Visit:
-    return Visit(
+def _visit(span: Span, marks: Mapping[str, int], below: tuple[TracedVisit, ...]) -> TracedVisit:
+    return TracedVisit(
         span.model,
         span.version,
         span.start,

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from diagnostics.window.cards import by_card
 from diagnostics.window.client import ClientRequest
-from diagnostics.window.counters import CounterTable, Point
-from diagnostics.window.denied import denied_openings
+from diagnostics.window.counters import CounterPoint, CounterTable
+from diagnostics.window.denied import contradicted_resets
 from diagnostics.window.from_files import FILE, config_of_file
 from diagnostics.window.gauges import Gauge, Gauges
 from diagnostics.window.graph import DeploymentGraph, graph_of
@@ -45,13 +45,13 @@ from diagnostics.wire.gpu import Gpu, GpuSample
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.json_body import excerpt
 from diagnostics.wire.model_config import ModelConfig
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.server import IndexEntry, ServerMetadata
 
 STATISTICS = "statistics"
 METRICS = "metrics"
-_SOURCES = {Kind.STATISTICS: STATISTICS, Kind.METRICS: METRICS}
-_OF_MACHINES = frozenset({Kind.NVML, Kind.DCGM, Kind.CLIENT})
+_SOURCES = {BodyKind.STATISTICS: STATISTICS, BodyKind.METRICS: METRICS}
+_OF_MACHINES = frozenset({BodyKind.NVML, BodyKind.DCGM, BodyKind.CLIENT})
 
 # Of a server whose entries are refused, how many are named.
 _MOST_REFUSED = 20
@@ -82,7 +82,7 @@ class ServerWindow:
         self.index: list[tuple[float, tuple[IndexEntry, ...]]] = []
         self.hosts: list[HostSample] = []
         self.gpus: dict[str, list[tuple[float, Gpu]]] = {}
-        self.failures: dict[Kind, Failures] = {}
+        self.failures: dict[BodyKind, Failures] = {}
         self.refused: dict[str, str] = {}  # why entries of what was read were left out, by what they call themselves
         self.failed: list[FailedRead] = []
         self.tables: dict[str, dict[ModelKey, CounterTable]] = {STATISTICS: {}, METRICS: {}}
@@ -142,7 +142,7 @@ class ServerWindow:
             self.tries[_SOURCES[kind]].append(parsed.scrape.mono)
         if parsed.content is None:
             self._fail(kind, parsed.error)
-            if kind is Kind.CONFIG and parsed.answered:
+            if kind is BodyKind.CONFIG and parsed.answered:
                 self._refuse({excerpt(parsed.scrape.name): parsed.error})
             self.failures[kind].answered += parsed.answered
             if not parsed.answered:
@@ -200,7 +200,7 @@ class ServerWindow:
         mixed = several_servers_answer(self.tables.values(), self._begun_anew)
         told, counted = self.tables[STATISTICS], self.tables[METRICS]
         denied = [
-            (table, denied_openings(table, others.get(key)))
+            (table, contradicted_resets(table, others.get(key)))
             for tables, others in ((told, counted), (counted, told))
             for key, table in tables.items()
         ]
@@ -244,7 +244,7 @@ class ServerWindow:
                     self.configs[model] = config
                     self._graph = None
 
-    def _append(self, source: str, at: float, mono: float, rows: Mapping[ModelKey, Point]) -> None:
+    def _append(self, source: str, at: float, mono: float, rows: Mapping[ModelKey, CounterPoint]) -> None:
         previous = self.reads[source][-1] if self.reads[source] else None
         tables, tries = self.tables[source], self.tries[source]
         tried = mono - longest_gap(tries, previous[1], mono) if previous else None
@@ -260,7 +260,7 @@ class ServerWindow:
             if len(self.refused) < _MOST_REFUSED:
                 self.refused.setdefault(name, why)
 
-    def _fail(self, kind: Kind, reason: str) -> None:
+    def _fail(self, kind: BodyKind, reason: str) -> None:
         failures = self.failures.setdefault(kind, Failures())
         failures.count += 1
         failures.reason = reason
@@ -318,7 +318,7 @@ class WindowBuilder:
 
     def add(self, scrape: Scrape) -> None:
         """Add one scrape; scrapes of one kind and server must come in time order."""
-        if scrape.kind is not Kind.TRACES:
+        if scrape.kind is not BodyKind.TRACES:
             self.take(self._parser.parse(scrape))
         elif scrape.body is not None:
             self.spans.add(scrape.body, scrape.at)
@@ -331,12 +331,12 @@ class WindowBuilder:
             case ClientRecord(requests):
                 self.clients += requests
             case GpuSample() as sample:
-                (self.gpus if scrape.kind is Kind.NVML else self.dcgm).append(sample)
+                (self.gpus if scrape.kind is BodyKind.NVML else self.dcgm).append(sample)
             case _ if scrape.server and scrape.kind not in _OF_MACHINES:
                 self.servers.setdefault(scrape.server, ServerWindow(scrape.server)).take(parsed)
             case _:
                 pass  # one bad GPU sample of many: its absence shows in the number of samples behind a reading
-        if scrape.kind in (Kind.METRICS, Kind.STATISTICS) and parsed.answered:
+        if scrape.kind in (BodyKind.METRICS, BodyKind.STATISTICS) and parsed.answered:
             self._times.append(scrape.at)
 
     def build(self, name: str = "", traces: Traces | None = None) -> Window:

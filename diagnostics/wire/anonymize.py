@@ -12,7 +12,7 @@ from diagnostics.wire.anonymize_text import anonymize_config_file, anonymize_log
 from diagnostics.wire.failed_reads import public
 from diagnostics.wire.json_body import json_value
 from diagnostics.wire.pseudonyms import WITHHELD, Pseudonyms
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 _FILES = frozenset({"config.pbtxt", ".keep"})
 LEFT_OUT = "left out: the body could not be anonymized"
@@ -44,7 +44,7 @@ class Anonymizer:
         return replace(scrape, server=self.server(scrape.server), name=self._name(scrape), body=body, error=error)
 
     def _name(self, scrape: Scrape) -> str:
-        if scrape.kind is Kind.CONFIG:
+        if scrape.kind is BodyKind.CONFIG:
             return self._names.model(scrape.name)
         model, *rest = scrape.name.split("/")
         return "/".join([self._names.model(model), *map(self._path_part, rest)])
@@ -52,23 +52,23 @@ class Anonymizer:
     def _path_part(self, part: str) -> str:
         return part if part in _FILES or part.isdecimal() else self._names.of("file", part)
 
-    def _body(self, kind: Kind, name: str, body: bytes) -> bytes:
+    def _body(self, kind: BodyKind, name: str, body: bytes) -> bytes:
         match kind:
-            case Kind.METRICS if body.lstrip()[:1] == b"[":  # trtllm-serve's list of iterations
+            case BodyKind.METRICS if body.lstrip()[:1] == b"[":  # trtllm-serve's list of iterations
                 return json.dumps(keep_allowed(json_value(body), ITERATIONS, self._names)).encode()
-            case Kind.METRICS | Kind.DCGM:
+            case BodyKind.METRICS | BodyKind.DCGM:
                 return anonymize_metrics(body, self._names)
-            case Kind.LOG:
+            case BodyKind.LOG:
                 return anonymize_log(body, self._names)
-            case Kind.REPOSITORY:
+            case BodyKind.REPOSITORY:
                 is_config = name.endswith("config.pbtxt")
                 return anonymize_config_file(body.decode(), self._names).encode() if is_config else b""
-            case Kind.CLIENT:
+            case BodyKind.CLIENT:
                 return b"".join(self._json(kind, line) + b"\n" for line in body.splitlines() if line.strip())
             case _:
                 return self._json(kind, body)
 
-    def _json(self, kind: Kind, body: bytes) -> bytes:
+    def _json(self, kind: BodyKind, body: bytes) -> bytes:
         value = json_value(body)
         if isinstance(value, dict) and "error" in value:  # an error's text may say anything
             raise ValueError(LEFT_OUT)

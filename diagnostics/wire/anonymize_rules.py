@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from diagnostics.wire.pseudonyms import WITHHELD, Pseudonyms
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 
 Rule = Callable[[Pseudonyms, str], str | None]
 """What stands for a string; None takes its key away."""
@@ -222,15 +222,15 @@ ATTRIBUTES: Mapping[str, Rule] = {
     "triton.request_id": _sort("request"),
     **_numbers("triton.model_version triton.trace_id triton.trace_parent_id"),
 }
-RULES: Mapping[Kind, Mapping[str, Rule]] = {
-    Kind.STATISTICS: _STATISTICS,
-    Kind.INDEX: _INDEX,
-    Kind.SERVER: _SERVER,
-    Kind.CONFIG: CONFIG,
-    Kind.NVML: _NVML,
-    Kind.HOST: _HOST,
-    Kind.CLIENT: _CLIENT,
-    Kind.TRACES: _TRACES,
+RULES: Mapping[BodyKind, Mapping[str, Rule]] = {
+    BodyKind.STATISTICS: _STATISTICS,
+    BodyKind.INDEX: _INDEX,
+    BodyKind.SERVER: _SERVER,
+    BodyKind.CONFIG: CONFIG,
+    BodyKind.NVML: _NVML,
+    BodyKind.HOST: _HOST,
+    BodyKind.CLIENT: _CLIENT,
+    BodyKind.TRACES: _TRACES,
 }
 
 

@@ -11,7 +11,7 @@ from diagnostics.errors import CaptureError, MalformedBody
 from diagnostics.wire.archive import files
 from diagnostics.wire.capture_layout import MANIFEST, scrape_at
 from diagnostics.wire.capture_writer import FORMAT, CaptureWriter
-from diagnostics.wire.json_body import Fields, decode_object, excerpt, number
+from diagnostics.wire.json_body import JsonFields, decode_object, excerpt, number
 from diagnostics.wire.records import Scrape
 from diagnostics.wire.tar_stream import Damage
 
@@ -138,7 +138,7 @@ def _manifest(body: bytes, path: Path) -> Manifest:
         raise CaptureError(f"no capture: {error.what}", where=str(path)) from error
 
 
-def _refuse_format(fields: Fields, path: Path) -> NoReturn:
+def _refuse_format(fields: JsonFields, path: Path) -> NoReturn:
     found = excerpt(str(fields.raw("format"))) if fields.has("format") else "none"
     raise CaptureError(
         f"capture format {found}, but this version reads format {FORMAT}",

@@ -15,14 +15,14 @@ from urllib.parse import quote, unquote
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.failed_reads import LONGEST_REASON
 from diagnostics.wire.json_body import decode_object, number
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 MANIFEST = "capture.json"
 CLIENT = "client.jsonl"
 MILLISECOND = 1e-3
-_MACHINE = {"nvml": Kind.NVML, "dcgm": Kind.DCGM, "traces": Kind.TRACES}
-_TIMED = {"metrics": Kind.METRICS, "stats": Kind.STATISTICS, "index": Kind.INDEX, "host": Kind.HOST}
-_UNTIMED = {"server.json": Kind.SERVER, "server.log": Kind.LOG}
+_MACHINE = {"nvml": BodyKind.NVML, "dcgm": BodyKind.DCGM, "traces": BodyKind.TRACES}
+_TIMED = {"metrics": BodyKind.METRICS, "stats": BodyKind.STATISTICS, "index": BodyKind.INDEX, "host": BodyKind.HOST}
+_UNTIMED = {"server.json": BodyKind.SERVER, "server.log": BodyKind.LOG}
 LATEST_MS = 253_402_300_799_999
 """The end of year 9999, past which no calendar goes: a stem beyond it is no time."""
 _RESERVED = frozenset({*_MACHINE, MANIFEST, CLIENT, ".", ".."})
@@ -31,7 +31,7 @@ _STEM = re.compile(r"([0-9]{1,15})(?:-[0-9]+)?\.[a-z]+", re.ASCII)
 _PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "/%\\")
 
 
-def has_own_time(kind: Kind) -> bool:
+def has_own_time(kind: BodyKind) -> bool:
     """Return whether a capture keeps every body of this kind under the time of its read."""
     return kind in _TIMED.values() or kind in _MACHINE.values()
 
@@ -49,22 +49,22 @@ def place(scrape: Scrape, bump: int = 0) -> str:
     if scrape.body is None:
         return f"{server}/failed/{ms}-{scrape.kind}.json"
     match scrape.kind:
-        case Kind.CLIENT:
+        case BodyKind.CLIENT:
             return CLIENT
-        case Kind.NVML:
+        case BodyKind.NVML:
             return f"nvml/{ms}.json"
-        case Kind.DCGM:
+        case BodyKind.DCGM:
             return f"dcgm/{ms}.prom"
-        case Kind.TRACES:
+        case BodyKind.TRACES:
             return f"traces/{ms}-1.{'json' if scrape.body.lstrip()[:1] == b'{' else 'pb'}"
-        case Kind.CONFIG:
+        case BodyKind.CONFIG:
             return f"{server}/config/{component(scrape.name)}.json"
-        case Kind.REPOSITORY:
+        case BodyKind.REPOSITORY:
             return f"{server}/repository/" + "/".join(map(component, scrape.name.split("/")))
-        case Kind.SERVER | Kind.LOG:
-            return f"{server}/server.{'json' if scrape.kind is Kind.SERVER else 'log'}"
+        case BodyKind.SERVER | BodyKind.LOG:
+            return f"{server}/server.{'json' if scrape.kind is BodyKind.SERVER else 'log'}"
         case _:
-            return f"{server}/{scrape.kind}/{ms}.{'prom' if scrape.kind is Kind.METRICS else 'json'}"
+            return f"{server}/{scrape.kind}/{ms}.{'prom' if scrape.kind is BodyKind.METRICS else 'json'}"
 
 
 def place_later(scrape: Scrape, bump: int = 0) -> str:
@@ -98,7 +98,7 @@ def scrape_at(path: str, body: bytes, window_from: float) -> Scrape | None:
     """
     first, *rest = path.split("/")
     if not rest:
-        return _scrape("", Kind.CLIENT, window_from, body) if first == CLIENT else None
+        return _scrape("", BodyKind.CLIENT, window_from, body) if first == CLIENT else None
     if first in _MACHINE:
         return _timed("", _MACHINE[first], rest, body)
     return _of_server(unquote(first), rest, body, window_from)
@@ -109,9 +109,9 @@ def _of_server(server: str, rest: Sequence[str], body: bytes, at: float) -> Scra
         case [("server.json" | "server.log") as name]:
             return _scrape(server, _UNTIMED[name], at, body)
         case ["config", name] if name.endswith(".json"):
-            return _scrape(server, Kind.CONFIG, at, body, unquote(name.removesuffix(".json")))
+            return _scrape(server, BodyKind.CONFIG, at, body, unquote(name.removesuffix(".json")))
         case ["repository", *names] if names:
-            return _scrape(server, Kind.REPOSITORY, at, body, "/".join(map(unquote, names)))
+            return _scrape(server, BodyKind.REPOSITORY, at, body, "/".join(map(unquote, names)))
         case ["failed", _]:
             return _failed(body)
         case ["later", ms, *names] if names and names[0] != "later" and (later := _stem_time(f"{ms}.x")) is not None:
@@ -121,7 +121,7 @@ def _of_server(server: str, rest: Sequence[str], body: bytes, at: float) -> Scra
     return None
 
 
-def _timed(server: str, kind: Kind, names: Sequence[str], body: bytes) -> Scrape | None:
+def _timed(server: str, kind: BodyKind, names: Sequence[str], body: bytes) -> Scrape | None:
     at = _stem_time(names[0]) if len(names) == 1 else None
     return None if at is None else _scrape(server, kind, at, body)
 
@@ -135,7 +135,7 @@ def _stem_time(name: str) -> float | None:
 def _failed(body: bytes) -> Scrape | None:
     try:
         fields = decode_object(body, "the failed read")
-        kind, at = Kind(fields.text("kind")), number(fields.raw("t"))
+        kind, at = BodyKind(fields.text("kind")), number(fields.raw("t"))
         server, name = fields.text("server"), fields.text("name")
         reason = fields.text("reason")[:LONGEST_REASON] or "unknown"
     except (MalformedBody, ValueError):
@@ -145,7 +145,7 @@ def _failed(body: bytes) -> Scrape | None:
     return Scrape(server=server, kind=kind, at=at, mono=at, error=reason, name=name)
 
 
-def _scrape(server: str, kind: Kind, at: float, body: bytes, name: str = "") -> Scrape:
+def _scrape(server: str, kind: BodyKind, at: float, body: bytes, name: str = "") -> Scrape:
     return Scrape(server=server, kind=kind, at=at, mono=at, body=body, name=name)
 
 

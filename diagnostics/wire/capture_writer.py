@@ -19,7 +19,7 @@ from diagnostics.errors import CaptureError, UsageError
 from diagnostics.wire.archive import MAX_BODY_BYTES, MAX_MEMBERS, MAX_TOTAL_BYTES
 from diagnostics.wire.capture_layout import MANIFEST, content
 from diagnostics.wire.capture_places import Places
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 FORMAT = 1
 _ARCHIVES = {".tar": "tar", ".tar.gz": "gz", ".tgz": "gz", ".tar.xz": "xz", ".txz": "xz"}
@@ -117,7 +117,7 @@ class CaptureWriter:
 
     def _keep(self, scrape: Scrape) -> None:
         body = content(scrape)
-        if scrape.kind is Kind.CLIENT and scrape.body is not None:
+        if scrape.kind is BodyKind.CLIENT and scrape.body is not None:
             self._client.append(body if body.endswith(b"\n") else body + b"\n")
             return
         path = self._places.take(scrape, body)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from diagnostics import names
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.exposition import Layout, Snapshot
-from diagnostics.wire.json_body import Fields, decode, excerpt, number
+from diagnostics.wire.exposition import SeriesLayout, Snapshot
+from diagnostics.wire.json_body import JsonFields, decode, excerpt, number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +148,12 @@ _LIMITS = ("slots", "most_active", "token_budget", "kv_blocks", "tokens_per_bloc
 _MOST_ITERATIONS = 500
 
 
-def _held(layout: Layout, families: Set[str]) -> Set[str]:
+def _held(layout: SeriesLayout, families: Set[str]) -> Set[str]:
     """Return which of these families a page has; most pages are no engine's, and every model asks."""
     return layout.by_name.keys() & families
 
 
-def shows_engine(layout: Layout, model: str) -> bool:
+def shows_engine(layout: SeriesLayout, model: str) -> bool:
     """Return whether a page holds the gauges of an engine that serves this model."""
     named = any(
         layout.series[slot].labels.get(names.MODEL) == model
@@ -163,7 +163,7 @@ def shows_engine(layout: Layout, model: str) -> bool:
     return named or is_served(layout, model)
 
 
-def is_serve_page(layout: Layout) -> bool:
+def is_serve_page(layout: SeriesLayout) -> bool:
     """Return whether the page is one of `trtllm-serve`, with or without the gauges of its iterations."""
     return any(
         names.SERVE_MODEL in layout.series[slot].labels
@@ -172,7 +172,7 @@ def is_serve_page(layout: Layout) -> bool:
     )
 
 
-def is_served(layout: Layout, model: str) -> bool:
+def is_served(layout: SeriesLayout, model: str) -> bool:
     """Return whether the page is `trtllm-serve`'s and speaks of this model."""
     return any(
         layout.series[slot].labels.get(names.SERVE_MODEL) == model
@@ -181,7 +181,7 @@ def is_served(layout: Layout, model: str) -> bool:
     )
 
 
-def engine_slots(layout: Layout, model: str, version: str | None) -> Mapping[str, int]:
+def engine_slots(layout: SeriesLayout, model: str, version: str | None) -> Mapping[str, int]:
     """Return which slot of a page holds which value of a model's engine; `version` None takes any version."""
     found: dict[str, int] = {}
     if not _held(layout, _FAMILIES):
@@ -199,7 +199,7 @@ def _is_of(labels: Mapping[str, str], model: str, version: str | None) -> bool:
     return labels.get(names.MODEL) == model and version in (None, labels.get(names.VERSION))
 
 
-def _vllm_slots(layout: Layout, model: str, version: str | None) -> Mapping[str, int]:
+def _vllm_slots(layout: SeriesLayout, model: str, version: str | None) -> Mapping[str, int]:
     return {
         meaning: slot
         for name, meaning in _VLLM.items()
@@ -208,7 +208,7 @@ def _vllm_slots(layout: Layout, model: str, version: str | None) -> Mapping[str,
     }
 
 
-def _serve_slots(layout: Layout, model: str) -> Mapping[str, int]:
+def _serve_slots(layout: SeriesLayout, model: str) -> Mapping[str, int]:
     return {
         meaning: slot
         for name, meaning in _SERVE_NAMES
@@ -237,10 +237,10 @@ def samples_of_iterations(body: bytes, at: float) -> tuple[EngineSample, ...]:
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise MalformedBody(f"the iterations should be a JSON list of objects but are {excerpt(body)}")
     every = -(-len(entries) // _MOST_ITERATIONS) or 1
-    return tuple(_iteration(Fields(entry, "an iteration"), at) for entry in entries[::every])
+    return tuple(_iteration(JsonFields(entry, "an iteration"), at) for entry in entries[::every])
 
 
-def _iteration(entry: Fields, at: float) -> EngineSample:
+def _iteration(entry: JsonFields, at: float) -> EngineSample:
     values: dict[str, float] = {}
     for group, keys in _ITERATION.items():
         part = entry.child(group) if group else entry

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.json_body import Fields, excerpt
+from diagnostics.wire.json_body import JsonFields, excerpt
 
 # A model's name is that of a folder (Triton, `docs/user_guide/model_repository.md`), which file systems end at 255.
 LONGEST_NAME = 255
@@ -34,7 +34,7 @@ def why_no_name(name: str) -> str:
     return ""
 
 
-def readable(listed: Iterable[Fields], read: Callable[[Fields], T]) -> Listed[T]:
+def readable(listed: Iterable[JsonFields], read: Callable[[JsonFields], T]) -> Listed[T]:
     """Return what can be read of a list.
 
     Raises:
@@ -57,7 +57,7 @@ def readable(listed: Iterable[Fields], read: Callable[[Fields], T]) -> Listed[T]
     return Listed(tuple(found), refused)
 
 
-def _one(fields: Fields, read: Callable[[Fields], T]) -> T:
+def _one(fields: JsonFields, read: Callable[[JsonFields], T]) -> T:
     if why := why_no_name(fields.text("name")):
         raise MalformedBody(why)
     return read(fields)

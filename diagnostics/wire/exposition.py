@@ -43,7 +43,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Layout:
+class SeriesLayout:
     """Which series a scrape holds. Consecutive scrapes with the same series in the same order share one.
 
     Compared and hashed by identity, so that "did the series change?" costs one `is`.
@@ -74,12 +74,12 @@ class Snapshot:
 
     """
 
-    layout: Layout
+    layout: SeriesLayout
     values: Sequence[float]
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-_NOTHING = Layout(series=(), by_name={}, types={})
+_NOTHING = SeriesLayout(series=(), by_name={}, types={})
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class _Page:
 class _Alike:
     """What the bodies of servers with the same series have in common: replicas hold it once."""
 
-    layout: Layout
+    layout: SeriesLayout
     heads: list[bytes]
     slots: list[int]
     known: dict[bytes, Series]
@@ -282,12 +282,12 @@ def _note_type(comment: bytes, types: dict[str, str]) -> None:
         types[words[2].decode(errors="replace")] = words[3].decode(errors="replace")
 
 
-def _layout(series: list[Series], types: Mapping[str, str]) -> Layout:
+def _layout(series: list[Series], types: Mapping[str, str]) -> SeriesLayout:
     by_name: dict[str, list[int]] = {}
     for slot, one in enumerate(series):
         by_name.setdefault(one.name, []).append(slot)
     slots = {name: tuple(found) for name, found in by_name.items()}
-    return Layout(series=tuple(series), by_name=slots, types=types)
+    return SeriesLayout(series=tuple(series), by_name=slots, types=types)
 
 
 def _refuse_cut_end(lines: list[bytes]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.json_body import Fields, decode_object, excerpt, number
+from diagnostics.wire.json_body import JsonFields, decode_object, excerpt, number
 
 NVML, DCGM, METRICS = "nvml", "dcgm", "metrics"
 PERCENT = 1e-2
@@ -125,7 +125,7 @@ def parse_nvml(body: bytes) -> GpuSample:
     )
 
 
-def _gpu(fields: Fields, position: int) -> Gpu:
+def _gpu(fields: JsonFields, position: int) -> Gpu:
     gpm, rows = fields.child("gpm"), fields.child("remapped_rows")
     index = fields.integer("index", position)
     return Gpu(
@@ -162,19 +162,19 @@ def _gpu(fields: Fields, position: int) -> Gpu:
     )
 
 
-def _ratio(fields: Fields, key: str) -> float | None:
+def _ratio(fields: JsonFields, key: str) -> float | None:
     value = number(fields.raw(key))
     if value is None or not 0 <= value * PERCENT <= HIGHEST_RATIO:
         return None
     return min(1.0, value * PERCENT)
 
 
-def _scaled(fields: Fields, key: str, factor: float) -> float | None:
+def _scaled(fields: JsonFields, key: str, factor: float) -> float | None:
     value = number(fields.raw(key))
     return value * factor if value is not None and 0 <= value < BLANK_SHORT else None
 
 
-def _energy(fields: Fields) -> float | None:
+def _energy(fields: JsonFields) -> float | None:
     """A counter that passes the 32-bit blank value in good health: only the larger ones mean "no data"."""
     value = number(fields.raw("total_energy_mj"))
     return value * MILLI if value is not None and 0 <= value < BLANK_FLOAT else None
@@ -196,22 +196,22 @@ def _mig(value: object) -> bool | None:
     return {0: False, 1: True}.get(value) if isinstance(value, int) else None
 
 
-def _instance(fields: Fields) -> int | None:
+def _instance(fields: JsonFields) -> int | None:
     value = number(fields.raw("gpu_instance"))
     return int(value) if value is not None and 0 <= value < BLANK_SHORT else None
 
 
-def _process_memory(processes: tuple[Fields, ...]) -> Mapping[int, int | None]:
+def _process_memory(processes: tuple[JsonFields, ...]) -> Mapping[int, int | None]:
     sizes = {process.integer("pid"): _size(process.raw("used_memory_bytes")) for process in processes}
     return {pid: None if size is None else int(size) for pid, size in sizes.items()}
 
 
-def _process_names(processes: tuple[Fields, ...]) -> Mapping[int, str]:
+def _process_names(processes: tuple[JsonFields, ...]) -> Mapping[int, str]:
     names = {process.integer("pid"): process.text("name") for process in processes}
     return {pid: name for pid, name in names.items() if name}
 
 
-def _process_sm(fields: Fields) -> Mapping[int, float] | None:
+def _process_sm(fields: JsonFields) -> Mapping[int, float] | None:
     if not isinstance(fields.raw("process_utilization"), list):
         return None
     shares = {p.integer("pid"): _ratio(p, "sm_percent") for p in fields.children("process_utilization")}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from diagnostics.wire.json_body import Fields, decode_object, number
+from diagnostics.wire.json_body import JsonFields, decode_object, number
 
 MICROSECONDS = 1e-6
 KIBIBYTE = 1024.0
@@ -124,7 +124,7 @@ def parse_host(body: bytes) -> HostSample:
     )
 
 
-def _cpu_seconds(fields: Fields) -> tuple[float | None, float | None, float | None]:
+def _cpu_seconds(fields: JsonFields) -> tuple[float | None, float | None, float | None]:
     ticks = number(fields.raw("clk_tck")) or USUAL_TICKS
     states = {state: number(value) for state, value in fields.child("cpu_jiffies").items()}
     times = {state: value / ticks for state, value in states.items() if value is not None}
@@ -167,7 +167,7 @@ def _whole(value: object) -> int | None:
     return None if found is None else int(found)
 
 
-def _process(fields: Fields) -> HostProcess:
+def _process(fields: JsonFields) -> HostProcess:
     return HostProcess(
         pid=fields.integer("pid"),
         ppid=_whole(fields.raw("ppid")),
@@ -179,13 +179,13 @@ def _process(fields: Fields) -> HostProcess:
     )
 
 
-def _threads(fields: Fields) -> tuple[HostThread, ...] | None:
+def _threads(fields: JsonFields) -> tuple[HostThread, ...] | None:
     if fields.raw("server_threads") is None:
         return None
     return tuple(_thread(thread) for thread in fields.children("server_threads"))
 
 
-def _thread(fields: Fields) -> HostThread:
+def _thread(fields: JsonFields) -> HostThread:
     return HostThread(
         tid=fields.integer("tid"),
         cpu_seconds=number(fields.raw("cpu_seconds")) or 0.0,

@@ -85,8 +85,8 @@ def _whole_characters(value: object, body: bytes) -> object:
     return json.loads(_HALF.sub("\N{REPLACEMENT CHARACTER}", text)) if _HALF.search(text) else value
 
 
-def decode_object(body: bytes, what: str) -> Fields:
-    """Return the JSON object in `body` as `Fields`.
+def decode_object(body: bytes, what: str) -> JsonFields:
+    """Return the JSON object in `body` as `JsonFields`.
 
     Raises:
         MalformedBody: it is no JSON object, or it is Triton's `{"error": …}` answer.
@@ -97,10 +97,10 @@ def decode_object(body: bytes, what: str) -> Fields:
         raise MalformedBody(f"{what} should be a JSON object but is {excerpt(body)}")
     if isinstance(error := value.get("error"), str):
         raise MalformedBody(f"the server answered with an error instead of {what}: {excerpt(error)}")
-    return Fields(value, what)
+    return JsonFields(value, what)
 
 
-class Fields:
+class JsonFields:
     """One JSON object, whose keys are asked for in snake_case and found in camelCase too.
 
     An absent or null value reads as the default; one of the wrong type raises MalformedBody naming the key.
@@ -150,30 +150,30 @@ class Fields:
             return bool(value)
         raise self._refusal(key, value, "true or false")
 
-    def child(self, key: str) -> Fields:
+    def child(self, key: str) -> JsonFields:
         """Return the object under `key`, an empty one when absent."""
         value = self.raw(key)
         if value is None:
-            return Fields({}, self._what)
+            return JsonFields({}, self._what)
         if isinstance(value, dict):
-            return Fields(value, self._what)
+            return JsonFields(value, self._what)
         raise self._refusal(key, value, "an object")
 
     def items(self) -> tuple[tuple[str, object], ...]:
         """Return the keys and values as decoded."""
         return tuple(self._values.items())
 
-    def children(self, key: str) -> tuple[Fields, ...]:
+    def children(self, key: str) -> tuple[JsonFields, ...]:
         """Return the objects listed under `key`, none when absent."""
         return tuple(self._as_object(key, value) for value in self._list(key))
 
     def integers(self, key: str) -> tuple[int, ...]:
         """Return the integers listed under `key`, none when absent."""
-        return tuple(Fields({key: value}, self._what).integer(key) for value in self._list(key))
+        return tuple(JsonFields({key: value}, self._what).integer(key) for value in self._list(key))
 
     def texts(self, key: str) -> tuple[str, ...]:
         """Return the strings listed under `key`, none when absent."""
-        return tuple(Fields({key: value}, self._what).text(key) for value in self._list(key))
+        return tuple(JsonFields({key: value}, self._what).text(key) for value in self._list(key))
 
     def text_map(self, key: str) -> Mapping[str, str]:
         """Return the object under `key` as strings by name, empty when absent."""
@@ -188,9 +188,9 @@ class Fields:
             return value
         raise self._refusal(key, value, "a list")
 
-    def _as_object(self, key: str, value: object) -> Fields:
+    def _as_object(self, key: str, value: object) -> JsonFields:
         if isinstance(value, dict):
-            return Fields(value, self._what)
+            return JsonFields(value, self._what)
         raise self._refusal(key, value, "a list of objects")
 
     def _refusal(self, key: str, value: object, wanted: str) -> MalformedBody:

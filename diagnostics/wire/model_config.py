@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from diagnostics import names
 from diagnostics.errors import MalformedBody
-from diagnostics.wire.json_body import Fields, decode_object, excerpt
+from diagnostics.wire.json_body import JsonFields, decode_object, excerpt
 
 MICROSECONDS = 1e-6
 INCOMPLETE = "configuration incomplete"
@@ -171,7 +171,7 @@ def configured_model(body: bytes) -> str:
     return _named_fields(body).text("name")
 
 
-def _named_fields(body: bytes) -> Fields:
+def _named_fields(body: bytes) -> JsonFields:
     answer = decode_object(body, "the model configuration")
     fields = answer.child("config") if answer.has("config") and not answer.has("name") else answer
     if not fields.text("name"):
@@ -191,7 +191,7 @@ def incomplete(config: ModelConfig) -> str:
     return "" if broken is None else f"{INCOMPLETE}: step {broken + 1} of the ensemble has no model, inputs or outputs"
 
 
-def model_config_of(fields: Fields) -> ModelConfig:
+def model_config_of(fields: JsonFields) -> ModelConfig:
     """Return the configuration in these fields of a `ModelConfig`.
 
     Raises:
@@ -216,7 +216,7 @@ def model_config_of(fields: Fields) -> ModelConfig:
     )
 
 
-def _group(fields: Fields) -> InstanceGroup:
+def _group(fields: JsonFields) -> InstanceGroup:
     return InstanceGroup(
         name=fields.text("name"),
         kind=fields.text("kind", "KIND_AUTO"),
@@ -228,13 +228,13 @@ def _group(fields: Fields) -> InstanceGroup:
     )
 
 
-def _resource(fields: Fields) -> LimiterResource:
+def _resource(fields: JsonFields) -> LimiterResource:
     return LimiterResource(
         name=fields.text("name"), count=max(1, _int32(fields, "count")), everywhere=fields.flag("global")
     )
 
 
-def _batching(fields: Fields) -> DynamicBatching:
+def _batching(fields: JsonFields) -> DynamicBatching:
     policy = fields.child("default_queue_policy")
     return DynamicBatching(
         preferred_batch_sizes=fields.integers("preferred_batch_size"),
@@ -250,18 +250,18 @@ def _batching(fields: Fields) -> DynamicBatching:
     )
 
 
-def _int32(fields: Fields, key: str) -> int:
+def _int32(fields: JsonFields, key: str) -> int:
     value = fields.integer(key)
     if not -(2**31) <= value < 2**31:
         raise MalformedBody(f"the model configuration: {key!r} should be a 32-bit integer but is {value}")
     return value
 
 
-def _seconds(fields: Fields, key: str) -> float:
+def _seconds(fields: JsonFields, key: str) -> float:
     return min(max(fields.integer(key), 0), 2**64) * MICROSECONDS
 
 
-def _step(fields: Fields) -> EnsembleStep:
+def _step(fields: JsonFields) -> EnsembleStep:
     return EnsembleStep(
         model=fields.text("model_name"),
         version=fields.integer("model_version"),
@@ -270,7 +270,7 @@ def _step(fields: Fields) -> EnsembleStep:
     )
 
 
-def _warmup(fields: Fields) -> Warmup:
+def _warmup(fields: JsonFields) -> Warmup:
     return Warmup(
         name=fields.text("name"),
         batch_size=fields.integer("batch_size"),
@@ -278,7 +278,7 @@ def _warmup(fields: Fields) -> Warmup:
     )
 
 
-def _input(fields: Fields) -> Input:
+def _input(fields: JsonFields) -> Input:
     return Input(
         name=fields.text("name"),
         data_type=fields.text("data_type"),
@@ -287,11 +287,11 @@ def _input(fields: Fields) -> Input:
     )
 
 
-def _parameters(fields: Fields) -> Mapping[str, str]:
+def _parameters(fields: JsonFields) -> Mapping[str, str]:
     return {key: fields.child(key).text("string_value") for key, _ in fields.items()}
 
 
-def _version_policy(fields: Fields) -> str:
+def _version_policy(fields: JsonFields) -> str:
     if fields.has("all"):
         return "all"
     if fields.has("specific"):

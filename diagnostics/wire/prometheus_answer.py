@@ -33,7 +33,7 @@ class SampledSeries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class QueryResult:
     """What a query gave.
 
     Attributes:
@@ -78,7 +78,7 @@ _SCALAR = msgspec.json.Decoder(tuple[float, str])
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
-def parse_answer(body: bytes) -> Answer:
+def parse_answer(body: bytes) -> QueryResult:
     """Return what a query gave. Series without a plain sample are left out; one that cannot be read is named.
 
     Raises:
@@ -94,7 +94,7 @@ def parse_answer(body: bytes) -> Answer:
     if found is None:
         raise _failure(said, body)
     series, refused = found
-    return Answer(series=series, warnings=(*said.warnings, *((PARTIAL,) if said.is_partial else ()), *refused))
+    return QueryResult(series=series, warnings=(*said.warnings, *((PARTIAL,) if said.is_partial else ()), *refused))
 
 
 def _failure(said: _Body, body: bytes) -> MalformedBody:
@@ -146,7 +146,7 @@ def _sampled(one: _Sampled, shared: dict[bytes, array[float]]) -> tuple[SampledS
     return (SampledSeries(labels=one.metric, times=shared.setdefault(times.tobytes(), times), values=values),)
 
 
-def joined(answers: Sequence[Answer]) -> Answer:
+def joined(answers: Sequence[QueryResult]) -> QueryResult:
     """Return one answer of those to neighbouring spans, in time order; a sample that is in two of them counts once."""
     if len(answers) == 1:
         return answers[0]
@@ -164,4 +164,4 @@ def joined(answers: Sequence[Answer]) -> Answer:
         for labels, times, values in found.values()
     )
     warnings = dict.fromkeys(text for answer in answers for text in answer.warnings)
-    return Answer(series=tuple(series), warnings=tuple(warnings))
+    return QueryResult(series=tuple(series), warnings=tuple(warnings))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class BodyKind(StrEnum):
     """What a body is. The value is the folder or file stem that holds it in a capture."""
 
     METRICS = "metrics"
@@ -40,7 +40,7 @@ class Scrape:
     """
 
     server: str
-    kind: Kind
+    kind: BodyKind
     at: float
     mono: float
     took: float | None = None

@@ -13,12 +13,12 @@ from functools import lru_cache
 from diagnostics.settings.addresses import REDACTED
 from diagnostics.wire.anonymize import Anonymizer
 from diagnostics.wire.json_body import json_value
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.secret_shapes import names_a_secret, scrub
 
 __all__ = ["REDACTED", "Anonymizer", "redact"]
 
-_TEXT = frozenset({Kind.LOG, Kind.REPOSITORY, Kind.CLIENT})
+_TEXT = frozenset({BodyKind.LOG, BodyKind.REPOSITORY, BodyKind.CLIENT})
 _TENSOR_MAPS = frozenset({"input_map", "output_map", "inputMap", "outputMap"})
 """Their keys are names of tensors: `TOKEN` is text there."""
 # Not `password: 123`, in a page that is no metrics page.
@@ -48,9 +48,9 @@ def redact(scrape: Scrape) -> Scrape:
     return replace(scrape, server=server, name=name, error=error, body=body)
 
 
-def _clean(body: bytes, kind: Kind) -> bytes:
+def _clean(body: bytes, kind: BodyKind) -> bytes:
     text = body.decode()
-    if kind in (Kind.METRICS, Kind.DCGM):
+    if kind in (BodyKind.METRICS, BodyKind.DCGM):
         return "\n".join(map(_clean_line, text.split("\n"))).encode()
     if kind in _TEXT:
         return scrub(text).encode()

@@ -15,9 +15,9 @@ from enum import StrEnum
 from diagnostics import names
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.engine import is_serve_page
-from diagnostics.wire.exposition import ExpositionReader, Layout
+from diagnostics.wire.exposition import ExpositionReader, SeriesLayout
 from diagnostics.wire.json_body import excerpt, json_value
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 
 
 class Other(StrEnum):
@@ -27,7 +27,7 @@ class Other(StrEnum):
     MODEL_METADATA = "model metadata"
 
 
-SavedKind = Kind | Other
+SavedKind = BodyKind | Other
 KNOWN = (
     "a metrics page, statistics, a configuration, a repository index, server metadata, a log, client records, NVML "
     "samples, traces, or perf_analyzer's output"
@@ -125,7 +125,7 @@ def _json(body: bytes) -> SavedKind | None:
     try:
         value = json_value(body)
     except ValueError:
-        return Kind.CLIENT if _is_client(body.lstrip().split(b"\n", 1)[0]) else None
+        return BodyKind.CLIENT if _is_client(body.lstrip().split(b"\n", 1)[0]) else None
     if isinstance(value, list):
         return _of_list(value)
     return _of_object(value) if isinstance(value, dict) else None
@@ -148,12 +148,12 @@ def _of_list(value: list[object]) -> SavedKind | None:
     if not isinstance(first, dict):
         return None
     if _is_row(first):
-        return Kind.STATISTICS
+        return BodyKind.STATISTICS
     if "iter" in first or "kvCacheStats" in first:
-        return Kind.METRICS
+        return BodyKind.METRICS
     if "timestamps" in first or "trace_id" in first or "tensor" in first or "activity" in first:
-        return Kind.TRACES
-    return Kind.INDEX if not value or "name" in first else None
+        return BodyKind.TRACES
+    return BodyKind.INDEX if not value or "name" in first else None
 
 
 def _of_object(value: dict[str, object]) -> SavedKind | None:
@@ -162,14 +162,17 @@ def _of_object(value: dict[str, object]) -> SavedKind | None:
     keys = {re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower() for key in value}
     named = "name" in keys
     wanted: tuple[tuple[bool, SavedKind], ...] = (
-        ("model_stats" in keys or _is_row(value), Kind.STATISTICS),
-        ("models" in keys, Kind.INDEX),
-        ("gpus" in keys, Kind.NVML),
-        ("resource_spans" in keys, Kind.TRACES),
-        ({"t", "ms"} <= keys, Kind.CLIENT),
-        (named and "extensions" in keys, Kind.SERVER),
+        ("model_stats" in keys or _is_row(value), BodyKind.STATISTICS),
+        ("models" in keys, BodyKind.INDEX),
+        ("gpus" in keys, BodyKind.NVML),
+        ("resource_spans" in keys, BodyKind.TRACES),
+        ({"t", "ms"} <= keys, BodyKind.CLIENT),
+        (named and "extensions" in keys, BodyKind.SERVER),
         (named and "versions" in keys, Other.MODEL_METADATA),
-        (bool(keys & {"max_batch_size", "instance_group", "ensemble_scheduling", "backend", "platform"}), Kind.CONFIG),
+        (
+            bool(keys & {"max_batch_size", "instance_group", "ensemble_scheduling", "backend", "platform"}),
+            BodyKind.CONFIG,
+        ),
     )
     return next((kind for holds, kind in wanted if holds), None)
 
@@ -186,23 +189,23 @@ def _text(body: bytes) -> SavedKind | None:
     if _PERF_CSV.search(body) or _PERF_TABLE.search(body):
         return Other.PERF_ANALYZER
     if _LOG.search(body[:_SHOWN_FIRST]):
-        return Kind.LOG
+        return BodyKind.LOG
     layout = _layout(whole_page(body))
     if layout is not None:
         return _of_page(layout)
     shown = body[:_SHOWN_FIRST]
-    return Kind.REPOSITORY if _FIELD_FIRST.match(shown) and _PBTXT.search(shown) else None
+    return BodyKind.REPOSITORY if _FIELD_FIRST.match(shown) and _PBTXT.search(shown) else None
 
 
-def _of_page(layout: Layout) -> Kind | None:
+def _of_page(layout: SeriesLayout) -> BodyKind | None:
     families = layout.by_name
     if any(name.startswith("DCGM_FI_") for name in families):
-        return Kind.DCGM
+        return BodyKind.DCGM
     ours = any(name.startswith(("nv_", "vllm:")) for name in families) or is_serve_page(layout)
-    return Kind.METRICS if ours else None
+    return BodyKind.METRICS if ours else None
 
 
-def _layout(body: bytes) -> Layout | None:
+def _layout(body: bytes) -> SeriesLayout | None:
     try:
         return ExpositionReader().read(body).layout
     except MalformedBody:
@@ -224,9 +227,9 @@ def pages_in(body: bytes) -> list[bytes]:
     return [mark + _HEADERS.sub(b"", page) for page in body.split(mark)[1:]]
 
 
-def at_start(kind: Kind, body: bytes) -> bytes:
+def at_start(kind: BodyKind, body: bytes) -> bytes:
     """Return what a server said when it had counted nothing yet: a page or statistics with every counter at 0."""
-    return _statistics_at_start(body) if kind is Kind.STATISTICS else b"\n".join(_page_at_start(body))
+    return _statistics_at_start(body) if kind is BodyKind.STATISTICS else b"\n".join(_page_at_start(body))
 
 
 def _page_at_start(body: bytes) -> list[bytes]:

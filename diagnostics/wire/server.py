@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.entries import Listed, readable
-from diagnostics.wire.json_body import Fields, decode, decode_object, excerpt
+from diagnostics.wire.json_body import JsonFields, decode, decode_object, excerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +68,13 @@ def read_index(body: bytes) -> Listed[IndexEntry]:
     """
     value = decode(body, "the repository index")
     if isinstance(value, list):
-        listed = Fields({"models": value}, "the repository index")
+        listed = JsonFields({"models": value}, "the repository index")
     else:
         listed = decode_object(body, "the repository index")
     return readable(listed.children("models"), _entry)
 
 
-def _entry(fields: Fields) -> IndexEntry:
+def _entry(fields: JsonFields) -> IndexEntry:
     return IndexEntry(
         name=fields.text("name"),
         version=fields.text("version"),

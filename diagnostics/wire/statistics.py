@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diagnostics.wire.entries import Listed, readable
-from diagnostics.wire.json_body import LARGEST_INTEGER, Fields, decode_object
+from diagnostics.wire.json_body import LARGEST_INTEGER, JsonFields, decode_object
 
 NANOSECONDS = 1e-9
 MILLISECONDS = 1e-3
@@ -100,7 +100,7 @@ def read_statistics(body: bytes) -> Listed[ModelStatistics]:
     return readable(answer.children("model_stats"), _model)
 
 
-def _model(fields: Fields) -> ModelStatistics:
+def _model(fields: JsonFields) -> ModelStatistics:
     inference = fields.child("inference_stats")
     last_ms = fields.integer("last_inference")
     return ModelStatistics(
@@ -122,7 +122,7 @@ def _model(fields: Fields) -> ModelStatistics:
     )
 
 
-def _batch(fields: Fields) -> BatchStatistics:
+def _batch(fields: JsonFields) -> BatchStatistics:
     return BatchStatistics(
         size=fields.integer("batch_size"),
         input=_timed(fields, "compute_input"),
@@ -131,7 +131,7 @@ def _batch(fields: Fields) -> BatchStatistics:
     )
 
 
-def _timed(parent: Fields, key: str) -> Timed:
+def _timed(parent: JsonFields, key: str) -> Timed:
     value = parent.raw(key)
     if (
         type(value) is dict

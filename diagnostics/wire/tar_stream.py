@@ -24,7 +24,7 @@ class Damage(Exception):
     """The archive ends early or is corrupt from here on; what was read before is whole."""
 
 
-class Source(Protocol):
+class TarSource(Protocol):
     """Bytes that are read once."""
 
     def read(self, size: int, /) -> bytes:
@@ -32,7 +32,7 @@ class Source(Protocol):
         ...
 
 
-class Member(NamedTuple):
+class TarMember(NamedTuple):
     """One member.
 
     Attributes:
@@ -50,10 +50,10 @@ class Member(NamedTuple):
 class TarStream:
     """Reads members one after another. The content of each is to be read before the next, or is passed over."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TarSource) -> None:
         self._source, self._unread, self._padding = source, 0, 0
 
-    def members(self) -> Iterator[Member]:
+    def members(self) -> Iterator[TarMember]:
         """Yield each member, extended headers too: as none that is regular, so that they can be counted.
 
         Raises:
@@ -65,7 +65,7 @@ class TarStream:
             kind, length = block[156:157], _number(block[124:136])
             self._unread, self._padding = length, -length % BLOCK
             if kind in _EXTENDED:
-                yield Member("", length, regular=False)
+                yield TarMember("", length, regular=False)
                 found = self._about(kind, length)
                 name, size, sparse = found[0] or name, size if found[1] is None else found[1], sparse or found[2]
                 continue
@@ -74,7 +74,7 @@ class TarStream:
             if size is not None:
                 length, self._unread, self._padding = size, size, -size % BLOCK
             regular, own = kind in _REGULAR and not sparse, _name(block)
-            yield Member(name or own, length, regular and not own.endswith("/"))
+            yield TarMember(name or own, length, regular and not own.endswith("/"))
             name, size, sparse = "", None, False
 
     def content(self) -> bytes:

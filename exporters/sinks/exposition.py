@@ -38,61 +38,61 @@ from diagnostics.signals.triton import (
     REQUEST_RATE,
     REQUEST_SECONDS,
 )
-from exporters.sinks.family import MOST_SUBJECTS, Family, Row
+from exporters.sinks.family import MOST_SUBJECTS, MetricFamily, Row
 from exporters.sinks.rebuilding import rows_to_rebuild
 
 _SUBJECT = ("server", "model", "version", "gpu", "ensemble")
 _FINDING = ("deployment", "check", *_SUBJECT)
 
 
-VERDICT = Family(
+VERDICT = MetricFamily(
     name="diag_verdict",
     help="1 for what is said of the deployment now, 0 for all else.",
     labels=("deployment", "verdict"),
 )
-FOUND = Family(
+FOUND = MetricFamily(
     name=FINDING,
     help="1 for each finding of the newest verdict, 0 for one that is too small to act on.",
     labels=_FINDING,
 )
-IMPACT = Family(
+IMPACT = MetricFamily(
     name="diag_finding_impact_seconds",
     help="Seconds of a request's mean time that the finding explains; estimated.",
     labels=_FINDING,
 )
-SHARE = Family(
+SHARE = MetricFamily(
     name="diag_finding_share_of_latency_ratio",
     help="Share of a request's mean time that the finding explains; estimated.",
     labels=_FINDING,
 )
-UNKNOWN = Family(
+UNKNOWN = MetricFamily(
     name="diag_check_unknown",
     help="Subjects that a check could not judge, by what was missing.",
     labels=("deployment", "check", "reason"),
 )
-READINGS = Family(
+READINGS = MetricFamily(
     name="diag_signal_readings",
     help="Readings behind the derived signals, by where they were read and whether they are estimated.",
     labels=("deployment", "signal", "source", "estimated"),
 )
-TARGET_UP = Family(
+TARGET_UP = MetricFamily(
     name="diag_target_up", help="1 when the last round read the server's counters.", labels=("server", "deployment")
 )
-INCIDENT = Family(
+INCIDENT = MetricFamily(
     name="diag_incident_open_timestamp_seconds",
     help="When an incident that lasts was confirmed.",
     labels=_FINDING,
 )
 
 
-def _derived(signal: Signal, name: str) -> tuple[Signal, Family]:
+def _derived(signal: Signal, name: str) -> tuple[Signal, MetricFamily]:
     text = f"{signal.doc} Over the deployment's window; diag_signal_readings tells sources and estimates."
     kind = {"gpu": ("server", "gpu"), "ensemble": ("server", "ensemble")}
     labels = kind.get(signal.scope.value, ("server", "model", "version"))
-    return signal, Family(name=name, help=text, labels=("deployment", *labels))
+    return signal, MetricFamily(name=name, help=text, labels=("deployment", *labels))
 
 
-DERIVED: Mapping[str, tuple[Signal, Family]] = {
+DERIVED: Mapping[str, tuple[Signal, MetricFamily]] = {
     signal.name: (signal, family)
     for signal, family in (
         _derived(INSTANCES, "diag_model_instances"),
@@ -137,7 +137,7 @@ def rows_of_incidents(incidents: Iterable[Incident]) -> Iterator[Row]:
 
 def families(rows: Iterable[Row]) -> Iterator[Metric]:
     """Yield the metrics that these rows are, each once. Of rows with the same labels the last counts."""
-    found: dict[Family, dict[tuple[str, ...], float]] = {}
+    found: dict[MetricFamily, dict[tuple[str, ...], float]] = {}
     for family, labels, value in rows:
         found.setdefault(family, {})[labels] = value
     for family, values in found.items():

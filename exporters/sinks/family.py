@@ -9,7 +9,7 @@ MOST_SUBJECTS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
+class MetricFamily:
     """One metric: its text of help, its labels, and whether it is a counter (`…_total`) or a gauge."""
 
     name: str
@@ -18,4 +18,4 @@ class Family:
     counter: bool = False
 
 
-Row = tuple[Family, tuple[str, ...], float]
+Row = tuple[MetricFamily, tuple[str, ...], float]

@@ -13,53 +13,53 @@ from diagnostics.window.view import STATISTICS
 from diagnostics.window.window import ServerWindow
 from diagnostics.wire import exported, exported_host
 from diagnostics.wire.exported import config_labels, group_labels, parameter_labels, step_labels
-from exporters.sinks.family import MOST_SUBJECTS, Family, Row
+from exporters.sinks.family import MOST_SUBJECTS, MetricFamily, Row
 
 # A model has as many batch sizes as were executed; the largest that Triton's users set are some hundreds.
 MOST_BATCH_SIZES = 128
 
-STATISTICS_READ = Family(
+STATISTICS_READ = MetricFamily(
     name=exported.STATISTICS_READ,
     help="When the counters of a server that are shown here were read; Unix seconds.",
     labels=("server",),
 )
-BATCH_EXECUTIONS = Family(
+BATCH_EXECUTIONS = MetricFamily(
     name=exported.BATCH_EXECUTIONS,
     help="Executions of a model version by batch size, as its server counts them.",
     labels=exported.BATCH_LABELS,
     counter=True,
 )
-BATCH_SECONDS = Family(
+BATCH_SECONDS = MetricFamily(
     name=exported.BATCH_SECONDS,
     help="Seconds that executions of a batch size occupied an instance: input, infer and output.",
     labels=exported.BATCH_LABELS,
     counter=True,
 )
-CONFIG_INFO = Family(
+CONFIG_INFO = MetricFamily(
     name=exported.CONFIG_INFO,
     help="1; a model's configuration, as completed by its server.",
     labels=exported.CONFIG_LABELS,
 )
-GROUP_INSTANCES = Family(
+GROUP_INSTANCES = MetricFamily(
     name=exported.GROUP_INSTANCES,
     help="Instances that a group has on each of its GPUs, or in all where it lists none.",
     labels=exported.GROUP_LABELS,
 )
-PARAMETER_INFO = Family(
+PARAMETER_INFO = MetricFamily(
     name=exported.PARAMETER_INFO, help="1; a setting of an engine's backend.", labels=exported.PARAMETER_LABELS
 )
-STEP_INFO = Family(
+STEP_INFO = MetricFamily(
     name=exported.STEP_INFO,
     help="1; a step of an ensemble, with the ensemble's tensors that it takes and makes.",
     labels=exported.STEP_LABELS,
 )
-HOST_READ = Family(
+HOST_READ = MetricFamily(
     name=exported_host.HOST_READ,
     help="When the machine of a server was read; Unix seconds.",
     labels=exported_host.HOST_LABELS,
 )
 _HOST = {
-    one: Family(name=one.name, help=one.help, labels=labels, counter=one.counter)
+    one: MetricFamily(name=one.name, help=one.help, labels=labels, counter=one.counter)
     for table, labels in (
         (exported_host.HOST, exported_host.HOST_LABELS),
         (exported_host.PROCESS, exported_host.PROCESS_LABELS),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from diagnostics.slo.attribution import Cause
+from diagnostics.slo.attribution import BudgetCause
 from diagnostics.slo.report import SloReport
 from diagnostics.slo.tally import Tally
 
@@ -23,7 +23,9 @@ EventKey = tuple[str, str, str, str]
 """Objective, deployment, server, model."""
 
 
-def event_metrics(events: Mapping[EventKey, Tally], causes: Mapping[tuple[str, Cause], float]) -> Iterator[Metric]:
+def event_metrics(
+    events: Mapping[EventKey, Tally], causes: Mapping[tuple[str, BudgetCause], float]
+) -> Iterator[Metric]:
     """Yield the counters of events, and of what took the bad ones."""
     texts = {
         EVENTS: "Requests that an objective is about.",

@@ -20,7 +20,7 @@ _PREFIX = "whsec_"
 Json = dict[str, Any]
 
 
-class Told(StrEnum):
+class IncidentEvent(StrEnum):
     """What happened to an incident."""
 
     OPENED = "opened"
@@ -28,7 +28,7 @@ class Told(StrEnum):
     CLOSED = "closed"
 
 
-def message(told: Told, incident: Incident, links: Links) -> Json:
+def message(told: IncidentEvent, incident: Incident, links: Links) -> Json:
     """Return the body of a message. Times are Unix seconds, shares 0 to 1."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -44,9 +44,9 @@ def message(told: Told, incident: Incident, links: Links) -> Json:
     }
 
 
-def message_id(told: Told, incident: Incident) -> str:
+def message_id(told: IncidentEvent, incident: Incident) -> str:
     """Return what stays the same when a message is repeated, also after a restart."""
-    at = f".{incident.seen:.3f}" if told is Told.SEVERITY_CHANGED else ""
+    at = f".{incident.seen:.3f}" if told is IncidentEvent.SEVERITY_CHANGED else ""
     return f"{incident.id}.{told.value}{at}"
 
 

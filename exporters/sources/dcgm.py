@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import parse_address
 from exporters.sources.clock import CLOCK
@@ -49,7 +49,7 @@ class DcgmPage:
         except ReadFailure as failure:
             error = failure.reason
         took = time.monotonic() - begun
-        return [Scrape(server="", kind=Kind.DCGM, at=at, mono=begun, took=took, body=body, error=error)]
+        return [Scrape(server="", kind=BodyKind.DCGM, at=at, mono=begun, took=took, body=body, error=error)]
 
     def close(self) -> None:
         """Nothing is kept open between two reads."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.clock import CLOCK
 
 PROC = Path("/proc")
@@ -37,7 +37,7 @@ def sample_host(server: str, server_pid: int | None) -> Scrape | None:
     begun, at = time.monotonic(), CLOCK.now()
     body = json.dumps(_sample(at, server_pid)).encode()
     now = time.monotonic()
-    return Scrape(server=server, kind=Kind.HOST, at=at, mono=begun, took=now - begun, body=body)
+    return Scrape(server=server, kind=BodyKind.HOST, at=at, mono=begun, took=now - begun, body=body)
 
 
 def _sample(at: float, pid: int) -> Json:

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.clock import CLOCK
 from exporters.sources.nvml_device import Json, NvmlDevice
-from exporters.sources.nvml_query import Budget
+from exporters.sources.nvml_query import QueryBudget
 from exporters.sources.parallel import Lanes
 
 # A healthy card answers all queries within milliseconds; one that hangs (a reset, a lost card) may take minutes.
@@ -28,7 +28,9 @@ class NvmlSampler:
     1.7 ms for both: a hundredth of a core is enough for eight.
     """
 
-    def __init__(self, nvml: Any, timeout: float = DEVICE_TIMEOUT, budget: Callable[[], Budget] = Budget) -> None:
+    def __init__(
+        self, nvml: Any, timeout: float = DEVICE_TIMEOUT, budget: Callable[[], QueryBudget] = QueryBudget
+    ) -> None:
         self._nvml = nvml
         self._lanes: Lanes[object, None] = Lanes(timeout)
         self._version = self._driver()
@@ -66,7 +68,7 @@ class NvmlSampler:
         gpus = [answers.get(index) or {"index": index, "errors": _LATE} for index in self._devices]
         body: Json = {"t": at, "driver_version": self._version, "gpus": gpus}
         took = time.monotonic() - begun
-        return Scrape(server="", kind=Kind.NVML, at=at, mono=begun, took=took, body=msgspec.json.encode(body))
+        return Scrape(server="", kind=BodyKind.NVML, at=at, mono=begun, took=took, body=msgspec.json.encode(body))
 
     def close(self) -> None:
         """Give the driver back what was taken, as far as the cards still answer."""

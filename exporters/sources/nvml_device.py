@@ -8,8 +8,8 @@ from typing import Any
 
 from exporters.sources.nvml_gpm import Gpm
 from exporters.sources.nvml_mig import NOT_MIG, MigInstance, mig_instances
-from exporters.sources.nvml_processes import Names
-from exporters.sources.nvml_query import Budget, Questions
+from exporters.sources.nvml_processes import ProcessNames
+from exporters.sources.nvml_query import QueryBudget, Questions
 
 Json = dict[str, object]
 # A storm of errors says no more after the first few.
@@ -23,15 +23,15 @@ class NvmlDevice:
     None without a reason was not asked this time: it is dear, and rests.
     """
 
-    def __init__(self, nvml: Any, index: int, budget: Budget | None = None) -> None:
+    def __init__(self, nvml: Any, index: int, budget: QueryBudget | None = None) -> None:
         self._nvml, self._index = nvml, index
-        self._budget = budget or Budget()
+        self._budget = budget or QueryBudget()
         self._questions = Questions(nvml)
         self._ask = self._questions.ask
         self._since = int(time.time() * 1e6)
         self._handle: Any = None
         self._running: set[int] = set()
-        self._names = Names()
+        self._names = ProcessNames()
         self._fixed: Json = {}
         self._instances: list[MigInstance] = []
         self._gpm: Gpm | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from exporters.sources.nvml_gpm import Gpm
-from exporters.sources.nvml_processes import Names
+from exporters.sources.nvml_processes import ProcessNames
 from exporters.sources.nvml_query import Questions
 
 Json = dict[str, object]
@@ -23,7 +23,7 @@ class MigInstance:
     def __init__(self, nvml: Any, card: Any, handle: Any) -> None:
         self._questions = Questions(nvml)
         self._ask = self._questions.ask
-        self._handle, self._names = handle, Names()
+        self._handle, self._names = handle, ProcessNames()
         instance = self._ask("gpu_instance", "nvmlDeviceGetGpuInstanceId", handle)
         self._fixed: Json = {
             "uuid": self._ask("uuid", "nvmlDeviceGetUUID", handle),

@@ -12,7 +12,7 @@ _PROC = Path("/proc")
 _FIRST_NAMESPACE = "pid:[4026531836]"
 
 
-class Names:
+class ProcessNames:
     """Names of processes, each looked up once while it is there."""
 
     def __init__(self) -> None:

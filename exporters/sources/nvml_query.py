@@ -25,7 +25,7 @@ _SHARES: Mapping[str, float] = {
 }
 
 
-class Budget:
+class QueryBudget:
     """Says which queries are due: one that took t seconds of processor time rests for t ÷ its share of a core."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic, used: Callable[[], float] = time.thread_time) -> None:

@@ -26,12 +26,12 @@ V = TypeVar("V")
 GRACE = 0.5
 # How long a thread waits for work: whoever reads once a minute still finds it, and a crowd of the start is soon gone.
 _IDLE_SECONDS = 90.0
-Inbox = SimpleQueue[tuple[K, "Outcome[V] | BaseException"]]
+Inbox = SimpleQueue[tuple[K, "ReadOutcome[V] | BaseException"]]
 Work = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(Generic[V]):
+class ReadOutcome(Generic[V]):
     """What a read gave, and when it ended.
 
     Attributes:
@@ -120,7 +120,7 @@ class Lanes(Generic[K, V]):
         self._lock = threading.Lock()
         self._busy: set[K] = set()
 
-    def run(self, reads: Mapping[K, Callable[[], V]]) -> dict[K, Outcome[V]]:
+    def run(self, reads: Mapping[K, Callable[[], V]]) -> dict[K, ReadOutcome[V]]:
         """Return the outcome of every read, in the order given, after at most the timeout and a little grace.
 
         Any exception of a read but ReadFailure is a bug, and is raised here.
@@ -128,7 +128,7 @@ class Lanes(Generic[K, V]):
         begun = time.monotonic()
         inbox: Inbox[K, V] = SimpleQueue()
         waiting = {key for key, read in reads.items() if self._start(key, read, inbox)}
-        done: dict[K, Outcome[V]] = {}
+        done: dict[K, ReadOutcome[V]] = {}
         deadline = begun + self._timeout + GRACE
         while waiting:
             try:
@@ -156,13 +156,13 @@ class Lanes(Generic[K, V]):
             self._busy.discard(key)
         inbox.put((key, outcome))
 
-    def _late(self, begun: float) -> Outcome[V]:
+    def _late(self, begun: float) -> ReadOutcome[V]:
         failure = ReadFailure(f"no complete answer within {self._timeout:g} s")
         now = time.monotonic()
-        return Outcome(value=None, failure=failure, at=CLOCK.now(), mono=now, took=now - begun)
+        return ReadOutcome(value=None, failure=failure, at=CLOCK.now(), mono=now, took=now - begun)
 
 
-def _settle(read: Callable[[], V]) -> Outcome[V] | BaseException:
+def _settle(read: Callable[[], V]) -> ReadOutcome[V] | BaseException:
     begun = time.monotonic()
     value: V | None = None
     failure: ReadFailure | None = None
@@ -173,4 +173,4 @@ def _settle(read: Callable[[], V]) -> Outcome[V] | BaseException:
     except BaseException as error:  # noqa: BLE001 - carried to the thread that asked, which raises it
         return error
     now = time.monotonic()
-    return Outcome(value=value, failure=failure, at=CLOCK.now(), mono=now, took=now - begun)
+    return ReadOutcome(value=value, failure=failure, at=CLOCK.now(), mono=now, took=now - begun)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.engine import is_serve_page
 from diagnostics.wire.exposition import ExpositionReader
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import parse_server
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address
@@ -32,7 +32,7 @@ def probe_http(address: Address, options: SourceOptions) -> HttpApi:
 
     """
     api = HttpApi(HttpReader(options), str(address))
-    _metadata(api.read(Kind.SERVER))
+    _metadata(api.read(BodyKind.SERVER))
     return api
 
 
@@ -45,7 +45,7 @@ def probe_grpc(address: Address, options: SourceOptions) -> GrpcApi:
     """
     api = GrpcApi(address, options)
     try:
-        _metadata(api.read(Kind.SERVER))
+        _metadata(api.read(BodyKind.SERVER))
     except ReadFailure:
         api.close()
         raise

@@ -14,11 +14,11 @@ from statistics import median
 
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.errors import CollectError
-from diagnostics.window.from_samples import Pages
-from diagnostics.window.lanes import Lane, lanes_of
+from diagnostics.window.from_samples import SamplePages
+from diagnostics.window.lanes import ServerSeries, lanes_of
 from diagnostics.window.parsed import Parsed
-from diagnostics.wire.prometheus_answer import Answer, joined
-from diagnostics.wire.records import Kind
+from diagnostics.wire.prometheus_answer import QueryResult, joined
+from diagnostics.wire.records import BodyKind
 from exporters.sources.prometheus_api import PrometheusApi
 from exporters.sources.prometheus_beside import CARD, card_records, exported_records
 from exporters.sources.prometheus_samples import SampleReader
@@ -80,7 +80,9 @@ def read_window(api: PrometheusApi, end: float, seconds: float | None, tell: Tel
     return _window(reader, found, (end - span, end), interval, configured=configured)
 
 
-def _prolonged(reader: SampleReader, found: Answer, end: float, span: float, wanted: float) -> tuple[Answer, float]:
+def _prolonged(
+    reader: SampleReader, found: QueryResult, end: float, span: float, wanted: float
+) -> tuple[QueryResult, float]:
     """Return what is stored of `wanted` seconds, and that; what was found, and `span`, where no more is given."""
     try:
         return joined([reader.read([_TRITON], end - wanted, end - span), found]), wanted
@@ -90,15 +92,15 @@ def _prolonged(reader: SampleReader, found: Answer, end: float, span: float, wan
 
 
 def _window(
-    reader: SampleReader, found: Answer, span: tuple[float, float], interval: float, *, configured: bool
+    reader: SampleReader, found: QueryResult, span: tuple[float, float], interval: float, *, configured: bool
 ) -> StoredWindow:
-    lanes, pages = lanes_of(found.series), Pages()
+    lanes, pages = lanes_of(found.series), SamplePages()
     servers = [lane.server for lane in lanes]
     records = [record for lane in lanes for record in pages.of(lane)]
     records += exported_records(reader.beside("server"), servers, span)
     records += card_records(reader.beside(CARD), found.series, pages, span)
     records.sort(key=lambda record: record.scrape.mono)
-    configs = {record.scrape.server for record in records if record.scrape.kind is Kind.CONFIG}
+    configs = {record.scrape.server for record in records if record.scrape.kind is BodyKind.CONFIG}
     unseen = [BlindSpot(what="a part of what is stored", why=text, fix=_ASK_LESS) for text in reader.warnings]
     unseen += _ended(lanes, span[1], interval)
     unseen += _copied(lanes)
@@ -110,7 +112,7 @@ def _window(
 _ASK_LESS = "ask again, for less with --since or a selector, or with a longer --timeout"
 
 
-def _interval(found: Answer) -> float:
+def _interval(found: QueryResult) -> float:
     """Return the seconds between two scrapes; that of the usual window where nothing was scraped twice."""
     rhythms = {id(one.times): one.times for one in found.series if len(one.times) > 1}
     gaps = [median(later - sooner for sooner, later in pairwise(times)) for times in rhythms.values()]
@@ -119,7 +121,7 @@ def _interval(found: Answer) -> float:
     return USUAL_SECONDS if found.series else 0.0
 
 
-def _ended(lanes: Sequence[Lane], end: float, interval: float) -> Iterator[BlindSpot]:
+def _ended(lanes: Sequence[ServerSeries], end: float, interval: float) -> Iterator[BlindSpot]:
     for lane in lanes:
         last = max(sampled.times[-1] for _, sampled in lane.series)
         if end - last > max(_MISSED_SCRAPES * interval, 1.0):
@@ -130,7 +132,7 @@ def _ended(lanes: Sequence[Lane], end: float, interval: float) -> Iterator[Blind
             )
 
 
-def _copied(lanes: Sequence[Lane]) -> Iterator[BlindSpot]:
+def _copied(lanes: Sequence[ServerSeries]) -> Iterator[BlindSpot]:
     copied = [lane.server for lane in lanes if lane.copies]
     if copied:
         yield BlindSpot(

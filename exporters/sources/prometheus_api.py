@@ -14,7 +14,7 @@ from threading import Timer
 from urllib.parse import urlencode
 
 from diagnostics.errors import CollectError, MalformedBody, UsageError
-from diagnostics.wire.prometheus_answer import Answer, parse_answer, parse_values
+from diagnostics.wire.prometheus_answer import QueryResult, parse_answer, parse_values
 from exporters.sources.access import STORE_TIMEOUT, SourceOptions
 from exporters.sources.failure import Obstacle, ReadFailure, plain
 from exporters.sources.http import HttpReader
@@ -97,7 +97,7 @@ class PrometheusApi:
             raise MalformedBody("does not tell its time", where=str(self.address), hint=hint)
         return now
 
-    def instant(self, query: str, at: float | None = None) -> Answer:
+    def instant(self, query: str, at: float | None = None) -> QueryResult:
         """Return what a query gives at Unix second `at`, at the store's own time by default.
 
         A query with a range selector gives the samples as they were scraped.
@@ -111,13 +111,13 @@ class PrometheusApi:
         """
         return self._ask("query", {"query": query} | ({} if at is None else {"time": _seconds(at)}))
 
-    def ranged(self, query: str, start: float, end: float, step: float) -> Answer:
+    def ranged(self, query: str, start: float, end: float, step: float) -> QueryResult:
         """Return what a query gives every `step` seconds from one Unix second to another; raises as `instant`."""
         span = {"start": _seconds(start), "end": _seconds(end), "step": _seconds(step)}
         # VictoriaMetrics moves the steps of what it may keep for others.
         return self._ask("query_range", {"query": query, **span, "nocache": "1"})
 
-    def samples(self, selector: str, start: float, end: float) -> Answer:
+    def samples(self, selector: str, start: float, end: float) -> QueryResult:
         """Return the samples that were scraped from one Unix second to another; raises as `instant`."""
         return self.instant(f"{selector}[{max(round((end - start) * 1000), 1)}ms]", at=end)
 
@@ -128,7 +128,7 @@ class PrometheusApi:
         with self._told(f"the values of {label}") as reader:
             return parse_values(reader.read("GET", url, accept=_JSON))
 
-    def _ask(self, endpoint: str, form: Mapping[str, str]) -> Answer:
+    def _ask(self, endpoint: str, form: Mapping[str, str]) -> QueryResult:
         with self._told(plain(form["query"], _SHOWN)) as reader:
             # Prometheus reads no fractions of a second.
             timeout = max(round(_OF_THE_STORE * min(self.options.read_timeout, self.left) * 1000), 1)

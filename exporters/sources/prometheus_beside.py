@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from diagnostics import names
 from diagnostics.errors import CollectError
-from diagnostics.window.from_samples import Pages, configurations, hosts, statistics
+from diagnostics.window.from_samples import SamplePages, configurations, hosts, statistics
 from diagnostics.window.lanes import INSTANCE, Labelled
 from diagnostics.window.parsed import Parsed
 from diagnostics.wire import exported, exported_host
@@ -41,7 +41,7 @@ def exported_records(reader: SampleReader, servers: Sequence[str], span: tuple[f
 
 
 def card_records(
-    reader: SampleReader, pages: Sequence[SampledSeries], make: Pages, span: tuple[float, float]
+    reader: SampleReader, pages: Sequence[SampledSeries], make: SamplePages, span: tuple[float, float]
 ) -> Iterator[Parsed]:
     """Yield what dcgm-exporters say of the cards that Triton's pages name; each exporter by itself."""
     cards = sorted({card for one in pages if (card := one.labels.get(names.GPU_UUID))})

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from diagnostics.errors import CollectError
-from diagnostics.wire.prometheus_answer import Answer, joined
+from diagnostics.wire.prometheus_answer import QueryResult, joined
 from exporters.sources.prometheus_address import matcher
 from exporters.sources.prometheus_api import SILENT_SECONDS, Late, PrometheusApi, TooMuch
 
@@ -19,7 +19,7 @@ SHORTEST_SPAN_OF_ONE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class SampleQuery:
     """Some servers (None is all) and some span, in Unix seconds."""
 
     start: float
@@ -45,14 +45,14 @@ class SampleReader:
         """Return a reader of what else is stored of the same place, which adds to the same warnings."""
         return SampleReader(api=self.api.beside(), label=label, warnings=self.warnings)
 
-    def read(self, matchers: Sequence[str], start: float, end: float) -> Answer:
+    def read(self, matchers: Sequence[str], start: float, end: float) -> QueryResult:
         """Return the samples of the series that match; parts that the store did not give are among the warnings.
 
         Raises:
             CollectError: nothing could be read.
 
         """
-        parts, answers = [Part(start=start, end=end)], list[Answer]()
+        parts, answers = [SampleQuery(start=start, end=end)], list[QueryResult]()
         refused: CollectError | None = None
         began, told = time.monotonic(), False
         while parts:
@@ -83,13 +83,13 @@ class SampleReader:
             self.api.tell(f"{refusal.what}: it is asked for in ever smaller parts")
         return slow
 
-    def _ask(self, matchers: Sequence[str], part: Part) -> Answer:
+    def _ask(self, matchers: Sequence[str], part: SampleQuery) -> QueryResult:
         chosen = [] if part.servers is None else [among(self.label, part.servers)]
         answer = self.api.samples(self.api.address.selector(*matchers, *chosen), part.start, part.end)
         # Only something that is no store leaves out the name of what was scraped.
         return replace(answer, series=tuple(one for one in answer.series if "__name__" in one.labels))
 
-    def _split(self, matchers: Sequence[str], part: Part) -> list[Part]:
+    def _split(self, matchers: Sequence[str], part: SampleQuery) -> list[SampleQuery]:
         """Return smaller parts in time order; none when it cannot be split."""
         span = part.end - part.start
         if span >= 2 * SHORTEST_SPAN:
@@ -98,9 +98,9 @@ class SampleReader:
         if len(servers) < 2:
             return _halves(part) if span >= 2 * SHORTEST_SPAN_OF_ONE else []
         half = len(servers) // 2
-        return [Part(start=part.start, end=part.end, servers=some) for some in (servers[:half], servers[half:])]
+        return [SampleQuery(start=part.start, end=part.end, servers=some) for some in (servers[:half], servers[half:])]
 
-    def _servers(self, matchers: Sequence[str], part: Part) -> tuple[str, ...]:
+    def _servers(self, matchers: Sequence[str], part: SampleQuery) -> tuple[str, ...]:
         """Return the servers that a part is of; none where the store does not tell."""
         selector = self.api.address.selector(*matchers)
         try:
@@ -109,11 +109,11 @@ class SampleReader:
             return ()
 
 
-def _halves(part: Part) -> list[Part]:
+def _halves(part: SampleQuery) -> list[SampleQuery]:
     middle = (part.start + part.end) / 2
     return [
-        Part(start=part.start, end=middle, servers=part.servers),
-        Part(start=middle, end=part.end, servers=part.servers),
+        SampleQuery(start=part.start, end=middle, servers=part.servers),
+        SampleQuery(start=middle, end=part.end, servers=part.servers),
     ]
 
 
@@ -123,6 +123,6 @@ def among(label: str, values: Sequence[str]) -> str:
     return matcher(label, pattern, sign="=~")
 
 
-def _named(part: Part) -> str:
+def _named(part: SampleQuery) -> str:
     span = f"{part.end - part.start:g} s up to {time.strftime('%H:%M:%SZ', time.gmtime(part.end))}"
     return span if part.servers is None else f"{span} of {', '.join(part.servers)}"

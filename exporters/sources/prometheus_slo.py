@@ -15,14 +15,14 @@ from math import isfinite
 from diagnostics import names
 from diagnostics.errors import UsageError
 from diagnostics.gen.slo_expressions import BAD, EVENTS, bad_events, query_of_bad, total_events
-from diagnostics.slo.attribution import Cause
-from diagnostics.slo.bins import Bin, Span, joined
+from diagnostics.slo.attribution import BudgetCause
+from diagnostics.slo.bins import EventBin, Span, joined
 from diagnostics.slo.histograms import of_buckets
 from diagnostics.slo.samples import Batch, from_averages
 from diagnostics.slo.silence import missing, uncounted, untagged
 from diagnostics.slo.slo import WINDOW, Promise, Promql, Slo, Triton
 from diagnostics.slo.tally import NOTHING, Tally
-from diagnostics.wire.prometheus_answer import Answer
+from diagnostics.wire.prometheus_answer import QueryResult
 from exporters.sources.prometheus_address import matcher
 from exporters.sources.prometheus_api import PrometheusApi
 from exporters.sources.prometheus_presence import spans_of
@@ -55,7 +55,7 @@ class StoredEvents:
     slo: Slo
     at: float
     deployment: str | None = None
-    _known: dict[tuple[float, float], Bin] = field(default_factory=dict)
+    _known: dict[tuple[float, float], EventBin] = field(default_factory=dict)
     _spans: list[Span] | None = None
     _why_none: str = ""
     _gaps: dict[str, None] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class StoredEvents:
         counted = any(one.tally.total > 0 for one in self._known.values())
         return (*self._gaps, *([_NO_SERIES] if asked and counted and not self._bad_seen else []))
 
-    def over(self, start: float, end: float) -> Bin:
+    def over(self, start: float, end: float) -> EventBin:
         """Return the events of [start, end], Unix seconds; a bin of nothing where the store has none.
 
         Raises:
@@ -145,12 +145,12 @@ class StoredEvents:
         """Return whether Triton's own series may be of other servers than the objective's."""
         return sli.deployment is not None and sli.deployment != self.deployment
 
-    def _asked(self, start: float, end: float) -> Bin:
+    def _asked(self, start: float, end: float) -> EventBin:
         seconds, sli = max(round(end - start), 1), self.slo.sli
         window = f"{seconds}s"
         answer = self._ask(_together(self._queries(window, seconds)), end)
         parts = {one.labels.get(_PART, ""): one.values[-1] for one in answer.series}
-        found = Bin()
+        found = EventBin()
         if _TOTAL in parts:
             self._bad_seen = self._bad_seen or _SERIES in parts
             if (tally := self._tally(parts)) is not None:
@@ -230,7 +230,7 @@ class StoredEvents:
         value = series[0].values[-1] if series else None
         return value if value is not None and isfinite(value) else None
 
-    def _ask(self, query: str, end: float) -> Answer:
+    def _ask(self, query: str, end: float) -> QueryResult:
         with self._own_query():
             answer = self.api.instant(query, end)
         self._gaps.update(dict.fromkeys(f"a part of what is stored: {text}" for text in answer.warnings))
@@ -257,12 +257,12 @@ def _together(queries: Mapping[str, str]) -> str:
     return " or ".join(f'label_replace({query}, "{_PART}", "{part}", "", "")' for part, query in queries.items())
 
 
-def _causes(answer: Answer) -> dict[Cause, float]:
-    found: dict[Cause, float] = {}
+def _causes(answer: QueryResult) -> dict[BudgetCause, float]:
+    found: dict[BudgetCause, float] = {}
     for one in answer.series:
         if one.labels.get(_PART) == _TOOK and isfinite(one.values[-1]):
             check, server, model = (one.labels.get(name, "") for name in ("check", "server", "model"))
-            found[Cause("", check, server, model)] = one.values[-1]
+            found[BudgetCause("", check, server, model)] = one.values[-1]
     return found
 
 

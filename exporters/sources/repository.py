@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from diagnostics.errors import CollectError
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.clock import CLOCK
 
 # A configuration is a few kilobytes; weights and engines beside it are never read.
@@ -43,7 +43,7 @@ def _files(root: Path) -> dict[str, Path]:
 
 
 def _scrape(server: str, name: str, body: bytes) -> Scrape:
-    return Scrape(server=server, kind=Kind.REPOSITORY, name=name, at=CLOCK.now(), mono=time.monotonic(), body=body)
+    return Scrape(server=server, kind=BodyKind.REPOSITORY, name=name, at=CLOCK.now(), mono=time.monotonic(), body=body)
 
 
 class RepositoryFiles:

@@ -14,7 +14,7 @@ from functools import partial
 
 from diagnostics.errors import CollectError, MalformedBody, UsageError
 from diagnostics.wire.exposition import ExpositionReader
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.server import parse_index
 from exporters.sources.access import SourceOptions
 from exporters.sources.address import Address, parse_address
@@ -293,7 +293,7 @@ def _roles_to_try(given: Address) -> tuple[str, ...]:
 
 def _share_no_model(api: Api, metrics: Metrics) -> bool:
     try:
-        listed = {entry.name for entry in parse_index(api.read(Kind.INDEX)) if entry.state == "READY"}
+        listed = {entry.name for entry in parse_index(api.read(BodyKind.INDEX)) if entry.state == "READY"}
         series = ExpositionReader().read(metrics.read()).layout.series
     except (ReadFailure, MalformedBody):
         return False

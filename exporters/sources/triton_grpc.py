@@ -11,17 +11,17 @@ from typing import Any
 
 from diagnostics.errors import UsageError
 from diagnostics.wire.failed_reads import REFUSED
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from exporters.sources.access import MAX_BODY_BYTES, SourceOptions
 from exporters.sources.address import Address
 from exporters.sources.failure import Obstacle, ReadFailure, plain
 
 NOT_INSTALLED = "gRPC support is not installed: pip install 'triton-diagnostics[grpc]'"
-_CALLS: dict[Kind, str] = {
-    Kind.SERVER: "get_server_metadata",
-    Kind.STATISTICS: "get_inference_statistics",
-    Kind.INDEX: "get_model_repository_index",
-    Kind.CONFIG: "get_model_config",
+_CALLS: dict[BodyKind, str] = {
+    BodyKind.SERVER: "get_server_metadata",
+    BodyKind.STATISTICS: "get_inference_statistics",
+    BodyKind.INDEX: "get_model_repository_index",
+    BodyKind.CONFIG: "get_model_config",
 }
 _REASONS: dict[str, tuple[str, Obstacle]] = {
     "UNAUTHENTICATED": ("credentials are missing or refused", Obstacle.DENIED),
@@ -67,7 +67,7 @@ class GrpcApi:
             raise ReadFailure(NOT_INSTALLED, Obstacle.ANSWER) from None
         self._client = module.InferenceServerClient(address.netloc(), **channel_of(address, options))
 
-    def read(self, kind: Kind, name: str = "") -> bytes:
+    def read(self, kind: BodyKind, name: str = "") -> bytes:
         """Return the answer of `kind` as JSON, in protobuf's mapping: 64-bit integers are strings.
 
         Raises:
@@ -75,7 +75,7 @@ class GrpcApi:
 
         """
         call: Callable[..., Any] = getattr(self._client, _CALLS[kind])
-        arguments = [name] if kind is Kind.CONFIG else []
+        arguments = [name] if kind is BodyKind.CONFIG else []
         headers = {key.lower(): value for key, value in self._options.request_headers().items()}
         try:
             answer = call(*arguments, headers=headers, as_json=True, client_timeout=self._options.read_timeout)

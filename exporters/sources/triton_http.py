@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from exporters.sources.failure import Obstacle, ReadFailure
 from exporters.sources.http import HttpReader
 from exporters.sources.trtllm_serve import is_list
@@ -28,7 +28,7 @@ class HttpApi:
     def __init__(self, reader: HttpReader, base: str) -> None:
         self._reader, self.url = reader, base
 
-    def read(self, kind: Kind, name: str = "") -> bytes:
+    def read(self, kind: BodyKind, name: str = "") -> bytes:
         """Return the JSON body of `kind` (statistics, index, server, or config of the model `name`).
 
         Raises:
@@ -59,13 +59,13 @@ def read_metrics(reader: HttpReader, url: str) -> bytes:
     return body
 
 
-def _request(kind: Kind, name: str) -> tuple[str, str, bytes | None]:
+def _request(kind: BodyKind, name: str) -> tuple[str, str, bytes | None]:
     match kind:
-        case Kind.STATISTICS:
+        case BodyKind.STATISTICS:
             return "GET", "/models/stats", None
-        case Kind.INDEX:
+        case BodyKind.INDEX:
             return "POST", "/repository/index", b"{}"
-        case Kind.CONFIG:
+        case BodyKind.CONFIG:
             return "GET", f"/models/{quote(name, safe='')}/config", None
         case _:
             return "GET", "", None

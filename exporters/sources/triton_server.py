@@ -13,12 +13,12 @@ from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.diagnosis.port_notes import hidden_by
 from diagnostics.errors import MalformedBody
 from diagnostics.window.unanswered import INFERENCE_PORT, METRICS_PORT
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.server import parse_index
 from diagnostics.wire.statistics import parse_statistics
 from exporters.sources.clock import CLOCK
 from exporters.sources.failure import Obstacle
-from exporters.sources.parallel import Lanes, Outcome
+from exporters.sources.parallel import Lanes, ReadOutcome
 
 # How many configurations are read at once: few, since they share the server's inference threads.
 _CONFIGS_AT_ONCE = 4
@@ -38,7 +38,7 @@ class Api(Protocol):
 
     url: str
 
-    def read(self, kind: Kind, name: str = "") -> bytes: ...
+    def read(self, kind: BodyKind, name: str = "") -> bytes: ...
     def close(self) -> None: ...
 
 
@@ -58,7 +58,7 @@ class Metrics:
     iterations: Callable[[], bytes] | None = None
 
 
-Key = tuple[Kind, str]
+Key = tuple[BodyKind, str]
 
 
 class TritonServer:
@@ -116,12 +116,12 @@ class TritonServer:
         reads: dict[Key, Callable[[], bytes]] = {}
         if self.metrics:
             # First, because statistics and index wait for the threads that serve inference.
-            reads[Kind.METRICS, ""] = self.metrics.read
+            reads[BodyKind.METRICS, ""] = self.metrics.read
             if self.metrics.iterations:
-                reads[Kind.METRICS, _ITERATIONS] = self.metrics.iterations
+                reads[BodyKind.METRICS, _ITERATIONS] = self.metrics.iterations
         if self.api:
-            reads[Kind.STATISTICS, ""] = partial(self.api.read, Kind.STATISTICS)
-            reads[Kind.INDEX, ""] = partial(self.api.read, Kind.INDEX)
+            reads[BodyKind.STATISTICS, ""] = partial(self.api.read, BodyKind.STATISTICS)
+            reads[BodyKind.INDEX, ""] = partial(self.api.read, BodyKind.INDEX)
         outcomes = self._lanes.run(reads)
         self._learn(outcomes)
         return self._scrapes(outcomes)
@@ -134,8 +134,8 @@ class TritonServer:
     def _never_found(self) -> list[Scrape]:
         """Return what was not found as failed reads, once: so a recording is judged as the live server was."""
         hidden = {
-            hidden_by(METRICS_PORT, self.name): Kind.METRICS,
-            hidden_by(INFERENCE_PORT, self.name): Kind.STATISTICS,
+            hidden_by(METRICS_PORT, self.name): BodyKind.METRICS,
+            hidden_by(INFERENCE_PORT, self.name): BodyKind.STATISTICS,
         }
         told, self._told_unfound = self._told_unfound, True
         at, mono = CLOCK.now(), time.monotonic()
@@ -154,7 +154,7 @@ class TritonServer:
             return []
         found: list[Scrape] = []
         for group in _groups(self._due(scrapes), _CONFIGS_AT_ONCE):
-            outcomes = self._read(tuple((Kind.CONFIG, name) for name in group))
+            outcomes = self._read(tuple((BodyKind.CONFIG, name) for name in group))
             found += [one for one in self._scrapes(outcomes) if self._is_news(one)]
             if any(_unanswered(outcome) for outcome in outcomes.values()):
                 break
@@ -175,13 +175,13 @@ class TritonServer:
         )[:most]
 
     def _moved(self, scrapes: Sequence[Scrape]) -> Set[str]:
-        body = next((scrape.body for scrape in scrapes if scrape.kind is Kind.STATISTICS), None)
+        body = next((scrape.body for scrape in scrapes if scrape.kind is BodyKind.STATISTICS), None)
         before, self._counted = self._counted, _executions(body)
         return {name for name, count in self._counted.items() if before.get(name) != count}
 
     def _is_news(self, scrape: Scrape) -> bool:
         """Note a configuration that was read; return whether it is another than before."""
-        if scrape.kind is not Kind.CONFIG:
+        if scrape.kind is not BodyKind.CONFIG:
             return False
         self._checked[scrape.name] = scrape.mono
         if scrape.body is None:
@@ -195,12 +195,12 @@ class TritonServer:
         if self.api is None:
             return []
         if not self._versions:
-            self._learn(self._read(((Kind.INDEX, ""),)))
+            self._learn(self._read(((BodyKind.INDEX, ""),)))
         self._described = self._versions
         begun = time.monotonic()
-        scrapes = self._scrapes(self._read(((Kind.SERVER, ""),)))
+        scrapes = self._scrapes(self._read(((BodyKind.SERVER, ""),)))
         for group in _groups(sorted(self._versions), _CONFIGS_AT_ONCE):
-            outcomes = self._read(tuple((Kind.CONFIG, name) for name in group))
+            outcomes = self._read(tuple((BodyKind.CONFIG, name) for name in group))
             configs = self._scrapes(outcomes)
             for one in configs:
                 self._is_news(one)
@@ -218,7 +218,13 @@ class TritonServer:
         """Return the configuration of a model as a read that failed, since there was no time left for it."""
         error = f"not read within {self._patience:g} s: the server is slow with its configurations"
         return Scrape(
-            server=self.name, kind=Kind.CONFIG, name=name, at=time.time(), mono=time.monotonic(), took=0.0, error=error
+            server=self.name,
+            kind=BodyKind.CONFIG,
+            name=name,
+            at=time.time(),
+            mono=time.monotonic(),
+            took=0.0,
+            error=error,
         )
 
     def close(self) -> None:
@@ -226,11 +232,11 @@ class TritonServer:
         if self.api:
             self.api.close()
 
-    def _read(self, keys: Sequence[Key]) -> Mapping[Key, Outcome[bytes]]:
+    def _read(self, keys: Sequence[Key]) -> Mapping[Key, ReadOutcome[bytes]]:
         assert self.api is not None
         return self._lanes.run({key: partial(self.api.read, *key) for key in keys})
 
-    def _scrapes(self, outcomes: Mapping[Key, Outcome[bytes]]) -> list[Scrape]:
+    def _scrapes(self, outcomes: Mapping[Key, ReadOutcome[bytes]]) -> list[Scrape]:
         return [
             Scrape(
                 server=self.name,
@@ -245,8 +251,8 @@ class TritonServer:
             for (kind, name), outcome in outcomes.items()
         ]
 
-    def _learn(self, outcomes: Mapping[Key, Outcome[bytes]]) -> None:
-        index = outcomes.get((Kind.INDEX, ""))
+    def _learn(self, outcomes: Mapping[Key, ReadOutcome[bytes]]) -> None:
+        index = outcomes.get((BodyKind.INDEX, ""))
         if index is None:
             return
         self._away = index.failure is not None and index.failure.obstacle is Obstacle.CLOSED
@@ -255,11 +261,11 @@ class TritonServer:
             self._described = None
         elif index.value is not None:
             self._versions = _ready_versions(index.value)
-        elif statistics := outcomes.get((Kind.STATISTICS, "")):
+        elif statistics := outcomes.get((BodyKind.STATISTICS, "")):
             self._versions = _loaded_versions(statistics.value) or self._versions
 
 
-def _unanswered(outcome: Outcome[bytes]) -> bool:
+def _unanswered(outcome: ReadOutcome[bytes]) -> bool:
     return outcome.failure is not None and outcome.failure.obstacle in (Obstacle.LATE, Obstacle.CLOSED)
 
 

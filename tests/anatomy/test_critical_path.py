@@ -9,7 +9,7 @@ import pytest
 
 from diagnostics.anatomy.anatomy import Anatomy, anatomies, entry_of
 from diagnostics.diagnosis.explanation import Verdict
-from diagnostics.diagnosis.proof import proved
+from diagnostics.diagnosis.proof import validated
 from diagnostics.signals.subject import Subject
 from tests.builders import SERVER, Stage, SyntheticTriton, ensemble_config, model_config
 
@@ -109,7 +109,7 @@ def test_an_engine_on_the_longest_branch_has_the_time_that_no_row_accounts_for()
 def test_requests_that_wait_beside_a_longer_branch_are_no_riddle() -> None:
     """Nearly as long as the other branch: if nobody waited at all, that would save 9 of 97 ms, and nothing is left."""
     explanation = forked(long=0.08, side=0.02, queue=0.068).explain()
-    proven = proved(explanation)
+    proven = validated(explanation)
 
     for told in (explanation, proven):
         assert told.findings == ()

@@ -11,7 +11,7 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START, Stage, SyntheticTriton, chain, ensemble_config, explained, model_config
 from tests.builders_traces import Json, Leg, call, ensemble_trace, export, exported, span, trace_id
 
@@ -176,7 +176,7 @@ def by_hand(clients: float | None, *, chat: float = 0.0) -> Explanation:
     if clients is not None:
         lines = [{"t": START + n * 0.1, "model": "chat", "ms": clients * 1e3, "ok": True} for n in range(590)]
         body = "\n".join(map(json.dumps, lines)).encode()
-        scrapes.append(Scrape(server="", kind=Kind.CLIENT, at=START, mono=START, body=body))
+        scrapes.append(Scrape(server="", kind=BodyKind.CLIENT, at=START, mono=START, body=body))
     return explained(window_of(scrapes))
 
 

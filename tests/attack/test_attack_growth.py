@@ -28,7 +28,7 @@ from diagnostics.window.graph import Ensemble
 from diagnostics.wire.json_body import json_value
 from diagnostics.wire.model_config import EnsembleStep, InstanceGroup, ModelConfig, Warmup
 from diagnostics.wire.prometheus_answer import parse_answer, parse_values
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import redact
 from diagnostics.wire.saved import recognised
 from diagnostics.wire.secret_shapes import scrub
@@ -145,7 +145,7 @@ def configuration(text: str) -> object:
 
 
 def redacted(body: bytes) -> object:
-    return redact(Scrape(server="s", kind=Kind.STATISTICS, at=1.0, mono=1.0, body=body))
+    return redact(Scrape(server="s", kind=BodyKind.STATISTICS, at=1.0, mono=1.0, body=body))
 
 
 def report_of(body: bytes) -> object:

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from diagnostics.window.parsed import ScrapeParser
 from diagnostics.window.window import ServerWindow
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 CAPTURE = Path(__file__).parents[2] / "fixtures/captures/cpu-handed-single-instance.tar.xz"
 MODELS = 50
@@ -66,7 +66,7 @@ def _reference_samples(body: bytes) -> int:
 
 
 def _scrape(at: int, body: bytes) -> Scrape:
-    return Scrape(server="s", kind=Kind.METRICS, at=2.0 * at, mono=2.0 * at, body=body)
+    return Scrape(server="s", kind=BodyKind.METRICS, at=2.0 * at, mono=2.0 * at, body=body)
 
 
 def _enter(window: ServerWindow, parser: ScrapeParser, scrape: Scrape) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from diagnostics.window.window import window_of
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.gpu import parse_nvml
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.statistics import parse_statistics
 from tests.builders import START, Alter, Counts, Rows, Stage, SyntheticTriton, chain, explained, model_config
 
@@ -96,7 +96,7 @@ def _scrapes(models: int, seconds: float, interval: float, *, summaries: bool = 
 def _gpu_bodies(seconds: int, gpus: int) -> list[Scrape]:
     """Return an NVML sample of so many cards each second, with their processes."""
     return [
-        Scrape(server="", kind=Kind.NVML, at=START + second, mono=START + second, body=_nvml(second, gpus))
+        Scrape(server="", kind=BodyKind.NVML, at=START + second, mono=START + second, body=_nvml(second, gpus))
         for second in range(seconds)
     ]
 
@@ -125,10 +125,10 @@ def _nvml(second: int, gpus: int) -> bytes:
 def _parse(scrapes: Sequence[Scrape]) -> int:
     """Parse all metrics, statistics and GPU bodies and nothing else; return how many there were."""
     reader = ExpositionReader()
-    parsers: Mapping[Kind, Callable[[bytes], object]] = {
-        Kind.METRICS: reader.read,
-        Kind.STATISTICS: parse_statistics,
-        Kind.NVML: parse_nvml,
+    parsers: Mapping[BodyKind, Callable[[bytes], object]] = {
+        BodyKind.METRICS: reader.read,
+        BodyKind.STATISTICS: parse_statistics,
+        BodyKind.NVML: parse_nvml,
     }
     bodies = [(parsers[one.kind], one.body) for one in scrapes if one.kind in parsers and one.body]
     return len([parse(body) for parse, body in bodies])

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from diagnostics.tuning.simulation.outcome import Outcome
-from diagnostics.tuning.simulation.scenario import DynamicBatcher, Entry, OpenLoop, Scenario, Step
+from diagnostics.tuning.simulation.outcome import SimulationResult
+from diagnostics.tuning.simulation.scenario import DynamicBatcher, EntryGraph, ModelVisit, OpenLoop, Scenario
 from diagnostics.tuning.simulation.simulate import simulate
 from tests.bench.simpy_ensemble import Chain
 from tests.tuning.simulated import mean, model
@@ -40,9 +40,9 @@ def _scenario(times: list[float], batcher: DynamicBatcher | None) -> Scenario:
             for name, seconds in zip(names, SECONDS, strict=True)
         ),
         entries=(
-            Entry(
+            EntryGraph(
                 name="ensemble",
-                steps=tuple(Step(model=name, after=(k - 1,) if k else ()) for k, name in enumerate(names)),
+                steps=tuple(ModelVisit(model=name, after=(k - 1,) if k else ()) for k, name in enumerate(names)),
             ),
         ),
         traffic=(OpenLoop(entry="ensemble", times=times),),
@@ -56,7 +56,7 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
     return result, time.process_time() - start
 
 
-def _ours(times: list[float], batcher: DynamicBatcher | None = None) -> tuple[Outcome, float]:
+def _ours(times: list[float], batcher: DynamicBatcher | None = None) -> tuple[SimulationResult, float]:
     return _timed(lambda: simulate(_scenario(times, batcher), seconds=times[-1] + 10))
 
 

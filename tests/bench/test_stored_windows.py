@@ -7,11 +7,11 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 
-from diagnostics.window.from_samples import Pages
+from diagnostics.window.from_samples import SamplePages
 from diagnostics.window.lanes import lanes_of
 from diagnostics.window.window import Window, WindowBuilder, window_of
 from diagnostics.wire.prometheus_answer import parse_answer
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import Stage, SyntheticTriton
 from tests.promql.fake_prometheus import FakePrometheus
 
@@ -21,7 +21,7 @@ MODELS, SCRAPES, ROUNDS = 20, 20, 3
 def _pages() -> list[Scrape]:
     models = tuple(Stage(f"m{number}", rate=10, execution=0.01) for number in range(MODELS))
     scrapes = SyntheticTriton(models=models, interval=15.0).scrapes(SCRAPES)
-    return [one for one in scrapes if one.kind is Kind.METRICS]
+    return [one for one in scrapes if one.kind is BodyKind.METRICS]
 
 
 def _of_servers(pages: Sequence[Scrape], servers: int) -> list[Scrape]:
@@ -44,7 +44,7 @@ def _answer(pages: Sequence[Scrape], servers: int) -> bytes:
 
 
 def _rebuilt(body: bytes) -> Window:
-    builder, pages = WindowBuilder(), Pages()
+    builder, pages = WindowBuilder(), SamplePages()
     for lane in lanes_of(parse_answer(body).series):
         for record in pages.of(lane):
             builder.take(record)

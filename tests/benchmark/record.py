@@ -17,11 +17,11 @@ from pathlib import Path
 
 from diagnostics.demo.driving import Action
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.load import ClientRecord, summarise
+from diagnostics.demo.load import ClientRequest, summarise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.errors import CollectError
 from diagnostics.wire.capture import CaptureWriter
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.machine import Machine
 from exporters.sources.repository import repository_scrapes
@@ -93,7 +93,7 @@ def tracing(url: str) -> tuple[str, ...]:
     return (*(f"--trace-config={setting}" for setting in settings), *_SUMMARIES)
 
 
-def _observe(drawn: Drawn, fleet: Sequence[Fleet]) -> tuple[list[Scrape], list[ClientRecord]]:
+def _observe(drawn: Drawn, fleet: Sequence[Fleet]) -> tuple[list[Scrape], list[ClientRequest]]:
     targets = [discover(server.http_url, SourceOptions()) for server, _ in fleet]
     with ExitStack() as stack, ThreadPoolExecutor(max_workers=1) as pool:
         machine = Machine(targets)
@@ -127,7 +127,7 @@ def _neighbour(share: float) -> Iterator[None]:
         process.wait()
 
 
-def _send(drawn: Drawn, fleet: Sequence[Fleet]) -> list[ClientRecord]:
+def _send(drawn: Drawn, fleet: Sequence[Fleet]) -> list[ClientRequest]:
     actions, (first, repository) = [], fleet[0]
     if drawn.release is not None:
         spec = drawn.release
@@ -146,27 +146,27 @@ def _send(drawn: Drawn, fleet: Sequence[Fleet]) -> list[ClientRecord]:
         return send(drawn, urls, actions)
 
 
-def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[ClientRecord]) -> None:
+def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[ClientRequest]) -> None:
     scrapes = sorted(scrapes, key=lambda scrape: scrape.at)
-    names = sorted({scrape.server for scrape in scrapes if scrape.kind is Kind.STATISTICS})
-    window = [scrape.at for scrape in scrapes if scrape.kind is Kind.STATISTICS]
+    names = sorted({scrape.server for scrape in scrapes if scrape.kind is BodyKind.STATISTICS})
+    window = [scrape.at for scrape in scrapes if scrape.kind is BodyKind.STATISTICS]
     with CaptureWriter(path, name, names, INTERVAL_SECONDS, trace_rate=TRACE_RATE, overwrite=True) as writer:
         for scrape in scrapes:
             writer.add(scrape)
         seen = [record for record in clients if window[0] <= record.t <= window[-1]]
         body = "".join(record.line() + "\n" for record in seen).encode()
-        writer.add(Scrape(server="", kind=Kind.CLIENT, at=window[0], mono=window[0], body=body))
+        writer.add(Scrape(server="", kind=BodyKind.CLIENT, at=window[0], mono=window[0], body=body))
 
 
 def without_standin(scrape: Scrape) -> Scrape:
     """Take the stand-ins' own parameters out: they say what a real model's files do not."""
     if scrape.body is None:
         return scrape
-    if scrape.kind is Kind.REPOSITORY:
+    if scrape.kind is BodyKind.REPOSITORY:
         lines = scrape.body.decode().splitlines(keepends=True)
         kept = [line for line in lines if not any(f'key: "{own}' in line for own in _STANDIN)]
         return replace(scrape, body="".join(kept).encode())
-    if scrape.kind is Kind.CONFIG:
+    if scrape.kind is BodyKind.CONFIG:
         config = json.loads(scrape.body)
         parameters = config.get("parameters", {})
         config["parameters"] = {key: v for key, v in parameters.items() if not key.startswith(_STANDIN)}
@@ -203,7 +203,7 @@ def _trial(repaired: Drawn, environment: TritonEnvironment) -> float:
         return _mean_ms(_send(repaired, fleet))
 
 
-def _mean_ms(records: Sequence[ClientRecord]) -> float:
+def _mean_ms(records: Sequence[ClientRequest]) -> float:
     warm = [record for record in records if record.t - records[0].t >= SETTLING_SECONDS]
     mean = summarise(warm).mean_ms
     return float("inf") if mean is None else mean

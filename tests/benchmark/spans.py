@@ -6,7 +6,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 
 class Spans:
@@ -46,7 +46,7 @@ class Spans:
 
     def scrapes(self) -> list[Scrape]:
         """Return what came, as records."""
-        return [Scrape(server="", kind=Kind.TRACES, at=at, mono=at, body=body) for at, body in self._kept]
+        return [Scrape(server="", kind=BodyKind.TRACES, at=at, mono=at, body=body) for at, body in self._kept]
 
     def take(self) -> list[Scrape]:
         """Return what came since the last call, as records, and forget it."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.captures.resetting import with_reset_at
 from tests.captures.variations import model_names
 
@@ -18,13 +18,13 @@ Scrapes = Sequence[Scrape]
 Damage = Callable[[Scrapes, random.Random], Scrapes]
 Rewrite = Callable[[Scrape], bytes]
 
-COUNTED = (Kind.METRICS, Kind.STATISTICS)
-TIMED = (*COUNTED, Kind.INDEX, Kind.NVML, Kind.DCGM, Kind.HOST)
+COUNTED = (BodyKind.METRICS, BodyKind.STATISTICS)
+TIMED = (*COUNTED, BodyKind.INDEX, BodyKind.NVML, BodyKind.DCGM, BodyKind.HOST)
 _ERROR_PAGE = b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>nginx</body>\r\n</html>\r\n"
 _NUMBER = re.compile(rb"(?<= )\d+$", re.MULTILINE)
 
 
-def _some(scrapes: Scrapes, draw: random.Random, kinds: Sequence[Kind] = TIMED, most: float = 0.3) -> set[int]:
+def _some(scrapes: Scrapes, draw: random.Random, kinds: Sequence[BodyKind] = TIMED, most: float = 0.3) -> set[int]:
     """Return the positions of at least one body of some kinds, at most this share of them."""
     picked = set(draw.sample(kinds, draw.randint(1, len(kinds))))
     held = [i for i, scrape in enumerate(scrapes) if scrape.kind in picked and scrape.body]
@@ -72,7 +72,7 @@ def replace_by_other_content(scrapes: Scrapes, draw: random.Random) -> Scrapes:
 
 
 def _model(scrapes: Scrapes, draw: random.Random) -> str:
-    whole = [s for s in scrapes if s.kind is not Kind.STATISTICS or "model_stats" in _object(s.body or b"")]
+    whole = [s for s in scrapes if s.kind is not BodyKind.STATISTICS or "model_stats" in _object(s.body or b"")]
     return draw.choice(model_names(whole) or ["none"])
 
 
@@ -86,7 +86,7 @@ def change_labels(scrapes: Scrapes, draw: random.Random) -> Scrapes:
         body = scrape.body or b""
         if how == 0:
             return body.replace(b'"' + quoted + b'"', b'"' + other + b'"')
-        if scrape.kind is Kind.METRICS:
+        if scrape.kind is BodyKind.METRICS:
             label = b'model="' + quoted + b'",version="'
             return re.sub(
                 re.escape(label) + rb"\d+" if how == 1 else re.escape(label),
@@ -109,7 +109,7 @@ def _object(body: bytes) -> dict[str, Any]:
 
 def _in_rows(scrape: Scrape, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> bytes:
     body = scrape.body or b""
-    if scrape.kind is not Kind.STATISTICS:
+    if scrape.kind is not BodyKind.STATISTICS:
         return body
     answer = _object(body)
     rows = [changed for row in answer.get("model_stats", []) if (changed := change(row)) is not None]
@@ -118,18 +118,18 @@ def _in_rows(scrape: Scrape, change: Callable[[dict[str, Any]], dict[str, Any] |
 
 def hide_a_model(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """Leave a model's rows out of some bodies, scattered or in a row."""
-    name, hidden = _model(scrapes, draw), _some(scrapes, draw, (*COUNTED, Kind.INDEX), most=0.5)
+    name, hidden = _model(scrapes, draw), _some(scrapes, draw, (*COUNTED, BodyKind.INDEX), most=0.5)
     if hidden and draw.random() < 0.5:
         times = sorted(scrapes[i].at for i in hidden)
         since, until = times[0], times[0] + draw.random() * (times[-1] - times[0])
-        hidden = {i for i, s in enumerate(scrapes) if since <= s.at <= until and s.kind in (*COUNTED, Kind.INDEX)}
+        hidden = {i for i, s in enumerate(scrapes) if since <= s.at <= until and s.kind in (*COUNTED, BodyKind.INDEX)}
     label = f'model="{name}"'.encode()
 
     def hide(scrape: Scrape) -> bytes:
         body = scrape.body or b""
-        if scrape.kind is Kind.METRICS:
+        if scrape.kind is BodyKind.METRICS:
             return b"".join(line for line in body.splitlines(keepends=True) if label not in line)
-        if scrape.kind is Kind.INDEX:
+        if scrape.kind is BodyKind.INDEX:
             entries = re.split(rb"(?<=}),", body)
             return b",".join(entry for entry in entries if b'"name":"' + name.encode() + b'"' not in entry)
         return _in_rows(scrape, lambda row: None if row["name"] == name else row)
@@ -139,7 +139,7 @@ def hide_a_model(scrapes: Scrapes, draw: random.Random) -> Scrapes:
 
 def reset_counters(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """Restart the server, or only lose one source's counters, at any moment; also twice."""
-    kinds = draw.choice([COUNTED, COUNTED, (Kind.METRICS,), (Kind.STATISTICS,)])
+    kinds = draw.choice([COUNTED, COUNTED, (BodyKind.METRICS,), (BodyKind.STATISTICS,)])
     # In time order: counters that restarted before cannot stand below what they will have restarted from.
     for share in sorted(draw.uniform(0.05, 0.95) for _ in range(draw.choice([1, 1, 2]))):
         scrapes = with_reset_at(scrapes, share, kinds)
@@ -164,7 +164,7 @@ def mix_in_a_replica(scrapes: Scrapes, draw: random.Random) -> Scrapes:
 
     def other(scrape: Scrape) -> bytes:
         body = scrape.body or b""
-        if scrape.kind is Kind.STATISTICS:
+        if scrape.kind is BodyKind.STATISTICS:
             return _in_rows(scrape, scaled)
         return _NUMBER.sub(lambda found: str(round(int(found[0]) * factor)).encode(), body)
 
@@ -174,7 +174,9 @@ def mix_in_a_replica(scrapes: Scrapes, draw: random.Random) -> Scrapes:
 def lose_or_age_configurations(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """Lose the configuration of some models, or keep it or the repository's files as they were before a change."""
     if draw.random() < 0.5:
-        lost = {i for i, s in enumerate(scrapes) if s.kind in (Kind.CONFIG, Kind.REPOSITORY) and draw.random() < 0.5}
+        lost = {
+            i for i, s in enumerate(scrapes) if s.kind in (BodyKind.CONFIG, BodyKind.REPOSITORY) and draw.random() < 0.5
+        }
         return [scrape for i, scrape in enumerate(scrapes) if i not in lost]
     count, size = str(draw.choice([1, 2, 3, 8])).encode(), str(draw.choice([0, 1, 4, 64])).encode()
 
@@ -183,7 +185,7 @@ def lose_or_age_configurations(scrapes: Scrapes, draw: random.Random) -> Scrapes
         return re.sub(rb'("?max_batch_size"?: *)\d+', rb"\g<1>" + size, body)
 
     # The server tells its configuration itself: a recorder keeps an old one for a model that it could not ask again.
-    kinds = (Kind.REPOSITORY,) if draw.random() < 0.7 else (Kind.REPOSITORY, Kind.CONFIG)
+    kinds = (BodyKind.REPOSITORY,) if draw.random() < 0.7 else (BodyKind.REPOSITORY, BodyKind.CONFIG)
     return _rewritten(scrapes, {i for i, s in enumerate(scrapes) if s.kind in kinds and draw.random() < 0.7}, aged)
 
 
@@ -194,7 +196,7 @@ def write_numbers_oddly(scrapes: Scrapes, draw: random.Random) -> Scrapes:
 
     def odd(scrape: Scrape) -> bytes:
         body = scrape.body or b""
-        if scrape.kind is Kind.METRICS:
+        if scrape.kind is BodyKind.METRICS:
             forms: Sequence[Callable[[int], str]] = (
                 lambda number: f"{number:.17e}",
                 lambda number: f"{number}.0",
@@ -202,7 +204,7 @@ def write_numbers_oddly(scrapes: Scrapes, draw: random.Random) -> Scrapes:
                 lambda number: "NaN" if draw.random() < 0.02 else str(number),
             )
             return _NUMBER.sub(lambda found: forms[how](int(found[0])).encode(), body)
-        if scrape.kind is Kind.STATISTICS:
+        if scrape.kind is BodyKind.STATISTICS:
             form = (rb'"\1"', rb"\1.0", rb"\1", rb"\1")[how]
             return re.sub(rb"(?<=[:\s])(\d+)(?=[,}\s])", form, body)
         return body
@@ -214,7 +216,7 @@ def lose_families(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """Leave a family of metrics, the comments of pages or a field of statistics out of all bodies or of some."""
     at = _some(scrapes, draw, COUNTED) if draw.random() < 0.3 else {*range(len(scrapes))}
     families = sorted(
-        {m[1] for s in scrapes if s.kind is Kind.METRICS for m in re.finditer(rb"# TYPE (\w+)", s.body or b"")}
+        {m[1] for s in scrapes if s.kind is BodyKind.METRICS for m in re.finditer(rb"# TYPE (\w+)", s.body or b"")}
     )
     lost = set(draw.sample(families, min(len(families), draw.randint(1, 3))))
     field = draw.choice(["batch_stats", "compute_input", "compute_infer", "queue", "success", "execution_count"])
@@ -222,9 +224,9 @@ def lose_families(scrapes: Scrapes, draw: random.Random) -> Scrapes:
 
     def short(scrape: Scrape) -> bytes:
         body = scrape.body or b""
-        if scrape.kind is Kind.STATISTICS:
+        if scrape.kind is BodyKind.STATISTICS:
             return _in_rows(scrape, lambda row: _without(row, field))
-        if scrape.kind is not Kind.METRICS:
+        if scrape.kind is not BodyKind.METRICS:
             return body
         lines = body.splitlines(keepends=True)
         if comments:

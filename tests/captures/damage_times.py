@@ -6,11 +6,11 @@ import json
 import random
 from dataclasses import replace
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.captures.damage_bodies import COUNTED, TIMED, Damage, Scrapes
 
 _JUMPS = (0.4, 1.0, 2.5, 7.0, 13.0, 30.0, 61.0, 600.0, 3600.0)
-_STAMPED = (Kind.NVML, Kind.HOST)
+_STAMPED = (BodyKind.NVML, BodyKind.HOST)
 
 
 def _times(scrapes: Scrapes) -> tuple[float, float]:
@@ -46,7 +46,7 @@ def jump(scrapes: Scrapes, draw: random.Random) -> Scrapes:
 def tick_coarsely(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """File reads under whole seconds, or more."""
     tick = draw.choice([1.0, 2.0, 3.0, 5.0, 10.0])
-    kinds = draw.choice([TIMED, COUNTED, (Kind.METRICS,), (Kind.STATISTICS,)])
+    kinds = draw.choice([TIMED, COUNTED, (BodyKind.METRICS,), (BodyKind.STATISTICS,)])
     return [_moved(s, s.at // tick * tick - s.at, steady=False) if s.kind in kinds else s for s in scrapes]
 
 
@@ -65,13 +65,15 @@ def drift(scrapes: Scrapes, draw: random.Random) -> Scrapes:
 
 def skew_a_source(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """Let one source's host have another time."""
-    kind = draw.choice([Kind.METRICS, Kind.STATISTICS, Kind.NVML, Kind.HOST, Kind.INDEX, Kind.CLIENT])
+    kind = draw.choice(
+        [BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.NVML, BodyKind.HOST, BodyKind.INDEX, BodyKind.CLIENT]
+    )
     by = draw.choice(_JUMPS) * draw.choice((-1, 1))
 
     def skew(scrape: Scrape) -> Scrape:
         if scrape.kind is not kind:
             return scrape
-        if kind is Kind.CLIENT and scrape.body:
+        if kind is BodyKind.CLIENT and scrape.body:
             records = [json.loads(line) for line in scrape.body.splitlines() if line.strip()]
             body = "".join(json.dumps({**record, "t": record["t"] + by}) + "\n" for record in records)
             return replace(scrape, body=body.encode())
@@ -82,11 +84,11 @@ def skew_a_source(scrapes: Scrapes, draw: random.Random) -> Scrapes:
 
 def repeat_reads(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """Say some reads twice: at once, or under the time of the next, as a proxy's cache does."""
-    kinds = draw.choice([TIMED, COUNTED, (Kind.METRICS,)])
+    kinds = draw.choice([TIMED, COUNTED, (BodyKind.METRICS,)])
     rate, later = draw.uniform(0.02, 0.5), draw.random() < 0.5
     if not later:
         return [*scrapes, *(s for s in scrapes if s.kind in kinds and draw.random() < rate)]
-    last: dict[tuple[Kind, str], Scrape] = {}
+    last: dict[tuple[BodyKind, str], Scrape] = {}
     told = []
     for scrape in sorted(scrapes, key=lambda scrape: scrape.at):
         key = scrape.kind, scrape.server
@@ -111,14 +113,14 @@ def leave_a_gap(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """Read nothing for three tenths of the window, or only one kind not."""
     start, end = _times(scrapes)
     since = draw.uniform(start, end - 0.3 * (end - start))
-    kinds = draw.choice([TIMED, TIMED, (Kind.METRICS,), (Kind.STATISTICS,)])
+    kinds = draw.choice([TIMED, TIMED, (BodyKind.METRICS,), (BodyKind.STATISTICS,)])
     return [s for s in scrapes if not (s.kind in kinds and since < s.at < since + 0.3 * (end - start))]
 
 
 def change_the_interval(scrapes: Scrapes, draw: random.Random) -> Scrapes:
     """Read every second to sixth round only, from or up to some moment."""
     moment, every, first = _moment(scrapes, draw), draw.randint(2, 6), draw.random() < 0.5
-    counts: dict[tuple[Kind, str], int] = {}
+    counts: dict[tuple[BodyKind, str], int] = {}
     kept = []
     for scrape in sorted(scrapes, key=lambda scrape: scrape.at):
         key = scrape.kind, scrape.server

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.benchmark.score import Scored, judged
 from tests.captures.recorded import explanation_of
 from tests.captures.variations import Scrapes, Variation, without, without_steps
@@ -31,14 +31,14 @@ FORBIDDEN = ("missed", "wrong", "alarm")
 
 
 # What a reader asks for again and again; the others are read once, or hold their own times.
-ASKED_AGAIN = (Kind.METRICS, Kind.STATISTICS, Kind.INDEX, Kind.NVML, Kind.DCGM, Kind.HOST)
+ASKED_AGAIN = (BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX, BodyKind.NVML, BodyKind.DCGM, BodyKind.HOST)
 
 
-def read_every(seconds: float, *kinds: Kind) -> Variation:
+def read_every(seconds: float, *kinds: BodyKind) -> Variation:
     """Return the variation that reads every source, or only these, no more often than every so many seconds."""
 
     def thinned(scrapes: Scrapes) -> Scrapes:
-        last: dict[tuple[Kind, str, str], float] = {}
+        last: dict[tuple[BodyKind, str, str], float] = {}
         kept = []
         for scrape in sorted((s for s in scrapes if not kinds or s.kind in kinds), key=lambda s: s.at):
             key = scrape.kind, scrape.server, scrape.name
@@ -52,13 +52,13 @@ def read_every(seconds: float, *kinds: Kind) -> Variation:
 
 
 DROPS: Mapping[str, Variation] = {
-    "no-statistics": without(Kind.STATISTICS),
-    "no-configuration": without(Kind.CONFIG, Kind.REPOSITORY),
+    "no-statistics": without(BodyKind.STATISTICS),
+    "no-configuration": without(BodyKind.CONFIG, BodyKind.REPOSITORY),
     "no-ensemble-steps": without_steps,
-    "no-traces": without(Kind.TRACES),
+    "no-traces": without(BodyKind.TRACES),
     "all-every-15s": read_every(PROMETHEUS_SECONDS),
-    "metrics-every-15s": read_every(PROMETHEUS_SECONDS, Kind.METRICS),
-    "metrics-every-5s": read_every(5.0, Kind.METRICS),
+    "metrics-every-15s": read_every(PROMETHEUS_SECONDS, BodyKind.METRICS),
+    "metrics-every-5s": read_every(5.0, BodyKind.METRICS),
 }
 
 

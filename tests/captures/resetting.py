@@ -8,23 +8,26 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 Page = Mapping[bytes, float]
 
 
 def with_reset_in_the_middle(scrapes: Sequence[Scrape]) -> list[Scrape]:
     """Return the recording with every counter of metrics and statistics restarting from zero at half time."""
-    return with_reset_at(scrapes, 0.5, (Kind.METRICS, Kind.STATISTICS))
+    return with_reset_at(scrapes, 0.5, (BodyKind.METRICS, BodyKind.STATISTICS))
 
 
-def with_reset_at(scrapes: Sequence[Scrape], share: float, kinds: Collection[Kind]) -> list[Scrape]:
+def with_reset_at(scrapes: Sequence[Scrape], share: float, kinds: Collection[BodyKind]) -> list[Scrape]:
     """Return the recording with the counters of these kinds restarting after this share of its time."""
-    times = [scrape.at for scrape in scrapes if scrape.kind in (Kind.METRICS, Kind.STATISTICS)]
+    times = [scrape.at for scrape in scrapes if scrape.kind in (BodyKind.METRICS, BodyKind.STATISTICS)]
     if not times:
         return list(scrapes)
     moment = min(times) + share * (max(times) - min(times))
-    possible: dict[Kind, _Metrics | _Statistics] = {Kind.METRICS: _Metrics(), Kind.STATISTICS: _Statistics()}
+    possible: dict[BodyKind, _Metrics | _Statistics] = {
+        BodyKind.METRICS: _Metrics(),
+        BodyKind.STATISTICS: _Statistics(),
+    }
     changed = {kind: state for kind, state in possible.items() if kind in kinds}
     result = []
     for scrape in sorted(scrapes, key=lambda scrape: scrape.at):

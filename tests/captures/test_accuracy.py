@@ -7,7 +7,7 @@ import pytest
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.diagnosis.link import CAUSED_BY
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.captures.accuracy import ablated, main, perturbed, row_of
 from tests.captures.judging import Outcome, judge, judge_whole
 from tests.captures.recorded import FOLDER, explained_whole, explanation_of, labels, scrapes_of
@@ -79,7 +79,7 @@ def test_the_same_capture_gives_the_same_answer_twice(name: str) -> None:
 
 def test_a_fingerprint_stays_when_only_part_of_the_capture_is_seen() -> None:
     whole = scrapes_of("cpu-handed-single-instance")
-    middle = sorted(scrape.at for scrape in whole if scrape.kind is Kind.METRICS)[8]
+    middle = sorted(scrape.at for scrape in whole if scrape.kind is BodyKind.METRICS)[8]
     first_part = [scrape for scrape in whole if scrape.at <= middle]
 
     ids = {explanation_of(part).loud[0].id for part in (whole, first_part)}
@@ -118,12 +118,12 @@ class TestTheVariations:
     def test_ablations_leave_out_what_they_name(self) -> None:
         whole = scrapes_of("gpu-handed-single-instance")
         absent = {
-            "no-statistics": Kind.STATISTICS,
-            "no-traces": Kind.TRACES,
-            "no-nvml": Kind.NVML,
-            "no-configuration": Kind.CONFIG,
-            "no-metrics": Kind.METRICS,
-            "no-index": Kind.INDEX,
+            "no-statistics": BodyKind.STATISTICS,
+            "no-traces": BodyKind.TRACES,
+            "no-nvml": BodyKind.NVML,
+            "no-configuration": BodyKind.CONFIG,
+            "no-metrics": BodyKind.METRICS,
+            "no-index": BodyKind.INDEX,
         }
 
         for ablation, kind in absent.items():

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.captures.drops import DROPS, FORBIDDEN, recordings, without_a_source
 from tests.captures.recorded import scrapes_of
 
@@ -34,5 +34,5 @@ def test_a_metrics_page_every_15_seconds_is_all_that_is_left() -> None:
     left = DROPS["metrics-every-15s"](scrapes_of("cpu-handed-single-instance"))
     times = [scrape.at for scrape in left]
 
-    assert {scrape.kind for scrape in left} == {Kind.METRICS}
+    assert {scrape.kind for scrape in left} == {BodyKind.METRICS}
     assert all(later - earlier >= 15 for earlier, later in pairwise(times))

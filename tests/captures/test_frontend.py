@@ -12,23 +12,23 @@ import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.captures.judging import Outcome, judge
 from tests.captures.recorded import explanation_of, label_of
 
 FOLDER = Path(__file__).parents[2] / "fixtures/frontend"
 LABELS = {name: label_of(entry) for name, entry in json.loads((FOLDER / "labels.json").read_text()).items()}
 SHORT, ENOUGH = "http-one-thread", "http-eight-threads"
-SEEN: dict[str, tuple[Kind, ...]] = {
+SEEN: dict[str, tuple[BodyKind, ...]] = {
     "everything": (),
-    "no-traces": (Kind.TRACES,),
-    "no-clients": (Kind.CLIENT,),
+    "no-traces": (BodyKind.TRACES,),
+    "no-clients": (BodyKind.CLIENT,),
 }
-UNSEEN: dict[str, tuple[tuple[Kind, ...], str]] = {
-    "no-host": ((Kind.HOST,), "its threads"),
-    "no-host-no-traces": ((Kind.HOST, Kind.TRACES), "trace some requests"),
-    "no-host-no-clients": ((Kind.HOST, Kind.CLIENT), "its threads"),
-    "the-server-alone": ((Kind.TRACES, Kind.CLIENT), "note what clients wait"),
+UNSEEN: dict[str, tuple[tuple[BodyKind, ...], str]] = {
+    "no-host": ((BodyKind.HOST,), "its threads"),
+    "no-host-no-traces": ((BodyKind.HOST, BodyKind.TRACES), "trace some requests"),
+    "no-host-no-clients": ((BodyKind.HOST, BodyKind.CLIENT), "its threads"),
+    "the-server-alone": ((BodyKind.TRACES, BodyKind.CLIENT), "note what clients wait"),
 }
 
 
@@ -44,9 +44,9 @@ def alone(name: str) -> tuple[Scrape, ...]:
 
 
 def _half_idle(scrape: Scrape) -> Scrape:
-    if scrape.body is None or scrape.kind not in (Kind.HOST, Kind.METRICS):
+    if scrape.body is None or scrape.kind not in (BodyKind.HOST, BodyKind.METRICS):
         return scrape
-    if scrape.kind is Kind.METRICS:
+    if scrape.kind is BodyKind.METRICS:
         return replace(scrape, body=re.sub(rb"(?m)^nv_cpu_utilization .*$", b"nv_cpu_utilization 0.5", scrape.body))
     sample = json.loads(scrape.body)
     spent = sample["cpu_jiffies"]
@@ -54,12 +54,14 @@ def _half_idle(scrape: Scrape) -> Scrape:
     return replace(scrape, body=json.dumps(sample).encode())
 
 
-def explained(scrapes: tuple[Scrape, ...], *left_out: Kind) -> Explanation:
+def explained(scrapes: tuple[Scrape, ...], *left_out: BodyKind) -> Explanation:
     return explanation_of([scrape for scrape in scrapes if scrape.kind not in left_out])
 
 
 @pytest.mark.parametrize("left_out", SEEN.values(), ids=SEEN)
-def test_a_frontend_short_of_threads_is_named_where_a_thread_and_a_wait_are_seen(left_out: tuple[Kind, ...]) -> None:
+def test_a_frontend_short_of_threads_is_named_where_a_thread_and_a_wait_are_seen(
+    left_out: tuple[BodyKind, ...],
+) -> None:
     found = judge(LABELS[SHORT], explained(recorded(SHORT), *left_out))
 
     assert found.outcome is Outcome.SAME, found.wrong
@@ -67,7 +69,7 @@ def test_a_frontend_short_of_threads_is_named_where_a_thread_and_a_wait_are_seen
 
 @pytest.mark.parametrize(("left_out", "next_measurement"), UNSEEN.values(), ids=UNSEEN)
 def test_without_its_threads_or_anyone_who_waits_no_cause_is_named(
-    left_out: tuple[Kind, ...], next_measurement: str
+    left_out: tuple[BodyKind, ...], next_measurement: str
 ) -> None:
     explanation = explained(alone(SHORT), *left_out)
 
@@ -77,7 +79,7 @@ def test_without_its_threads_or_anyone_who_waits_no_cause_is_named(
 
 
 @pytest.mark.parametrize("left_out", [(), *(kinds for kinds, _ in UNSEEN.values())], ids=["everything", *UNSEEN])
-def test_the_same_load_on_enough_threads_is_healthy(left_out: tuple[Kind, ...]) -> None:
+def test_the_same_load_on_enough_threads_is_healthy(left_out: tuple[BodyKind, ...]) -> None:
     explanation = explained(alone(ENOUGH), *left_out)
 
     assert explanation.verdict is Verdict.HEALTHY, explanation.symptoms

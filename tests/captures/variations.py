@@ -9,36 +9,36 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.captures.resetting import with_reset_in_the_middle
 
 Scrapes = Sequence[Scrape]
 Variation = Callable[[Scrapes], Scrapes]
-_COUNTED = (Kind.METRICS, Kind.STATISTICS)
+_COUNTED = (BodyKind.METRICS, BodyKind.STATISTICS)
 
 
-def without(*kinds: Kind) -> Variation:
+def without(*kinds: BodyKind) -> Variation:
     """Return the variation that leaves out all bodies of some kinds."""
     return lambda scrapes: [scrape for scrape in scrapes if scrape.kind not in kinds]
 
 
 def _every_third(scrapes: Scrapes) -> Scrapes:
     kept: list[Scrape] = []
-    for kind in Kind:
+    for kind in BodyKind:
         same = sorted((s for s in scrapes if s.kind is kind), key=lambda scrape: scrape.at)
-        timed = kind in (*_COUNTED, Kind.INDEX, Kind.NVML, Kind.HOST)
+        timed = kind in (*_COUNTED, BodyKind.INDEX, BodyKind.NVML, BodyKind.HOST)
         kept += same[::3] if timed else same
     return kept
 
 
 ABLATIONS: Mapping[str, Variation] = {
-    "no-statistics": without(Kind.STATISTICS),
-    "no-traces": without(Kind.TRACES),
-    "no-nvml": without(Kind.NVML),
-    "no-configuration": without(Kind.CONFIG, Kind.REPOSITORY),
-    "no-host": without(Kind.HOST),
-    "no-metrics": without(Kind.METRICS),
-    "no-index": without(Kind.INDEX),
+    "no-statistics": without(BodyKind.STATISTICS),
+    "no-traces": without(BodyKind.TRACES),
+    "no-nvml": without(BodyKind.NVML),
+    "no-configuration": without(BodyKind.CONFIG, BodyKind.REPOSITORY),
+    "no-host": without(BodyKind.HOST),
+    "no-metrics": without(BodyKind.METRICS),
+    "no-index": without(BodyKind.INDEX),
     "every-third": _every_third,
     "reset": with_reset_in_the_middle,
 }
@@ -46,11 +46,11 @@ ABLATIONS: Mapping[str, Variation] = {
 
 def model_names(scrapes: Scrapes) -> list[str]:
     """Return the names of all models that are configured or counted."""
-    configured = {scrape.name for scrape in scrapes if scrape.kind is Kind.CONFIG}
+    configured = {scrape.name for scrape in scrapes if scrape.kind is BodyKind.CONFIG}
     counted = {
         row["name"]
         for scrape in scrapes
-        if scrape.kind is Kind.STATISTICS and scrape.body
+        if scrape.kind is BodyKind.STATISTICS and scrape.body
         for row in json.loads(scrape.body)["model_stats"]
     }
     return sorted(configured | counted)
@@ -71,7 +71,7 @@ def rename_models(scrapes: Scrapes) -> Scrapes:
         first, slash, rest = scrape.name.partition("/")
         return replace(scrape, body=body, name=f"{renamed(first)}{slash}{rest}" if first in names else scrape.name)
 
-    return [rename(scrape) for scrape in scrapes if scrape.kind is not Kind.TRACES]
+    return [rename(scrape) for scrape in scrapes if scrape.kind is not BodyKind.TRACES]
 
 
 def shift_times(scrapes: Scrapes) -> Scrapes:
@@ -80,7 +80,7 @@ def shift_times(scrapes: Scrapes) -> Scrapes:
 
     def shift(scrape: Scrape) -> Scrape:
         body = scrape.body
-        if body and scrape.kind in (Kind.NVML, Kind.HOST):
+        if body and scrape.kind in (BodyKind.NVML, BodyKind.HOST):
             sample = json.loads(body)
             body = json.dumps({**sample, "t": sample["t"] + days}).encode()
         return replace(scrape, at=scrape.at + days, mono=scrape.mono + days, body=body)
@@ -93,9 +93,9 @@ def shuffle_order(scrapes: Scrapes) -> Scrapes:
     draw = random.Random(5)
 
     def shuffle(scrape: Scrape) -> Scrape:
-        if scrape.body and scrape.kind is Kind.METRICS:
+        if scrape.body and scrape.kind is BodyKind.METRICS:
             return replace(scrape, body=_shuffled_page(scrape.body, draw))
-        if scrape.body and scrape.kind is Kind.STATISTICS:
+        if scrape.body and scrape.kind is BodyKind.STATISTICS:
             answer = json.loads(scrape.body)
             for row in answer["model_stats"]:
                 draw.shuffle(row.get("batch_stats", []))
@@ -116,7 +116,7 @@ def _shuffled_page(body: bytes, draw: random.Random) -> bytes:
     return b"".join(lines)
 
 
-def _middle(scrapes: Scrapes, kind: Kind) -> Scrape | None:
+def _middle(scrapes: Scrapes, kind: BodyKind) -> Scrape | None:
     same = sorted((scrape for scrape in scrapes if scrape.kind is kind), key=lambda scrape: scrape.at)
     return same[len(same) // 2] if same else None
 
@@ -166,16 +166,16 @@ def add_idle_models(scrapes: Scrapes) -> Scrapes:
     """Add twenty models that nobody calls."""
 
     def add(scrape: Scrape) -> Scrape:
-        if scrape.body and scrape.kind is Kind.METRICS:
+        if scrape.body and scrape.kind is BodyKind.METRICS:
             return replace(scrape, body=b"".join(_with_idle_series(scrape.body)))
-        if scrape.body and scrape.kind is Kind.STATISTICS:
+        if scrape.body and scrape.kind is BodyKind.STATISTICS:
             answer = json.loads(scrape.body)
             answer["model_stats"] += [{"name": name, "version": "1", "inference_stats": {}} for name in _IDLE]
             return replace(scrape, body=json.dumps(answer).encode())
         return scrape
 
     # The configuration of a model that exists, under another name: plausible, and cheap to make.
-    template = next((s for s in scrapes if s.kind is Kind.CONFIG and s.body and b'"ensemble"' not in s.body), None)
+    template = next((s for s in scrapes if s.kind is BodyKind.CONFIG and s.body and b'"ensemble"' not in s.body), None)
     configs = [_renamed_config(template, name) for name in _IDLE] if template else []
     return [*(add(scrape) for scrape in scrapes), *configs]
 
@@ -224,14 +224,14 @@ FAMILIES = (
 STATISTICS_FIELDS = ("batch_stats", "execution_count", "queue", "compute_infer", "compute_output", "success", "fail")
 
 
-def _rewritten(scrapes: Scrapes, kind: Kind, rewrite: Callable[[bytes], bytes]) -> Scrapes:
+def _rewritten(scrapes: Scrapes, kind: BodyKind, rewrite: Callable[[bytes], bytes]) -> Scrapes:
     return [replace(s, body=rewrite(s.body)) if s.kind is kind and s.body else s for s in scrapes]
 
 
 def without_family(family: str) -> Variation:
     """Return the variation that leaves a family out of all metrics pages."""
     lines = re.compile(rf"^(# \w+ )?{family}[ {{].*\n".encode(), re.MULTILINE)
-    return lambda scrapes: _rewritten(scrapes, Kind.METRICS, lambda body: lines.sub(b"", body))
+    return lambda scrapes: _rewritten(scrapes, BodyKind.METRICS, lambda body: lines.sub(b"", body))
 
 
 def without_field(field: str) -> Variation:
@@ -244,7 +244,7 @@ def without_field(field: str) -> Variation:
             row.get("inference_stats", {}).pop(field, None)
         return json.dumps(answer).encode()
 
-    return lambda scrapes: _rewritten(scrapes, Kind.STATISTICS, short)
+    return lambda scrapes: _rewritten(scrapes, BodyKind.STATISTICS, short)
 
 
 def without_steps(scrapes: Scrapes) -> Scrapes:
@@ -254,10 +254,10 @@ def without_steps(scrapes: Scrapes) -> Scrapes:
         config = json.loads(body)
         return json.dumps({**config, "ensemble_scheduling": {}} if "ensemble_scheduling" in config else config).encode()
 
-    return _rewritten(without(Kind.REPOSITORY)(scrapes), Kind.CONFIG, short)
+    return _rewritten(without(BodyKind.REPOSITORY)(scrapes), BodyKind.CONFIG, short)
 
 
-def read_in_half(kind: Kind, *, later: bool) -> Variation:
+def read_in_half(kind: BodyKind, *, later: bool) -> Variation:
     """Return the variation in which a source is read in one half of the recording only."""
 
     def halved(scrapes: Scrapes) -> Scrapes:
@@ -274,7 +274,7 @@ HALF_SEEN: Mapping[str, Variation] = {
     **{f"statistics without {field}": without_field(field) for field in STATISTICS_FIELDS},
     **{
         f"{kind} {'begins late' if later else 'ends half way'}": read_in_half(kind, later=later)
-        for kind in (Kind.METRICS, Kind.STATISTICS, Kind.INDEX, Kind.TRACES, Kind.HOST)
+        for kind in (BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX, BodyKind.TRACES, BodyKind.HOST)
         for later in (False, True)
     },
 }

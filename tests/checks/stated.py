@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from diagnostics.checks.catalogue import Registered
+from diagnostics.checks.catalogue import RegisteredCheck
 from diagnostics.checks.check import Outcome
 from diagnostics.diagnosis.run import decide
 from diagnostics.evidence.ledger import Ledger, Limit
@@ -42,7 +42,7 @@ class MindfulLedger(Ledger):
         return Ledger.compare(self, name, reading, limit, at_least=at_least, alternative=alternative)
 
 
-def subject_of(check: Registered) -> Subject:
+def subject_of(check: RegisteredCheck) -> Subject:
     """Return the stated model, an ensemble of its name, or its server for a check over servers."""
     match check.check.scope:
         case Scope.MODEL:
@@ -55,7 +55,7 @@ def subject_of(check: Registered) -> Subject:
             return Subject(server=SUBJECT.server)
 
 
-def decided(check: Registered, readings: Mapping[Signal, float]) -> tuple[Outcome, Ledger]:
+def decided(check: RegisteredCheck, readings: Mapping[Signal, float]) -> tuple[Outcome, Ledger]:
     """Return what a check says of stated readings, and its ledger."""
     evidence = StatedEvidence(readings)
     ledger = MindfulLedger(evidence, evidence.entry)

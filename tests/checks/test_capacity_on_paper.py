@@ -15,7 +15,7 @@ import pytest
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.explanation.text import text
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton, explained, host_body, model_config
 
 STUB = "triton_python_b"
@@ -48,14 +48,14 @@ def processes(shares: Sequence[float]) -> list[Scrape]:
             for n, share in enumerate(shares)
         ]
         body = json.dumps({**host_body(at, 0.3), "server_pid": 1, "server_processes": stubs}).encode()
-        found.append(Scrape(server=SERVER, kind=Kind.HOST, at=at, mono=at, body=body))
+        found.append(Scrape(server=SERVER, kind=BodyKind.HOST, at=at, mono=at, body=body))
     return found
 
 
 def told(triton: SyntheticTriton, *more: Scrape) -> Explanation:
     """Return what is said of a server whose host is known: by processes, where some are given."""
     server = replace(triton, interval=EVERY, cpu_busy=None)
-    host = () if any(one.kind is Kind.HOST for one in more) else processes(())
+    host = () if any(one.kind is BodyKind.HOST for one in more) else processes(())
     return explained(window_of([*server.scrapes(READS), *host, *more]))
 
 
@@ -132,7 +132,7 @@ def test_a_backlog_that_both_instances_work_off_is_a_lack_of_instances() -> None
     assert "execution-hung" not in {one.check for one in told(overloaded).findings}
 
 
-def hung(sources: tuple[Kind, ...] = (Kind.METRICS, Kind.STATISTICS, Kind.CONFIG)) -> SyntheticTriton:
+def hung(sources: tuple[BodyKind, ...] = (BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.CONFIG)) -> SyntheticTriton:
     """Return a server on which no execution of `safety` ends, while 300 requests wait for it."""
     still = {(one.name, one.version): one.after(100.0) for one in WAITS.models}
     return replace(
@@ -144,7 +144,7 @@ def hung(sources: tuple[Kind, ...] = (Kind.METRICS, Kind.STATISTICS, Kind.CONFIG
 
 
 def test_a_hang_that_began_before_the_first_read_is_found_by_what_was_counted_before_it() -> None:
-    for sources in ((Kind.METRICS, Kind.STATISTICS, Kind.CONFIG), (Kind.METRICS,)):
+    for sources in ((BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.CONFIG), (BodyKind.METRICS,)):
         found = told(hung(sources)).findings
 
         assert [(one.check, one.subject.model) for one in found if one.severity.loud][:1] == [
@@ -162,7 +162,7 @@ def test_two_executions_of_many_requests_tell_too_little_of_what_one_takes() -> 
 
 def log(mode: str) -> Scrape:
     body = f"| rate_limit                       | {mode}   |\n".encode()
-    return Scrape(server=SERVER, kind=Kind.LOG, at=START, mono=START, body=body)
+    return Scrape(server=SERVER, kind=BodyKind.LOG, at=START, mono=START, body=body)
 
 
 def limited(*, at_once: float = 0.82, queue: float = 0.3) -> SyntheticTriton:

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diagnostics import checks
-from diagnostics.checks.catalogue import HEADINGS, Registered, catalogue
-from diagnostics.checks.check import Case, Expected, Fires, Layer, Outcome, Quiet, Suggestion, Unknown
+from diagnostics.checks.catalogue import HEADINGS, RegisteredCheck, catalogue
+from diagnostics.checks.check import CheckCase, Expected, Fires, Layer, Outcome, Quiet, Suggestion, Unknown
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.settings import INSTANCES, MAX_BATCH_SIZE
 from diagnostics.signals.signal import Signal
@@ -38,13 +38,13 @@ def word(outcome: Outcome) -> Expected:
 
 
 @each_check
-def test_the_runbook_has_its_five_headings_in_order(check: Registered) -> None:
+def test_the_runbook_has_its_five_headings_in_order(check: RegisteredCheck) -> None:
     assert tuple(check.sections()) == HEADINGS
     assert all(check.sections().values())
 
 
 @each_check
-def test_the_runbook_is_short_and_begins_with_one_sentence(check: Registered) -> None:
+def test_the_runbook_is_short_and_begins_with_one_sentence(check: RegisteredCheck) -> None:
     lines = check.runbook.splitlines()
 
     assert len(lines) <= MOST_LINES
@@ -53,7 +53,7 @@ def test_the_runbook_is_short_and_begins_with_one_sentence(check: Registered) ->
 
 
 @each_check
-def test_the_id_is_the_file_and_a_designed_one_on_its_layer(check: Registered) -> None:
+def test_the_id_is_the_file_and_a_designed_one_on_its_layer(check: RegisteredCheck) -> None:
     file = Path(checks.__path__[0]) / f"{check.id.replace('-', '_')}.py"
 
     assert file.is_file()
@@ -61,21 +61,21 @@ def test_the_id_is_the_file_and_a_designed_one_on_its_layer(check: Registered) -
 
 
 @each_check
-def test_checks_that_the_runbook_names_exist_or_are_designed(check: Registered) -> None:
+def test_checks_that_the_runbook_names_exist_or_are_designed(check: RegisteredCheck) -> None:
     meant = set(re.findall(r"`([a-z]+(?:-[a-z]+)+)`", check.runbook))
 
     assert meant <= set(DESIGNED), meant - set(DESIGNED)
 
 
 @each_check
-def test_limits_have_a_unit_and_a_reason(check: Registered) -> None:
+def test_limits_have_a_unit_and_a_reason(check: RegisteredCheck) -> None:
     for name, limit in check.check.limits.items():
         assert isinstance(limit.unit, Unit), name
         assert len(limit.because.split()) >= 5, name
 
 
 @each_check
-def test_cases_are_few_and_show_it_firing_quiet_and_unknown(check: Registered) -> None:
+def test_cases_are_few_and_show_it_firing_quiet_and_unknown(check: RegisteredCheck) -> None:
     expected = {case.expect for case in check.cases}
 
     assert len(check.cases) <= MOST_CASES
@@ -85,14 +85,14 @@ def test_cases_are_few_and_show_it_firing_quiet_and_unknown(check: Registered) -
 
 
 @each_case
-def test_a_case_is_decided_as_it_says(check: Registered, case: Case) -> None:
+def test_a_case_is_decided_as_it_says(check: RegisteredCheck, case: CheckCase) -> None:
     outcome, _ = decided(check, case.readings)
 
     assert word(outcome) is case.expect, outcome
 
 
 @each_case
-def test_a_case_is_decided_the_same_twice_over(check: Registered, case: Case) -> None:
+def test_a_case_is_decided_the_same_twice_over(check: RegisteredCheck, case: CheckCase) -> None:
     first, second = (decided(check, case.readings) for _ in range(2))
 
     assert first[0] == second[0]
@@ -100,7 +100,7 @@ def test_a_case_is_decided_the_same_twice_over(check: Registered, case: Case) ->
 
 
 @each_case
-def test_evidence_carries_values_units_and_limits(check: Registered, case: Case) -> None:
+def test_evidence_carries_values_units_and_limits(check: RegisteredCheck, case: CheckCase) -> None:
     outcome, ledger = decided(check, case.readings)
     compared = [line for line in ledger.lines if line.limit is not None]
 
@@ -113,7 +113,9 @@ def test_evidence_carries_values_units_and_limits(check: Registered, case: Case)
 
 
 @each_case
-def test_a_finding_names_its_subject_and_explains_no_more_than_there_is(check: Registered, case: Case) -> None:
+def test_a_finding_names_its_subject_and_explains_no_more_than_there_is(
+    check: RegisteredCheck, case: CheckCase
+) -> None:
     outcome, ledger = decided(check, case.readings)
     if not isinstance(outcome, Fires):
         return
@@ -128,7 +130,7 @@ def test_a_finding_names_its_subject_and_explains_no_more_than_there_is(check: R
 
 
 @each_case
-def test_an_unknown_case_says_which_signal_is_missing_and_why(check: Registered, case: Case) -> None:
+def test_an_unknown_case_says_which_signal_is_missing_and_why(check: RegisteredCheck, case: CheckCase) -> None:
     outcome, _ = decided(check, case.readings)
     if not isinstance(outcome, Unknown):
         return
@@ -196,7 +198,7 @@ VALUES = (0.0, 1e-9, 0.004, 0.5, 1.0, 3.0, 16.0, 1e6)
 
 
 @st.composite
-def readings(draw: st.DrawFn, check: Registered) -> dict[Signal, float]:
+def readings(draw: st.DrawFn, check: RegisteredCheck) -> dict[Signal, float]:
     """Draw the readings of one case with some of them absent and some at odd values."""
     stated = dict(draw(st.sampled_from(check.cases)).readings)
     for signal in list(stated):
@@ -213,7 +215,7 @@ def readings(draw: st.DrawFn, check: Registered) -> dict[Signal, float]:
 @each_check
 @given(data=st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_no_combination_of_readings_breaks_a_check(check: Registered, data: st.DataObject) -> None:
+def test_no_combination_of_readings_breaks_a_check(check: RegisteredCheck, data: st.DataObject) -> None:
     outcome, ledger = decided(check, data.draw(readings(check)))
 
     assert isinstance(outcome, Fires | Quiet | Unknown)
@@ -221,7 +223,7 @@ def test_no_combination_of_readings_breaks_a_check(check: Registered, data: st.D
 
 
 @each_check
-def test_nothing_known_names_no_cause(check: Registered) -> None:
+def test_nothing_known_names_no_cause(check: RegisteredCheck) -> None:
     outcome, _ = decided(check, {})
 
     if check.check.layer is Layer.ENGINE:  # what is not known to be an engine is none of theirs

@@ -14,7 +14,7 @@ import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Stage, SyntheticTriton, chain, model_config
 from tests.builders import explained as explained_window
 from tests.checks.test_engine_checks import checks
@@ -120,7 +120,7 @@ def on_trtllm_serve(held: Held, prefix: str) -> Explanation:
         window_of(
             Scrape(
                 server=SERVER,
-                kind=Kind.METRICS,
+                kind=BodyKind.METRICS,
                 at=START + BETWEEN * read,
                 mono=START + BETWEEN * read,
                 body=body.encode(),

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.checks.check import Expected, Fires, Outcome, Quiet, Remedy, Severity
 from diagnostics.evidence.ledger import Limit
 from diagnostics.signals.signal import Signal
@@ -97,7 +97,7 @@ def claims(check: str) -> Iterator[Callable[[], None]]:
 
 @pytest.mark.parametrize("by", [0.8, 1.2])
 @pytest.mark.parametrize(("check", "name"), LIMITS, ids=[f"{check.id} {name}" for check, name in LIMITS])
-def test_a_limit_that_moves_by_a_fifth_is_noticed(check: Registered, name: str, by: float) -> None:
+def test_a_limit_that_moves_by_a_fifth_is_noticed(check: RegisteredCheck, name: str, by: float) -> None:
     factors, why = UNNOTICED.get((check.id, name), ((), ""))
     if by in factors:
         pytest.skip(why)

@@ -9,7 +9,7 @@ import pytest
 from diagnostics.evidence.ledger import Ledger
 from diagnostics.evidence.load import stage_load
 from diagnostics.tuning.queueing import predict
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, chain, model_config, on
 
 ONE = ({"kind": "KIND_CPU", "count": 1},)
@@ -31,8 +31,10 @@ def test_a_stage_whose_clients_batch_keeps_up_with_one_request_per_execution() -
     assert forecast.busy_share == pytest.approx(36 * 0.02615, rel=0.001)
 
 
-@pytest.mark.parametrize("closed", [(), (Kind.STATISTICS,), (Kind.METRICS,)])
-def test_requests_of_many_items_that_wait_for_one_instance_do_not_exceed_the_device(closed: tuple[Kind, ...]) -> None:
+@pytest.mark.parametrize("closed", [(), (BodyKind.STATISTICS,), (BodyKind.METRICS,)])
+def test_requests_of_many_items_that_wait_for_one_instance_do_not_exceed_the_device(
+    closed: tuple[BodyKind, ...],
+) -> None:
     (finding,) = of_eight(36).without(*closed).explain().loud
 
     assert finding.check == "single-instance-serialization"

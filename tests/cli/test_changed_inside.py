@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from diagnostics.cli import diff, evidence_source, verify, whatif
 from diagnostics.cli.evidence_source import EvidenceSource
-from diagnostics.cli.sources import Question
+from diagnostics.cli.sources import WindowOptions
 from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import CaptureWriter
@@ -86,7 +86,7 @@ def test_of_a_server_and_a_history_the_time_since_the_change_is_looked_at(
     monkeypatch.setattr(evidence_source, "explained", lambda _: (read, False))
     source = EvidenceSource(
         names=("triton:8000",),
-        question=Question(),
+        question=WindowOptions(),
         window=None,
         history=None,
         deployment=None,

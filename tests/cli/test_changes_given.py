@@ -8,7 +8,7 @@ from diagnostics.cli.changes_given import changes_given, models_on
 from diagnostics.cli.load_given import rate_factor
 from diagnostics.cli.sweep_given import MOST_VALUES, sweep_given
 from diagnostics.errors import UsageError
-from diagnostics.tuning.changes import SettingValue, Warmup
+from diagnostics.tuning.changes import SettingValue, WarmupChange
 from tests.builders import SERVER, Stage, SyntheticTriton, chain, model_config
 
 MODELS = ("safety", "embedder", "bert.base", "bert.base.large")
@@ -29,7 +29,7 @@ def settings(*texts: str) -> dict[tuple[str, str], SettingValue]:
         ("safety.dynamic_batching.preferred_batch_size=8", "dynamic_batching.preferred_batch_size", (8,)),
         ("safety.parameters.key=a=4", "parameters.key", "a=4"),
         ("safety.version_policy=latest:2", "version_policy", "latest:2"),
-        ("safety.model_warmup=1,8", "model_warmup", Warmup(batch_sizes=(1, 8))),
+        ("safety.model_warmup=1,8", "model_warmup", WarmupChange(batch_sizes=(1, 8))),
         (
             "safety.dynamic_batching.default_queue_policy.timeout_action=delay",
             "dynamic_batching.default_queue_policy.timeout_action",

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from diagnostics.cli.main import main
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, model_config
 from tests.wire.test_saved_bodies import TABLE
 
@@ -41,7 +41,7 @@ class Folder:
         os.utime(file, (written, written))
         return str(file)
 
-    def pages(self, *stages: Stage, kind: Kind = Kind.METRICS, seconds: float = 30.0) -> list[bytes]:
+    def pages(self, *stages: Stage, kind: BodyKind = BodyKind.METRICS, seconds: float = 30.0) -> list[bytes]:
         """Return the bodies of two reads so far apart."""
         triton = SyntheticTriton(models=stages, interval=seconds, extra_metrics=lambda _: ["nv_cpu_utilization 0.2"])
         return [scrape.body or b"" for scrape in triton.scrapes(2) if scrape.kind is kind]
@@ -66,8 +66,8 @@ def causes(answer: dict[str, Any]) -> list[str]:
     return [found["check"] for found in answer["findings"] if found["severity"] != "info"]
 
 
-@pytest.mark.parametrize("kind", [Kind.METRICS, Kind.STATISTICS])
-def test_one_reading_holds_averages_and_names_no_cause_that_a_rate_decides(folder: Folder, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [BodyKind.METRICS, BodyKind.STATISTICS])
+def test_one_reading_holds_averages_and_names_no_cause_that_a_rate_decides(folder: Folder, kind: BodyKind) -> None:
     _, page = folder.pages(SLOW, FAST, kind=kind)
     answer = folder.explain([folder.put("saved.txt", page), *folder.configs(SLOW, FAST)])
 
@@ -161,7 +161,7 @@ def test_files_copied_at_once_tell_no_time_and_counters_tell_their_order(
 
 
 def test_last_inferences_tell_the_time_between_two_statistics(folder: Folder) -> None:
-    bodies = [json.loads(body) for body in folder.pages(SLOW, FAST, kind=Kind.STATISTICS)]
+    bodies = [json.loads(body) for body in folder.pages(SLOW, FAST, kind=BodyKind.STATISTICS)]
     for number, body in enumerate(bodies):
         for model in body["model_stats"]:
             model["last_inference"] = 1_795_814_441_000 + 30_000 * number
@@ -188,7 +188,7 @@ def test_two_pages_and_one_answer_of_statistics_are_one_server(folder: Folder, n
     first, second = folder.pages(SLOW, FAST)
     folder.put("m1.txt", first)
     folder.put("m2.txt", second, 1_700_000_030.0)
-    folder.put("s.json", folder.pages(SLOW, FAST, kind=Kind.STATISTICS)[1], 1_700_000_030.0)
+    folder.put("s.json", folder.pages(SLOW, FAST, kind=BodyKind.STATISTICS)[1], 1_700_000_030.0)
     log = folder.put("server.log", LOG, 1_700_000_030.0)
     answer = folder.explain([*(str(folder.path / name) for name in names), log, *folder.configs(SLOW, FAST)])
 
@@ -286,7 +286,7 @@ def test_what_does_not_go_with_saved_files_is_refused(folder: Folder, arguments:
 
 
 def test_a_change_is_predicted_where_the_load_is_known_only(folder: Folder) -> None:
-    pages = folder.pages(SLOW, FAST, kind=Kind.STATISTICS)
+    pages = folder.pages(SLOW, FAST, kind=BodyKind.STATISTICS)
     timed = [folder.put(f"stats-{1_795_814_441 + 30 * i}.json", page) for i, page in enumerate(pages)]
     change = ["--set", "safety.instance_group.count=2"]
 

@@ -12,7 +12,7 @@ from fake_triton import FakeTriton, fake_triton, free_ports, guarded, page, stat
 from diagnostics.cli.main import main
 from diagnostics.units import parse_duration
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 SHORT = ("--for", "300ms", "--interval", "100ms", "--timeout", "1s")
 # Where each round counts: on a busy machine one is still under way after 100 ms.
@@ -52,8 +52,8 @@ def test_a_recording_holds_every_round_of_every_server(tmp_path):
     assert set(open_capture(output).manifest.targets) == names
     rounds = Counter((scrape.server, scrape.kind) for scrape in scrapes_of(output))
     # Four rounds begin in 300 ms; on a busy machine some may be skipped, for a round never waits behind another.
-    assert {rounds[name, kind] for name in names for kind in (Kind.METRICS, Kind.STATISTICS)} <= {1, 2, 3, 4}
-    assert set(rounds) >= {(name, kind) for name in names for kind in (Kind.METRICS, Kind.STATISTICS)}
+    assert {rounds[name, kind] for name in names for kind in (BodyKind.METRICS, BodyKind.STATISTICS)} <= {1, 2, 3, 4}
+    assert set(rounds) >= {(name, kind) for name in names for kind in (BodyKind.METRICS, BodyKind.STATISTICS)}
 
 
 def test_what_could_not_be_read_is_told_with_its_reason(tmp_path, capsys):
@@ -68,7 +68,7 @@ def test_what_could_not_be_read_is_told_with_its_reason(tmp_path, capsys):
     failed = [scrape for scrape in scrapes_of(output) if scrape.error]
     assert errors.count("no metrics page: connection refused") == 1
     reasons = {(scrape.kind, (scrape.error or "").partition(":")[0]) for scrape in failed}
-    assert reasons == {(Kind.STATISTICS, "HTTP 503"), (Kind.METRICS, "no metrics page")}
+    assert reasons == {(BodyKind.STATISTICS, "HTTP 503"), (BodyKind.METRICS, "no metrics page")}
 
 
 def test_one_server_that_is_not_found_does_not_keep_the_others_from_being_recorded(tmp_path, capsys):
@@ -100,7 +100,7 @@ def test_a_signal_ends_early_with_a_valid_capture(tmp_path, number):
     assert code == 130
     assert signal.getsignal(number) is handler
     assert open_capture(output).damage is None
-    assert Kind.METRICS in [scrape.kind for scrape in scrapes_of(output)]
+    assert BodyKind.METRICS in [scrape.kind for scrape in scrapes_of(output)]
 
 
 def test_an_existing_file_is_replaced_only_by_force(tmp_path, capsys):
@@ -145,7 +145,7 @@ def test_the_models_own_files_are_kept_beside(tmp_path):
     with fake_triton() as fake:
         options = (*SHORT, "--repository", str(tmp_path / "models"))
         assert record(f"127.0.0.1:{fake.port}", output=output, options=options) == 0
-    assert [s.name for s in scrapes_of(output) if s.kind is Kind.REPOSITORY] == ["safety/config.pbtxt"]
+    assert [s.name for s in scrapes_of(output) if s.kind is BodyKind.REPOSITORY] == ["safety/config.pbtxt"]
 
 
 @pytest.mark.parametrize("way", ["environment", "file"])

@@ -9,7 +9,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from diagnostics.cli import tune, tuning
-from diagnostics.cli.evidence_source import Seen
+from diagnostics.cli.evidence_source import SourceEvidence
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.errors import UsageError
 from diagnostics.forecast import capacity
@@ -28,7 +28,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the command a server, and a search of short runs."""
     evidence = SyntheticTriton(models=(SAFETY, CHAT, OTHER)).evidence()
     window = WindowFacts(start=evidence.window.start, end=evidence.window.end, sources=("triton-0",))
-    monkeypatch.setattr(tune, "see", lambda _: Seen(evidence=evidence, window=window))
+    monkeypatch.setattr(tune, "see", lambda _: SourceEvidence(evidence=evidence, window=window))
     monkeypatch.setattr(tuning, "tune", functools.partial(tunable.tune, draws=1))
     short = functools.partial(tuning.performance, draws=1, visits=tunable.VISITS)
     monkeypatch.setattr(tuning, "performance", short)
@@ -106,7 +106,7 @@ def test_a_model_that_contradicts_the_measurement_answers_nothing(monkeypatch: p
     ensemble = Stage("chat", rate=2, overhead=0.195, config=chain("chat", "safety"))
     evidence = SyntheticTriton(models=(idle, ensemble)).evidence()
     window = WindowFacts(start=1.0, end=61.0, sources=("triton-0",))
-    monkeypatch.setattr(tune, "see", lambda _: Seen(evidence=evidence, window=window))
+    monkeypatch.setattr(tune, "see", lambda _: SourceEvidence(evidence=evidence, window=window))
 
     error = run("--objective", "mean < 100ms").exception
 

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from diagnostics.cli import tune, tuning
-from diagnostics.cli.evidence_source import Seen
+from diagnostics.cli.evidence_source import SourceEvidence
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.forecast import capacity
 from tests.builders import Stage, SyntheticTriton, chain, model_config
@@ -27,7 +27,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(monkeypatch: pytest.MonkeyPatch, server: SyntheticTriton, *arguments: str) -> str:
     evidence = server.evidence()
     window = WindowFacts(start=evidence.window.start, end=evidence.window.end, sources=("triton-0",))
-    monkeypatch.setattr(tune, "see", lambda _: Seen(evidence=evidence, window=window))
+    monkeypatch.setattr(tune, "see", lambda _: SourceEvidence(evidence=evidence, window=window))
     done = CliRunner().invoke(tune.command, ["there", *arguments])
     assert done.exit_code == 0, done.output
     return done.output

@@ -8,14 +8,14 @@ import pytest
 
 from diagnostics.cli.main import main
 from diagnostics.cli.running_service import RunningService
-from diagnostics.cli.watching import Watched
+from diagnostics.cli.watching import WatchedServers
 from diagnostics.diagnosis.explanation import BlindSpot
 from diagnostics.render.explanation.html import html
 from diagnostics.render.explanation.json import report
 from diagnostics.render.explanation.markdown import markdown
 from diagnostics.render.explanation.text import text
 from diagnostics.render.live import frame, gist
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from exporters.sources.access import ON_THE_COMMAND_LINE
 from exporters.sources.http import HttpAnswer
 from tests.builders import SERVER, START
@@ -64,9 +64,9 @@ def test_a_server_of_which_one_port_cannot_be_read_is_named_with_the_reason():
     assert gist(partly) != gist(state())
 
 
-@pytest.mark.parametrize("silent", [Kind.METRICS, Kind.STATISTICS])
-def test_a_port_that_closes_while_the_other_answers_leaves_the_server_up(silent: Kind):
-    watched = Watched({SERVER: ()})
+@pytest.mark.parametrize("silent", [BodyKind.METRICS, BodyKind.STATISTICS])
+def test_a_port_that_closes_while_the_other_answers_leaves_the_server_up(silent: BodyKind):
+    watched = WatchedServers({SERVER: ()})
     for one in scrapes_told({("m", "1"): [Did(requests=40)] * 3}):
         failed = one.kind is silent and one.at > START
         watched.take(replace(one, body=None, error="connection refused") if failed else one)
@@ -75,9 +75,9 @@ def test_a_port_that_closes_while_the_other_answers_leaves_the_server_up(silent:
 
 
 def test_a_port_that_was_never_found_is_named_as_long_as_the_server_is_watched():
-    watched = Watched({SERVER: (BlindSpot(what="gauges", why="no metrics page: refused", fix="open it"),)})
+    watched = WatchedServers({SERVER: (BlindSpot(what="gauges", why="no metrics page: refused", fix="open it"),)})
     for one in scrapes_told({("m", "1"): [Did(requests=40)] * 3}):
-        if one.kind is Kind.STATISTICS:
+        if one.kind is BodyKind.STATISTICS:
             watched.take(one)
     (shown,) = watched.state()["targets"]
     assert (shown["up"], shown["error"]) == (True, "no metrics page: refused")

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from diagnostics.cli import proposing, whatif
-from diagnostics.cli.evidence_source import Seen
+from diagnostics.cli.evidence_source import SourceEvidence
 from diagnostics.cli.main import main
 from diagnostics.diagnosis.explanation import WindowFacts
 from diagnostics.errors import CollectError, UsageError
@@ -46,7 +46,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[WhatIf]:
 
     evidence = SyntheticTriton(models=(SAFETY, CHAT, OTHER)).evidence()
     window = evidence.window
-    seen = Seen(evidence=evidence, window=WindowFacts(start=window.start, end=window.end, sources=("triton-0",)))
+    seen = SourceEvidence(
+        evidence=evidence, window=WindowFacts(start=window.start, end=window.end, sources=("triton-0",))
+    )
     monkeypatch.setattr(whatif, "see", lambda _: seen)
     monkeypatch.setattr(proposing, "performance", performed)
     monkeypatch.setattr(proposing, "forecast", forecast)
@@ -161,7 +163,7 @@ def test_what_cannot_be_asked_is_refused_in_one_line(
 def test_without_a_request_nothing_is_predicted(asked: list[WhatIf], monkeypatch: pytest.MonkeyPatch) -> None:
     idle = SyntheticTriton(models=(replace(SAFETY, rate=0.0, queue=0.0),)).evidence()
     monkeypatch.setattr(
-        whatif, "see", lambda _: Seen(evidence=idle, window=WindowFacts(start=1.0, end=2.0, sources=()))
+        whatif, "see", lambda _: SourceEvidence(evidence=idle, window=WindowFacts(start=1.0, end=2.0, sources=()))
     )
 
     assert isinstance(run("--rate", "2x").exception, CollectError)

@@ -14,23 +14,23 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 
 CAPTURE = Path(__file__).parents[2] / "fixtures" / "captures" / "cpu-handed-single-instance.tar.xz"
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
 
 @cache
-def recorded() -> Mapping[tuple[Kind, str], bytes]:
+def recorded() -> Mapping[tuple[BodyKind, str], bytes]:
     """The first body of each kind (and model) of a recorded incident."""
-    bodies: dict[tuple[Kind, str], bytes] = {}
+    bodies: dict[tuple[BodyKind, str], bytes] = {}
     for scrape in open_capture(CAPTURE).scrapes():
-        if scrape.body is not None and scrape.kind is not Kind.REPOSITORY:
+        if scrape.body is not None and scrape.kind is not BodyKind.REPOSITORY:
             bodies.setdefault((scrape.kind, scrape.name), scrape.body)
     return bodies
 
 
-def body_of(kind: Kind) -> bytes:
+def body_of(kind: BodyKind) -> bytes:
     return recorded()[kind, ""]
 
 
@@ -165,19 +165,19 @@ def api_routes() -> dict[str, Answer]:
     """The inference port of the recorded server."""
     json = "application/json"
     routes = {
-        "GET /v2": page(body_of(Kind.SERVER), json),
-        "GET /v2/models/stats": page(body_of(Kind.STATISTICS), json),
-        "POST /v2/repository/index": page(body_of(Kind.INDEX), json),
+        "GET /v2": page(body_of(BodyKind.SERVER), json),
+        "GET /v2/models/stats": page(body_of(BodyKind.STATISTICS), json),
+        "POST /v2/repository/index": page(body_of(BodyKind.INDEX), json),
     }
     for (kind, name), body in recorded().items():
-        if kind is Kind.CONFIG:
+        if kind is BodyKind.CONFIG:
             routes[f"GET /v2/models/{name}/config"] = page(body, json)
     return routes
 
 
 def metrics_routes() -> dict[str, Answer]:
     """The metrics port of the recorded server."""
-    return {"GET /metrics": page(body_of(Kind.METRICS))}
+    return {"GET /metrics": page(body_of(BodyKind.METRICS))}
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 from diagnostics.errors import UsageError
 from diagnostics.wire.capture import CaptureWriter, open_capture
 from diagnostics.wire.dcgm import parse_dcgm
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from exporters.sources.access import SourceOptions
 from exporters.sources.dcgm import DcgmPage, dcgm_page
 
@@ -54,7 +54,7 @@ def at(server: Exporter, path: str = "") -> str:
 def test_an_exporters_page_is_read_and_parsed(exporter: Exporter, path: str):
     (scrape,) = DcgmPage(at(exporter, path), SourceOptions()).round()
 
-    assert (scrape.kind, scrape.server, scrape.error) == (Kind.DCGM, "", None)
+    assert (scrape.kind, scrape.server, scrape.error) == (BodyKind.DCGM, "", None)
     assert parse_dcgm(scrape.body, scrape.at).gpus[0].utilization == pytest.approx(0.42)
 
 
@@ -86,5 +86,5 @@ def test_a_page_is_kept_in_a_capture_and_replayed(tmp_path: Path, exporter: Expo
         writer.add(scrape)
     (replayed,) = open_capture(tmp_path / "c.tar.gz").scrapes()
 
-    assert (replayed.kind, replayed.body) == (Kind.DCGM, PAGE)
+    assert (replayed.kind, replayed.body) == (BodyKind.DCGM, PAGE)
     assert replayed.at == pytest.approx(scrape.at, abs=0.001)

@@ -18,7 +18,7 @@ from fake_triton import (
 )
 
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from exporters.sources import triton_grpc
 from exporters.sources.access import ON_THE_COMMAND_LINE, SourceOptions
 from exporters.sources.triton import discover, discover_all
@@ -78,7 +78,7 @@ def test_a_closed_http_port_still_leads_to_the_metrics_beside_it():
         server = discover(f"127.0.0.1:{fake.port}", QUICK)
         failed = {(scrape.kind, scrape.error) for scrape in server.round() if scrape.error}
     assert server.urls == (f"http://127.0.0.1:{fake.port}", f"http://127.0.0.1:{fake.port + 2}/metrics")
-    assert failed == {(Kind.STATISTICS, "connection refused"), (Kind.INDEX, "connection refused")}
+    assert failed == {(BodyKind.STATISTICS, "connection refused"), (BodyKind.INDEX, "connection refused")}
     assert server.blind_spots == ()
 
 
@@ -87,7 +87,7 @@ def test_a_closed_http_port_that_was_only_guessed_is_not_asked_again():
         server = discover(f"127.0.0.1:{fake.port + 2}", QUICK)
         first, second = server.round(), server.round()
     assert [scrape.error for scrape in first if scrape.error] == [server.blind_spots[0].why]
-    assert [scrape.kind for scrape in second] == [Kind.METRICS]
+    assert [scrape.kind for scrape in second] == [BodyKind.METRICS]
 
 
 def test_a_closed_http_port_that_opens_again_is_read():
@@ -95,7 +95,7 @@ def test_a_closed_http_port_that_opens_again_is_read():
         server = discover(f"127.0.0.1:{fake.port}", QUICK)
         with FakeServer(api_routes(), fake.port).running():
             answered = {scrape.kind for scrape in server.round() if scrape.body}
-    assert {Kind.METRICS, Kind.STATISTICS, Kind.INDEX, Kind.CONFIG} <= answered
+    assert {BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX, BodyKind.CONFIG} <= answered
 
 
 def test_without_the_grpc_extra_the_gap_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch):
@@ -117,9 +117,9 @@ def test_a_busy_http_port_is_kept_and_asked_again():
         fake.api.routes["GET /v2"] = answer
         assert server.blind_spots == ()  # its own reads tell whether it answers
         assert {scrape.kind for scrape in server.scrape() if scrape.body} == {
-            Kind.METRICS,
-            Kind.STATISTICS,
-            Kind.INDEX,
+            BodyKind.METRICS,
+            BodyKind.STATISTICS,
+            BodyKind.INDEX,
         }
 
 
@@ -140,7 +140,7 @@ def test_an_explicit_metrics_url_that_fails_is_an_error():
 
 def test_a_metrics_page_that_shows_other_models_is_not_taken_for_this_servers():
     with fake_triton() as fake:
-        other = body_of(Kind.METRICS).replace(b'model="', b'model="other-')
+        other = body_of(BodyKind.METRICS).replace(b'model="', b'model="other-')
         fake.metrics.routes["GET /metrics"] = page(other)
         server = discover(f"127.0.0.1:{fake.port}", QUICK)
     assert server.metrics is None

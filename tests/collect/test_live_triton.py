@@ -20,7 +20,7 @@ from diagnostics.errors import CollectError
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.host import parse_host
 from diagnostics.wire.model_config import parse_model_config
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.statistics import parse_statistics
 from exporters.sources import triton
 from exporters.sources.access import SourceOptions
@@ -63,18 +63,18 @@ def test_from_each_port_the_whole_server_is_found(server: TritonLauncher, port: 
 def test_a_round_reads_everything_the_server_has(server: TritonLauncher):
     scrapes = discover(server.http_url).round()
     assert [scrape.error for scrape in scrapes if scrape.error] == []
-    assert sorted(scrape.name for scrape in scrapes if scrape.kind is Kind.CONFIG) == MODELS
+    assert sorted(scrape.name for scrape in scrapes if scrape.kind is BodyKind.CONFIG) == MODELS
 
 
 @pytest.mark.usefixtures("far_away")
 def test_over_grpc_alone_the_same_is_read(server: TritonLauncher):
     by_grpc = {(s.kind, s.name): s.body for s in discover(server.grpc_url).round()}
     by_http = {(s.kind, s.name): s.body for s in discover(server.http_url).round()}
-    assert {kind for kind, _ in by_grpc} == {Kind.STATISTICS, Kind.INDEX, Kind.SERVER, Kind.CONFIG}
+    assert {kind for kind, _ in by_grpc} == {BodyKind.STATISTICS, BodyKind.INDEX, BodyKind.SERVER, BodyKind.CONFIG}
     for name in MODELS:
-        over_grpc, over_http = (parse_model_config(found[Kind.CONFIG, name]) for found in (by_grpc, by_http))
+        over_grpc, over_http = (parse_model_config(found[BodyKind.CONFIG, name]) for found in (by_grpc, by_http))
         assert over_grpc == over_http
-    statistics = [parse_statistics(found[Kind.STATISTICS, ""]) for found in (by_grpc, by_http)]
+    statistics = [parse_statistics(found[BodyKind.STATISTICS, ""]) for found in (by_grpc, by_http)]
     assert [model.name for model in statistics[0]] == [model.name for model in statistics[1]]
 
 
@@ -135,10 +135,10 @@ def test_a_recording_reads_back(server: TritonLauncher, recorded: dict[str, tupl
     kinds = [scrape.kind for scrape in capture.scrapes()]
     assert capture.damage is None
     assert capture.manifest.targets == (f"127.0.0.1:{server.ports.metrics}",)
-    assert [kinds.count(kind) for kind in (Kind.METRICS, Kind.STATISTICS, Kind.INDEX)] == [5, 5, 5]
-    assert kinds.count(Kind.CONFIG) == len(MODELS)
-    assert kinds.count(Kind.HOST) == 5
-    assert Kind.REPOSITORY in kinds
+    assert [kinds.count(kind) for kind in (BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX)] == [5, 5, 5]
+    assert kinds.count(BodyKind.CONFIG) == len(MODELS)
+    assert kinds.count(BodyKind.HOST) == 5
+    assert BodyKind.REPOSITORY in kinds
 
 
 def test_a_load_test_measures_two_points_and_says_what_each_is_diagnosed_as(server: TritonLauncher, tmp_path: Path):
@@ -157,7 +157,7 @@ def test_a_load_test_measures_two_points_and_says_what_each_is_diagnosed_as(serv
     assert four["throughput"] * four["mean"] == pytest.approx(4, rel=0.3)
     assert all(block["diagnosis"]["verdict"] for block in (alone, four))
     kinds = {scrape.kind for scrape in open_capture(kept).scrapes()}
-    assert kinds >= {Kind.METRICS, Kind.STATISTICS, Kind.CONFIG, Kind.CLIENT}
+    assert kinds >= {BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.CONFIG, BodyKind.CLIENT}
 
 
 def test_ctrl_c_ends_a_recording_early_with_a_valid_capture(server: TritonLauncher, tmp_path: Path):
@@ -169,7 +169,7 @@ def test_ctrl_c_ends_a_recording_early_with_a_valid_capture(server: TritonLaunch
     recorder.communicate(timeout=30)
     assert recorder.returncode == 130
     capture = open_capture(path)
-    assert Kind.METRICS in [scrape.kind for scrape in capture.scrapes()]
+    assert BodyKind.METRICS in [scrape.kind for scrape in capture.scrapes()]
     assert capture.damage is None
     assert capture.manifest.window_to is not None
 
@@ -178,7 +178,7 @@ def test_the_host_sample_shows_the_servers_processes(server: TritonLauncher, tmp
     assert find_server("127.0.0.1", (server.ports.metrics,)) == server.pid
     path = tmp_path / "folder"
     diag("record", server.metrics_url, "-o", path, "--for", "1s", "--interval", "1s").communicate(timeout=30)
-    samples = [parse_host(s.body) for s in open_capture(path).scrapes() if s.kind is Kind.HOST and s.body]
+    samples = [parse_host(s.body) for s in open_capture(path).scrapes() if s.kind is BodyKind.HOST and s.body]
     assert samples[0].server_pid == server.pid
     commands = [process.command for process in samples[0].processes]
     assert commands[0] == "tritonserver"

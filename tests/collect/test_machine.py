@@ -15,12 +15,12 @@ import pytest
 from diagnostics.errors import CollectError
 from diagnostics.wire.gpu import parse_nvml
 from diagnostics.wire.host import parse_host
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from exporters.sources import host, local_server
 from exporters.sources.host import sample_host
 from exporters.sources.local_server import find_server, is_this_machine, listening_ports
 from exporters.sources.nvml import NvmlSampler
-from exporters.sources.nvml_query import Budget
+from exporters.sources.nvml_query import QueryBudget
 from exporters.sources.repository import repository_scrapes
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux")
@@ -44,7 +44,7 @@ KEYS = {
 @linux
 def test_a_host_sample_has_the_captures_keys_and_reads_back():
     scrape = sample_host("triton:8002", os.getpid())
-    assert scrape.kind is Kind.HOST
+    assert scrape.kind is BodyKind.HOST
     assert scrape.server == "triton:8002"
     assert json.loads(scrape.body).keys() == KEYS
     sample = parse_host(scrape.body)
@@ -208,7 +208,7 @@ class FakeNvml(SimpleNamespace):
 
 def sampler_of(nvml: FakeNvml, timeout: float = 1.0) -> NvmlSampler:
     """Return a sampler whose queries cost nothing, so that each is made every time."""
-    return NvmlSampler(nvml, timeout, lambda: Budget(used=lambda: 0.0))
+    return NvmlSampler(nvml, timeout, lambda: QueryBudget(used=lambda: 0.0))
 
 
 def test_a_gpu_sample_reads_back_with_gpm_from_the_second_one_on():
@@ -348,7 +348,7 @@ def test_a_refused_query_says_why_and_is_not_asked_again_when_it_is_refused_for_
 
 def test_a_dear_query_rests_in_proportion_to_what_it_took():
     time_now, used = [0.0], [0.0]
-    budget = Budget(now=lambda: time_now[0], used=lambda: used[0])
+    budget = QueryBudget(now=lambda: time_now[0], used=lambda: used[0])
 
     def dear() -> str:
         used[0] += 0.002

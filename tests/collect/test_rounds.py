@@ -7,7 +7,7 @@ import time
 from fake_triton import body_of, cut_off, dripping, fake_triton, page, recorded, silent, status
 
 from diagnostics.wire.model_config import parse_model_config
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.statistics import parse_statistics
 from exporters.sources.access import SourceOptions
 from exporters.sources.repository import RepositoryFiles
@@ -23,13 +23,13 @@ def index(**versions: str) -> bytes:
 
 
 def configs(scrapes) -> list[str]:
-    return [scrape.name for scrape in scrapes if scrape.kind is Kind.CONFIG]
+    return [scrape.name for scrape in scrapes if scrape.kind is BodyKind.CONFIG]
 
 
 def test_a_round_reads_metrics_statistics_and_index_as_they_came():
     with fake_triton() as fake:
         scrapes = found(fake).scrape()
-    assert [scrape.kind for scrape in scrapes] == [Kind.METRICS, Kind.STATISTICS, Kind.INDEX]
+    assert [scrape.kind for scrape in scrapes] == [BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX]
     for scrape in scrapes:
         assert scrape.body == body_of(scrape.kind)
         assert scrape.server == f"127.0.0.1:{fake.port + 2}"
@@ -40,9 +40,9 @@ def test_a_round_reads_metrics_statistics_and_index_as_they_came():
 def test_a_description_holds_the_server_and_every_models_configuration():
     with fake_triton() as fake:
         scrapes = found(fake).describe()
-    assert scrapes[0].kind is Kind.SERVER
+    assert scrapes[0].kind is BodyKind.SERVER
     names = configs(scrapes)
-    assert names == sorted(model.name for model in parse_statistics(body_of(Kind.STATISTICS)))
+    assert names == sorted(model.name for model in parse_statistics(body_of(BodyKind.STATISTICS)))
     assert all(parse_model_config(scrape.body).name == scrape.name for scrape in scrapes[1:])
 
 
@@ -82,7 +82,7 @@ def test_configurations_are_read_once_and_again_when_a_version_appears():
         server = found(fake)
         assert configs(server.round())
         assert not configs(server.round())
-        names = {model.name: "1" for model in parse_statistics(body_of(Kind.STATISTICS))}
+        names = {model.name: "1" for model in parse_statistics(body_of(BodyKind.STATISTICS))}
         fake.api.routes["POST /v2/repository/index"] = page(index(**names | {"safety": "2"}))
         assert configs(server.round())
         assert not configs(server.round())
@@ -111,7 +111,7 @@ def test_without_an_index_models_are_known_from_their_statistics():
     with fake_triton() as fake:
         fake.api.routes["POST /v2/repository/index"] = status(403)
         server = found(fake)
-        assert len(configs(server.round())) == len(parse_statistics(body_of(Kind.STATISTICS)))
+        assert len(configs(server.round())) == len(parse_statistics(body_of(BodyKind.STATISTICS)))
 
 
 def test_a_model_that_is_not_ready_is_not_asked_for():
@@ -151,7 +151,7 @@ def test_a_server_that_answers_no_configuration_is_not_asked_for_all_of_them():
 
 def set_count(fake, count: int, model: str = "safety") -> None:
     """Change a model's instances in place: no version, counter or index tells of it."""
-    body = json.loads(recorded()[Kind.CONFIG, "safety"]) | {"name": model}
+    body = json.loads(recorded()[BodyKind.CONFIG, "safety"]) | {"name": model}
     body["instance_group"][0]["count"] = count
     fake.api.routes[f"GET /v2/models/{model}/config"] = page(json.dumps(body).encode())
 
@@ -163,7 +163,7 @@ def test_a_setting_that_is_changed_in_place_is_read_in_the_next_round_and_told_o
         server.round()
         for count in (2, 1):
             set_count(fake, count)
-            told = [scrape for scrape in server.round() if scrape.kind is Kind.CONFIG]
+            told = [scrape for scrape in server.round() if scrape.kind is BodyKind.CONFIG]
             assert [parse_model_config(scrape.body).instance_groups[0].count for scrape in told] == [count]
             assert not configs(server.round())
 
@@ -200,7 +200,7 @@ def test_no_further_configuration_is_asked_for_once_a_read_goes_unanswered():
     with fake_triton() as fake:
         server = found(fake, timeout=0.2)
         server.round()
-        for name in {model.name for model in parse_statistics(body_of(Kind.STATISTICS))}:
+        for name in {model.name for model in parse_statistics(body_of(BodyKind.STATISTICS))}:
             fake.api.routes[f"GET /v2/models/{name}/config"] = silent(release)
         fake.api.seen.clear()
         assert not configs(server.round())
@@ -235,7 +235,7 @@ def test_a_server_that_is_slow_with_most_configurations_is_described_for_a_while
             fake.api.routes[f"GET /v2/models/{name}/config"] = answer
         server = discover(f"127.0.0.1:{fake.port}", SourceOptions(timeout=0.2))
         begun = time.monotonic()
-        scrapes = [one for one in server.describe() if one.kind is Kind.CONFIG]
+        scrapes = [one for one in server.describe() if one.kind is BodyKind.CONFIG]
         assert time.monotonic() - begun < 6
         release.set()
     assert [one.name for one in scrapes] == names

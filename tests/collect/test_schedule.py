@@ -7,7 +7,7 @@ from queue import Empty
 
 import pytest
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources import schedule
 from exporters.sources.schedule import collect
 
@@ -40,7 +40,7 @@ class FakeSource:
         self.begun.append(round(self.clock.now() - 100.0, 3))
         if self.gate:
             self.gate.wait(5)
-        return [Scrape(server=self.name, kind=Kind.METRICS, at=0.0, mono=self.clock.now(), body=b"x")]
+        return [Scrape(server=self.name, kind=BodyKind.METRICS, at=0.0, mono=self.clock.now(), body=b"x")]
 
 
 def test_rounds_begin_at_fixed_times_and_end_with_the_last_one_inside():

@@ -14,7 +14,7 @@ from diagnostics.signals.arrivals import PEAK_TO_MEAN
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.subject import Subject
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Stage, SyntheticTriton, chain, explained, model_config, restarted_at
 
 MODELS = (
@@ -40,9 +40,9 @@ def one_time(scrape: Scrape) -> Scrape:
     ("move", "told", "reason"),
     [(reversed_times, BACKWARDS, Missing.CONFLICTING), (one_time, STILL, Missing.STALE)],
 )
-@pytest.mark.parametrize("left_out", [(), (Kind.STATISTICS,), (Kind.METRICS,)])
+@pytest.mark.parametrize("left_out", [(), (BodyKind.STATISTICS,), (BodyKind.METRICS,)])
 def test_a_clock_that_tells_no_order_is_named_in_verdict_reasons_and_blind_spots(
-    move: Move, told: str, reason: Missing, left_out: tuple[Kind, ...]
+    move: Move, told: str, reason: Missing, left_out: tuple[BodyKind, ...]
 ) -> None:
     found = explained(window_of(map(move, TRITON.without(*left_out).scrapes())))
     assert (found.verdict, found.reason, found.findings) == (Verdict.INSUFFICIENT_DATA, told, ())

@@ -13,7 +13,7 @@ from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import CaptureWriter, open_capture
 from diagnostics.wire.failed_reads import LONGEST_REASON
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import Anonymizer, redact
 from tests.builders import START, model_config
 from tests.builders_traffic import Did, indexed, scrapes_told
@@ -21,13 +21,13 @@ from tests.builders_traffic import Did, indexed, scrapes_told
 REFUSED, LATE = "connection refused", "no answer within 5 s"
 BUSY, IDLE = Did(requests=40, infer=0.02, seconds=0.021), Did()
 STEPS = 22
-INFERENCE, METRICS = (Kind.STATISTICS, Kind.INDEX), (Kind.METRICS,)
+INFERENCE, METRICS = (BodyKind.STATISTICS, BodyKind.INDEX), (BodyKind.METRICS,)
 CONFIGS = {"m": model_config("m")}
 
 
 def read(
     story: Sequence[Did],
-    failing: Collection[Kind],
+    failing: Collection[BodyKind],
     reason: str = REFUSED,
     *,
     since: float = 20.0,
@@ -125,7 +125,7 @@ class TestCountersThatGoOn:
     @pytest.mark.parametrize("since", [0.0, 20.0])
     @pytest.mark.parametrize(("kinds", "port"), [(INFERENCE, "inference port"), (METRICS, "metrics port")])
     def test_show_that_requests_are_served_and_what_is_not_seen_is_named(
-        self, kinds: Collection[Kind], port: str, since: float, reason: str
+        self, kinds: Collection[BodyKind], port: str, since: float, reason: str
     ) -> None:
         explanation = explained(read([BUSY] * STEPS, kinds, reason, since=since))
         (told,) = why(explanation, port)

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from diagnostics.cli.diff import command
-from diagnostics.diagnosis.diff import Difference, difference
-from diagnostics.diagnosis.diff_shares import Cause
+from diagnostics.diagnosis.diff import WindowDiff, difference
+from diagnostics.diagnosis.diff_shares import DifferenceCause
 from diagnostics.errors import UsageError
 from diagnostics.render.diff.json import diff_report
 from diagnostics.render.diff.text import diff_text
@@ -22,7 +22,7 @@ TWO = model_config("m", groups=({"kind": "KIND_CPU", "count": 2},))
 SLOW = Stage("m", rate=38, execution=0.0245, queue=0.17, config=ONE)
 
 
-def compared(before: Stage, after: Stage) -> Difference:
+def compared(before: Stage, after: Stage) -> WindowDiff:
     return difference(*(SyntheticTriton(models=(stage,)).explain() for stage in (before, after)))
 
 
@@ -38,7 +38,7 @@ def test_the_repaired_configuration_of_a_recorded_incident_explains_its_latency(
 
     assert entry.matters
     assert entry.main is not None
-    assert (entry.main.cause, entry.main.model) == (Cause.CONFIGURATION, labels()[sick].model)
+    assert (entry.main.cause, entry.main.model) == (DifferenceCause.CONFIGURATION, labels()[sick].model)
     assert not entry.load_differs
     assert {finding.check for finding in found.gone} >= labels()[sick].causes & {f.check for f in found.before.loud}
 
@@ -63,7 +63,7 @@ def test_more_load_alone_is_the_loads_doing() -> None:
 
     assert entry.load_differs
     assert entry.main is not None
-    assert entry.main.cause is Cause.LOAD
+    assert entry.main.cause is DifferenceCause.LOAD
 
 
 def test_less_load_is_never_the_reason_for_waiting_longer() -> None:
@@ -79,15 +79,15 @@ def test_settings_and_load_that_both_changed_are_told_apart_by_the_scheduler_mod
     by = {share.cause: share.seconds for share in entry.shares}
 
     # Twice the load would have made the old queue longer, so the second instance did more than the difference shows.
-    assert by[Cause.LOAD] > 0.05
-    assert by[Cause.CONFIGURATION] < -0.05
+    assert by[DifferenceCause.LOAD] > 0.05
+    assert by[DifferenceCause.CONFIGURATION] < -0.05
 
 
 def test_a_new_version_that_computes_longer_is_the_versions_doing() -> None:
     (entry,) = compared(SLOW, replace(SLOW, version="2", execution=0.08, rate=10, queue=0.17)).entries
 
     assert entry.main is not None
-    assert (entry.main.cause, entry.main.why) == (Cause.VERSION, "version 1 → 2")
+    assert (entry.main.cause, entry.main.why) == (DifferenceCause.VERSION, "version 1 → 2")
 
 
 def test_what_nothing_explains_is_said_to_be_so() -> None:

@@ -10,12 +10,12 @@ from itertools import pairwise
 import pytest
 
 from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
-from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.checks.check import Claim, Fires, Severity
 from diagnostics.diagnosis.finding import Finding, findings, fingerprint, id_of, unclaimed
 from diagnostics.diagnosis.link import CAUSED_BY, LOAD, cause_of
 from diagnostics.diagnosis.run import Result
-from diagnostics.evidence.ledger import Entry, Ledger
+from diagnostics.evidence.ledger import EntryPoint, Ledger
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
 from diagnostics.signals.subject import Subject
 from tests import builders
@@ -41,10 +41,10 @@ def fired(
     check: str, seconds: float = 0.0, *, on: Subject = SUBJECT, phase: Phase = Phase.QUEUE, **more: object
 ) -> Result:
     evidence = StatedEvidence({})
-    entry = Entry(ensemble=None, mean_seconds=MEAN, weight=1.0, requests=100)
+    entry = EntryPoint(ensemble=None, mean_seconds=MEAN, weight=1.0, requests=100)
     claims = (Claim(stage=on.model or "", phase=phase, seconds=seconds),) if seconds else ()
     outcome = Fires(summary=check, claims=claims, **{"saved_seconds": seconds, **more})  # type: ignore[arg-type]
-    registered: Registered = catalogue()[check]
+    registered: RegisteredCheck = catalogue()[check]
     ledger = Ledger(evidence, lambda _: entry)
     return Result(check=registered, subject=on, outcome=outcome, noted=ledger, entry=entry)
 

@@ -9,11 +9,11 @@ from functools import cache
 import jsonschema
 import pytest
 
-from diagnostics.diagnosis.accounting import Account
+from diagnostics.diagnosis.accounting import ForecastCheck
 from diagnostics.diagnosis.effect import EndToEnd
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import corrected
-from diagnostics.diagnosis.proof import DOUBTED_CONFIDENCE, Memory, proved
+from diagnostics.diagnosis.proof import DOUBTED_CONFIDENCE, ForecastCache, validated
 from diagnostics.render.explanation.html import html
 from diagnostics.render.explanation.json import report, schema
 from diagnostics.render.explanation.markdown import markdown
@@ -31,7 +31,7 @@ def slowed(queue: float) -> Explanation:
 
 @cache
 def doubted() -> Explanation:
-    return proved(slowed(5.4))
+    return validated(slowed(5.4))
 
 
 def test_no_cause_is_sure_that_the_model_of_the_window_does_not_hold() -> None:
@@ -46,9 +46,9 @@ def test_no_cause_is_sure_that_the_model_of_the_window_does_not_hold() -> None:
 
 
 def test_a_service_doubts_what_the_command_doubts() -> None:
-    memory = Memory()
-    service = proved(slowed(5.4), simulate=False, memory=memory)
-    again = proved(slowed(5.4), simulate=False, memory=memory)
+    memory = ForecastCache()
+    service = validated(slowed(5.4), simulate=False, memory=memory)
+    again = validated(slowed(5.4), simulate=False, memory=memory)
 
     assert [one.confidence for one in service.loud] == [one.confidence for one in doubted().loud]
     assert [one.doubt for one in again.loud] == [one.doubt for one in service.loud]
@@ -66,7 +66,7 @@ def test_the_first_lines_say_so() -> None:
 
 
 def test_a_queue_as_long_as_the_model_has_it_leaves_no_doubt() -> None:
-    explanation = proved(slowed(0.04))
+    explanation = validated(slowed(0.04))
 
     assert explanation.loud[0].doubt == ""
     assert explanation.loud[0].confidence > 0.9
@@ -78,7 +78,7 @@ def test_a_stage_that_is_offered_more_than_it_can_do_is_waited_for_without_end()
     server = pipeline("safety")
     full = {"safety": {"execution": 0.0262, "queue": 8.0, "pending_growth": 2.0}, "chat": {"execution": 8.04}}
     models = tuple(replace(one, **full.get(one.name, {})) for one in server.models)  # type: ignore[arg-type]
-    first = proved(replace(server, models=models).explain()).loud[0]
+    first = validated(replace(server, models=models).explain()).loud[0]
 
     assert first.doubt == ""
     assert first.confidence > 0.9
@@ -88,7 +88,7 @@ def test_a_stage_that_is_offered_more_than_it_can_do_is_waited_for_without_end()
 def test_a_cause_is_doubted_where_most_of_what_it_is_said_to_cost_is_not_held(
     beyond: float, seconds: float, doubts: bool
 ) -> None:
-    assert Account(beyond=beyond, said="Our model predicts otherwise").contradicts(seconds) is doubts
+    assert ForecastCheck(beyond=beyond, said="Our model predicts otherwise").contradicts(seconds) is doubts
 
 
 def test_what_a_finding_takes_is_no_more_than_its_change_saves() -> None:
@@ -115,7 +115,7 @@ def two_full_branches(right: float = 0.0245, rate: float = 38) -> SyntheticTrito
 
 def test_of_branches_that_hide_each_other_both_are_the_cause() -> None:
     """Neither's instance alone saves what is worth a change: requests wait for the other branch as long."""
-    explanation = proved(two_full_branches().explain())
+    explanation = validated(two_full_branches().explain())
     single = {one.subject.model: one for one in explanation.loud if one.check == "single-instance-serialization"}
 
     assert set(single) == {"left", "right"}

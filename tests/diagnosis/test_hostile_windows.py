@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from diagnostics.checks.check import Fires, Quiet, Unknown
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import (
     Counts,
     Stage,
@@ -52,7 +52,7 @@ def answer(scrapes: Sequence[Scrape]) -> Explanation:
 
 def gappy(scrapes: Sequence[Scrape]) -> Sequence[Scrape]:
     draw = random.Random(3)
-    lost = [draw.random() < 0.4 and scrape.kind is not Kind.CONFIG for scrape in scrapes]
+    lost = [draw.random() < 0.4 and scrape.kind is not BodyKind.CONFIG for scrape in scrapes]
     return [
         replace(scrape, body=None, error="timed out") if gone else scrape
         for scrape, gone in zip(scrapes, lost, strict=True)
@@ -94,13 +94,13 @@ def test_a_model_that_vanishes_at_any_read_never_breaks_it(last: int) -> None:
     answer(replace(TRITON, alter=only_between("safety", 0, last)).scrapes())
 
 
-@pytest.mark.parametrize("kind", [Kind.METRICS, Kind.STATISTICS, Kind.CONFIG])
+@pytest.mark.parametrize("kind", [BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.CONFIG])
 @pytest.mark.parametrize(
     "body",
     [b"", b"\x00\xff", b"<html>", b"[]", b"{}", b"null", b'{"model_stats": null}', b'{"name": "safety"}'],
     ids=repr,
 )
-def test_one_source_full_of_nonsense_never_breaks_it(kind: Kind, body: bytes) -> None:
+def test_one_source_full_of_nonsense_never_breaks_it(kind: BodyKind, body: bytes) -> None:
     answer([replace(scrape, body=body) if scrape.kind is kind else scrape for scrape in TRITON.scrapes(5)])
 
 
@@ -139,7 +139,7 @@ def test_absurd_settings_neither_break_it_nor_keep_it_busy(
     changes: list[tuple[Callable[[int], dict[str, object]], int]],
 ) -> None:
     def hostile(scrape: Scrape) -> Scrape:
-        if scrape.kind is not Kind.CONFIG or scrape.name == "chat":
+        if scrape.kind is not BodyKind.CONFIG or scrape.name == "chat":
             return scrape
         config = json.loads(scrape.body or b"{}")
         for setting, value in changes:

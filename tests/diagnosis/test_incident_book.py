@@ -7,7 +7,7 @@ import pytest
 from diagnostics.checks.check import Layer, Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts
 from diagnostics.diagnosis.finding import Finding, Impact
-from diagnostics.diagnosis.incident import Change, Incident, IncidentBook, IncidentChange
+from diagnostics.diagnosis.incident import Incident, IncidentBook, IncidentChange, IncidentTransition
 from diagnostics.diagnosis.onset import Onset
 from diagnostics.signals.subject import Subject
 from tests.builders import SyntheticTriton
@@ -61,7 +61,7 @@ class Life:
         return list(self.book.take(judged(*findings, verdict=verdict), clock + self.time, self.time))
 
     def opened(self, *findings: Finding) -> Incident:
-        while not (changes := [one for one in self.see(*findings) if one.kind is Change.OPENED]):
+        while not (changes := [one for one in self.see(*findings) if one.kind is IncidentTransition.OPENED]):
             assert self.time < 1_000
         return changes[-1].incident
 
@@ -202,7 +202,7 @@ def test_a_restored_incident_keeps_its_identity_and_its_past():
     second = Life(open_after=2)
     second.book.restore(first.book.open)
     (change,) = second.see(finding(harm=0.2), clock=NOON + 600)
-    assert change.kind is Change.UPDATED
+    assert change.kind is IncidentTransition.UPDATED
     assert (change.incident.id, change.incident.onset, change.incident.peak) == (before.id, before.onset, 0.8)
 
 
@@ -212,7 +212,7 @@ def test_a_restored_incident_that_is_gone_closes_as_any_other():
     second = Life(close_after=30)
     second.book.restore(first.book.open)
     changes = [change for _ in range(3) for change in second.see(clock=NOON + 600)]
-    assert [(change.kind, change.incident.id) for change in changes] == [(Change.CLOSED, before.id)]
+    assert [(change.kind, change.incident.id) for change in changes] == [(IncidentTransition.CLOSED, before.id)]
 
 
 def test_what_is_closed_is_not_restored():
@@ -241,5 +241,5 @@ def test_everything_is_closed_when_its_deployment_is_watched_no_longer():
     life = Life(open_after=1)
     life.see(finding("a"), finding("b"))
     ended = life.book.end(NOON + 100)
-    assert [(one.kind, one.incident.closed) for one in ended] == [(Change.CLOSED, NOON + 100)] * 2
+    assert [(one.kind, one.incident.closed) for one in ended] == [(IncidentTransition.CLOSED, NOON + 100)] * 2
     assert life.book.open == ()

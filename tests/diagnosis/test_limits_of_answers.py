@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from diagnostics.anatomy.cells import Anatomy, Phase, Stage
-from diagnostics.diagnosis.certainty import doubt
+from diagnostics.diagnosis.certainty import reason_to_keep_reading
 from diagnostics.diagnosis.explanation import Explanation, Verdict, WindowFacts
 from diagnostics.diagnosis.symptoms import symptoms
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
@@ -79,4 +79,4 @@ def test_a_window_is_long_enough_from_its_limits_on(seconds: float, execution: f
         evidence=StatedEvidence({REQUESTS: 100, EXECUTION_SECONDS: execution}),
     )
 
-    assert (doubt(explanation, explanation) == "") is enough
+    assert (reason_to_keep_reading(explanation, explanation) == "") is enough

@@ -18,7 +18,7 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_wind
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render.explanation.text import text
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.machine import Machine
 from exporters.sources.schedule import collect
 from exporters.sources.triton import discover
@@ -55,7 +55,7 @@ LIMITED = Incident(
     loads=(Load(model="limited", rate=RATE),),
     options=("--rate-limit=execution_count",),
 )
-SIGHTS = ((), (Kind.HOST,), (Kind.HOST, Kind.LOG), (Kind.HOST, Kind.LOG, Kind.STATISTICS))
+SIGHTS = ((), (BodyKind.HOST,), (BodyKind.HOST, BodyKind.LOG), (BodyKind.HOST, BodyKind.LOG, BodyKind.STATISTICS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Watched:
 
     scrapes: tuple[Scrape, ...]
 
-    def explained(self, *without: Kind) -> Explanation:
+    def explained(self, *without: BodyKind) -> Explanation:
         return explain_window(window_of(one for one in self.scrapes if one.kind not in without))
 
 
@@ -87,7 +87,7 @@ def watch(incident: Incident) -> Watched:
         load.join()
         target.close()
         machine.close()
-    return Watched((*scrapes, Scrape(server=target.name, kind=Kind.LOG, at=at, mono=at, body=body)))
+    return Watched((*scrapes, Scrape(server=target.name, kind=BodyKind.LOG, at=at, mono=at, body=body)))
 
 
 @pytest.fixture(scope="module")

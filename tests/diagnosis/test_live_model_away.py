@@ -18,7 +18,7 @@ from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_wind
 from diagnostics.diagnosis.link import OUTAGE
 from diagnostics.render.explanation.text import text
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.schedule import collect
 from exporters.sources.triton import discover
 from tests.benchmark.kinds.clients import send
@@ -61,8 +61,8 @@ class Seen:
     back: float
     incidents: tuple[dict[str, Any], ...]
 
-    def explained(self, *without: Kind, since: float = 0.0, until: float = float("inf")) -> Explanation:
-        kept = [one for one in self.scrapes if one.kind is Kind.CONFIG or since <= one.at <= until]
+    def explained(self, *without: BodyKind, since: float = 0.0, until: float = float("inf")) -> Explanation:
+        kept = [one for one in self.scrapes if one.kind is BodyKind.CONFIG or since <= one.at <= until]
         return explain_window(window_of(one for one in kept if one.kind not in without))
 
 
@@ -109,8 +109,8 @@ def _unload_for_a_while(running: Any, times: list[float]) -> None:
     running.do(Event(at=0.0, do="load", model="asked"))
 
 
-@pytest.mark.parametrize("without", [(), (Kind.INDEX,), (Kind.STATISTICS,), (Kind.METRICS,)])
-def test_a_model_that_was_unloaded_under_load_is_the_first_cause(seen: Seen, without: tuple[Kind, ...]) -> None:
+@pytest.mark.parametrize("without", [(), (BodyKind.INDEX,), (BodyKind.STATISTICS,), (BodyKind.METRICS,)])
+def test_a_model_that_was_unloaded_under_load_is_the_first_cause(seen: Seen, without: tuple[BodyKind, ...]) -> None:
     explanation = seen.explained(*without)
     first = explanation.loud[0]
 

@@ -6,7 +6,7 @@ import pytest
 
 from diagnostics.checks.check import Quiet
 from diagnostics.diagnosis.explanation import Explanation, Verdict
-from diagnostics.diagnosis.proof import proved
+from diagnostics.diagnosis.proof import validated
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.predict import forecast
 from diagnostics.forecast.what_if import WhatIf
@@ -46,7 +46,7 @@ def chat() -> dict[str, object]:
 
 
 def judged(triton: SyntheticTriton, *, service: bool) -> Explanation:
-    return proved(triton.explain(), simulate=not service)
+    return validated(triton.explain(), simulate=not service)
 
 
 @pytest.mark.parametrize("service", [False, True], ids=["command", "service"])

@@ -9,10 +9,10 @@ from typing import ClassVar
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
-from diagnostics.diagnosis.incident import Change, IncidentBook, IncidentChange
+from diagnostics.diagnosis.incident import IncidentBook, IncidentChange, IncidentTransition
 from diagnostics.diagnosis.link import CAUSED_BY, OUTAGE, follows_outage
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START, chain, model_config
 from tests.builders_traffic import Did, indexed, scrapes_told, sent
 
@@ -40,7 +40,7 @@ def index(
     ]
 
 
-def explained(*scrapes: Sequence[Scrape], without: Sequence[Kind] = ()) -> Explanation:
+def explained(*scrapes: Sequence[Scrape], without: Sequence[BodyKind] = ()) -> Explanation:
     return explain_window(window_of([s for part in scrapes for s in part if s.kind not in without]))
 
 
@@ -53,8 +53,10 @@ def causes(explanation: Explanation) -> list[tuple[str, str | None]]:
 
 
 class TestAnOutage:
-    @pytest.mark.parametrize("without", [(), (Kind.INDEX,), (Kind.STATISTICS,), (Kind.METRICS,)])
-    def test_a_model_that_was_unloaded_under_load_and_loaded_again_is_the_cause(self, without: Sequence[Kind]) -> None:
+    @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,), (BodyKind.STATISTICS,), (BodyKind.METRICS,)])
+    def test_a_model_that_was_unloaded_under_load_and_loaded_again_is_the_cause(
+        self, without: Sequence[BodyKind]
+    ) -> None:
         explanation = explained(told(away()), index(), without=without)
 
         assert causes(explanation) == [(OUTAGE, "m")]
@@ -100,7 +102,7 @@ class TestAnOutage:
     def test_what_is_cold_once_it_is_back_is_its_consequence(self) -> None:
         story = away()
         story[15] = replace(BUSY, infer=0.5, seconds=0.5)
-        running = [s for s in told(story) if s.at > START or s.kind is Kind.CONFIG]
+        running = [s for s in told(story) if s.at > START or s.kind is BodyKind.CONFIG]
         explanation = explained(running, index())
 
         assert causes(explanation) == [(OUTAGE, "m"), ("cold-start", "m")]
@@ -128,14 +130,14 @@ class TestAnIncident:
     def book(self) -> IncidentBook:
         book = IncidentBook("chat", open_after=1, close_after=30.0)
         begun = explained(told(away(steps=range(10, STEPS))), index(steps=range(10, STEPS)))
-        assert [one.kind for one in book.take(begun, START, 0.0)] == [Change.OPENED]
+        assert [one.kind for one in book.take(begun, START, 0.0)] == [IncidentTransition.OPENED]
         return book
 
     def later(self, book: IncidentBook, explanation: Explanation) -> list[IncidentChange]:
         return [one for at in (20.0, 40.0, 60.0) for one in book.take(explanation, START + at, at)]
 
-    @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])
-    def test_lasts_while_the_model_is_away(self, without: Sequence[Kind]) -> None:
+    @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,)])
+    def test_lasts_while_the_model_is_away(self, without: Sequence[BodyKind]) -> None:
         book = self.book()
         whole = explained(told([AWAY] * STEPS), index(steps=range(-1, STEPS)), without=without)
 
@@ -143,13 +145,13 @@ class TestAnIncident:
         assert self.later(book, whole) == []
         assert [one.check for one in book.open] == [OUTAGE]
 
-    @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])
-    def test_ends_once_the_model_serves_again(self, without: Sequence[Kind]) -> None:
+    @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,)])
+    def test_ends_once_the_model_serves_again(self, without: Sequence[BodyKind]) -> None:
         book = self.book()
         back = explained(told([BUSY] * STEPS), index(steps=range(0)), without=without)
 
         assert back.verdict is Verdict.HEALTHY
-        assert [one.kind for one in self.later(book, back)] == [Change.CLOSED]
+        assert [one.kind for one in self.later(book, back)] == [IncidentTransition.CLOSED]
         assert book.open == ()
 
     def test_of_another_model_ends_although_nobody_knows_whether_this_one_is_asked_for(self) -> None:
@@ -158,7 +160,7 @@ class TestAnIncident:
         assert [one.subject.model for one in book.open] == ["other"]
         only_m = explained(told([AWAY] * STEPS), index(steps=range(-1, STEPS)))
 
-        assert [one.kind for one in self.later(book, only_m)] == [Change.CLOSED]
+        assert [one.kind for one in self.later(book, only_m)] == [IncidentTransition.CLOSED]
 
 
 class TestAWindowThatHoldsNothingButTheOutage:
@@ -175,8 +177,10 @@ class TestAWindowThatHoldsNothingButTheOutage:
         assert "errors that clients of m get" in explanation.next_measurement
         assert "requests to m on triton-0" in [spot.what for spot in explanation.blind_spots]
 
-    @pytest.mark.parametrize("without", [(), (Kind.INDEX,), (Kind.INDEX, Kind.CONFIG), (Kind.INDEX, Kind.STATISTICS)])
-    def test_is_an_outage_where_clients_got_nothing_but_errors(self, without: Sequence[Kind]) -> None:
+    @pytest.mark.parametrize(
+        "without", [(), (BodyKind.INDEX,), (BodyKind.INDEX, BodyKind.CONFIG), (BodyKind.INDEX, BodyKind.STATISTICS)]
+    )
+    def test_is_an_outage_where_clients_got_nothing_but_errors(self, without: Sequence[BodyKind]) -> None:
         moments = [at / 20 for at in range(20 * 44)]
         record = replace(sent(moments), body=failing(sent(moments), 0.0, 44.0))
         explanation = explained(told([AWAY] * STEPS), index(steps=self.WHOLE), [record], without=without)
@@ -323,13 +327,13 @@ class TestServers:
         again = [
             replace(s, at=s.at + 28.0, mono=s.mono + 28.0)
             for s in told([BUSY] * 7, [BUSY] * 7)
-            if s.at > START and s.kind is not Kind.CONFIG
+            if s.at > START and s.kind is not BodyKind.CONFIG
         ]
         more = replace(BUSY, requests=BUSY.requests * (1 + gained))
         beside = [more if n in range(10, 14) else BUSY for n in range(STEPS)]
         others = [replace(s, server=f"triton-{r}") for r in range(1, replicas) for s in told(beside, beside)]
         failed = [
-            replace(first[0], at=START + after, mono=START + after, kind=Kind.METRICS, body=None, error="refused")
+            replace(first[0], at=START + after, mono=START + after, kind=BodyKind.METRICS, body=None, error="refused")
             for after in range(20, 28, 2)
         ]
         return [*first, *(failed if tried else []), *again, *others]
@@ -354,10 +358,12 @@ class TestServers:
     def anew(self, *, servers: int = 1) -> list[Scrape]:
         """Return servers of which the first one counts all anew from the read at 28 s on."""
         first = [
-            replace(s, body=zeroed(s)) if s.at == START + 28.0 and s.kind in (Kind.METRICS, Kind.STATISTICS) else s
+            replace(s, body=zeroed(s))
+            if s.at == START + 28.0 and s.kind in (BodyKind.METRICS, BodyKind.STATISTICS)
+            else s
             for s in [
                 *told([BUSY] * 14, [BUSY] * 14),
-                *(later(s) for s in told([BUSY] * 8, [BUSY] * 8) if s.at > START and s.kind is not Kind.CONFIG),
+                *(later(s) for s in told([BUSY] * 8, [BUSY] * 8) if s.at > START and s.kind is not BodyKind.CONFIG),
             ]
         ]
         others = [replace(s, server=f"triton-{r}") for r in range(1, servers) for s in told([BUSY] * STEPS)]

@@ -14,9 +14,9 @@ import pytest
 from diagnostics.anatomy.anatomy import Phase
 from diagnostics.checks.check import Claim, Fires, Quiet, Suggestion
 from diagnostics.diagnosis.effect import EndToEnd, Unpredicted
-from diagnostics.diagnosis.explanation import Explanation, Verdict, rejudged
+from diagnostics.diagnosis.explanation import Explanation, Verdict, with_results
 from diagnostics.diagnosis.intervening import intervened, outside
-from diagnostics.diagnosis.proof import Budget, Memory, proved
+from diagnostics.diagnosis.proof import CpuBudget, ForecastCache, validated
 from diagnostics.forecast.fitted import Fitted, MeasuredStage
 from diagnostics.render.explanation.json import report, schema
 from diagnostics.render.explanation.text import text
@@ -37,7 +37,7 @@ def degraded() -> Explanation:
 
 @cache
 def told() -> Explanation:
-    return proved(degraded())
+    return validated(degraded())
 
 
 def advising(made: ConfigChange | None) -> Explanation:
@@ -52,7 +52,7 @@ def advising(made: ConfigChange | None) -> Explanation:
             suggestion = replace(fires.suggestion, change=made, prediction=None)
             yield msgspec.structs.replace(one, outcome=replace(fires, suggestion=suggestion))
 
-    return rejudged(degraded(), list(results()))  # type: ignore[arg-type]
+    return with_results(degraded(), list(results()))  # type: ignore[arg-type]
 
 
 def test_a_suggestion_tells_what_it_does_to_the_whole_request() -> None:
@@ -86,7 +86,7 @@ def test_the_line_and_the_contract_hold_both_ends() -> None:
 
 
 def test_closed_forms_tell_where_nothing_may_be_simulated() -> None:
-    effect = proved(degraded(), simulate=False).findings[0].effect
+    effect = validated(degraded(), simulate=False).findings[0].effect
 
     assert isinstance(effect, EndToEnd)
     assert not effect.simulated
@@ -94,7 +94,7 @@ def test_closed_forms_tell_where_nothing_may_be_simulated() -> None:
 
 def test_a_cause_whose_change_would_not_help_is_none() -> None:
     """More instances of a stage that idles shorten nothing."""
-    explanation = proved(advising(change("side", {"instance_group.count": 4})))
+    explanation = validated(advising(change("side", {"instance_group.count": 4})))
     (result,) = [one for one in explanation.results if one.check.id == SINGLE and one.subject.model == "safety"]
 
     assert explanation.findings == ()
@@ -111,12 +111,12 @@ def test_a_window_that_the_model_does_not_account_for_refutes_nothing() -> None:
     explanation = replace(slow, models=stages).explain()
     odd = [finding for finding in explanation.findings if finding.suggestion and finding.suggestion.change]
 
-    assert [one.id for one in proved(explanation).findings] == [one.id for one in explanation.findings]
+    assert [one.id for one in validated(explanation).findings] == [one.id for one in explanation.findings]
     assert all(one.suggestion for one in odd)
 
 
 def test_a_change_that_is_not_simulated_says_so_and_keeps_its_finding() -> None:
-    explanation = proved(advising(change("safety", {"version_policy": "specific:1"})))
+    explanation = validated(advising(change("safety", {"version_policy": "specific:1"})))
     effect = explanation.findings[0].effect
 
     assert isinstance(effect, Unpredicted)
@@ -125,17 +125,17 @@ def test_a_change_that_is_not_simulated_says_so_and_keeps_its_finding() -> None:
 
 
 def test_what_the_budget_does_not_reach_is_told_as_not_proven_and_asked_again() -> None:
-    memory = Memory()
-    hasty = proved(degraded(), memory=memory, budget=Budget(seconds=0.0)).findings[0].effect
+    memory = ForecastCache()
+    hasty = validated(degraded(), memory=memory, budget=CpuBudget(seconds=0.0)).findings[0].effect
 
     assert isinstance(hasty, Unpredicted)
     assert "not proven" in hasty.because
-    assert isinstance(proved(degraded(), simulate=False, memory=memory).findings[0].effect, EndToEnd)
+    assert isinstance(validated(degraded(), simulate=False, memory=memory).findings[0].effect, EndToEnd)
 
 
 def test_a_forecast_that_would_not_end_is_told_and_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("diagnostics.tuning.simulation.clock.MOST_EVENTS", 500)
-    found = proved(degraded()).findings[0]
+    found = validated(degraded()).findings[0]
 
     assert isinstance(found.effect, Unpredicted)
     assert "cannot be forecast" in found.effect.because
@@ -143,7 +143,7 @@ def test_a_forecast_that_would_not_end_is_told_and_proves_nothing(monkeypatch: p
 
 
 def test_a_running_service_asks_once_for_what_stays() -> None:
-    asked, memory = list[int](), Memory(seconds=60.0)
+    asked, memory = list[int](), ForecastCache(seconds=60.0)
 
     for now in (0.0, 30.0, 61.0):
         memory.of("key", now, lambda: asked.append(1))
@@ -152,7 +152,7 @@ def test_a_running_service_asks_once_for_what_stays() -> None:
 
 
 def test_a_running_service_asks_anew_once_requests_take_another_time() -> None:
-    asked, memory = list[float](), Memory()
+    asked, memory = list[float](), ForecastCache()
 
     for now, mean in ((0.0, 0.2), (15.0, 0.22), (30.0, 0.24), (45.0, 0.26), (60.0, 0.1)):
         memory.of("key", now, partial(asked.append, mean), mean)
@@ -167,7 +167,7 @@ def before_full(**last: float) -> Unpredicted:
         "chat": {"execution": 0.53},
     }
     models = tuple(replace(one, **changed.get(one.name, {})) for one in pipeline("safety").models)  # type: ignore[arg-type]
-    told = proved(SyntheticTriton(models=models).explain(), simulate=False)
+    told = validated(SyntheticTriton(models=models).explain(), simulate=False)
     (effect,) = (one.effect for one in told.findings if (one.check, one.subject.model) == (SINGLE, "safety"))
     assert isinstance(effect, Unpredicted)
     return effect

@@ -9,7 +9,7 @@ import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import model_config
 from tests.builders_traffic import Did, indexed, logged, scrapes_told, sent
 
@@ -22,7 +22,7 @@ LOADED = "I1114 22:13:{:02d}.000000 7 model_lifecycle.cc:849] \"successfully loa
 BAD_PROTO = "failed to read text proto from /models/new/config.pbtxt"
 
 
-def explained(*scrapes: Scrape, without: Sequence[Kind] = ()) -> Explanation:
+def explained(*scrapes: Scrape, without: Sequence[BodyKind] = ()) -> Explanation:
     steady = scrapes_told({("m", "1"): (BUSY,) * STEPS}, configs={"m": model_config("m")})
     return explain_window(window_of([one for one in (*steady, *scrapes) if one.kind not in without]))
 
@@ -56,20 +56,20 @@ class TestAFolderThatWasNeverLoaded:
         assert "listed without a state" in finding.summary
 
     def test_is_seen_in_the_repositorys_files_where_the_index_was_not_read(self) -> None:
-        file = replace(index()[0], kind=Kind.REPOSITORY, name="new/config.pbtxt", body=b'name: "new"')
+        file = replace(index()[0], kind=BodyKind.REPOSITORY, name="new/config.pbtxt", body=b'name: "new"')
 
         assert unseen(explained(file)) == ["requests to new on triton-0"]
         assert unseen(explained(replace(file, name="m/config.pbtxt"))) == []
 
     def test_is_not_claimed_of_a_configuration_alone(self) -> None:
-        file = replace(index()[0], kind=Kind.REPOSITORY, name="new/config.pbtxt", body=b'name: "new"')
+        file = replace(index()[0], kind=BodyKind.REPOSITORY, name="new/config.pbtxt", body=b'name: "new"')
 
         assert unseen(explain_window(window_of([file]))) == []
 
 
 class TestAFolderThatCannotBeRead:
-    @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])
-    def test_is_a_load_that_failed_with_the_logs_reason(self, without: Sequence[Kind]) -> None:
+    @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,)])
+    def test_is_a_load_that_failed_with_the_logs_reason(self, without: Sequence[BodyKind]) -> None:
         log = logged(*(POLL.format(20 + 15 * turn, "new", BAD_PROTO) for turn in range(3)))
         explanation = explained(*index(("new", "", "", "")), log, without=without)
         (finding,) = explanation.loud
@@ -78,8 +78,8 @@ class TestAFolderThatCannotBeRead:
         assert finding.summary == f"new could not be loaded, and nothing shows whether anybody asks for it: {BAD_PROTO}"
         assert unseen(explanation) == []
 
-    @pytest.mark.parametrize("without", [(), (Kind.INDEX,)])
-    def test_leaves_the_version_that_serves(self, without: Sequence[Kind]) -> None:
+    @pytest.mark.parametrize("without", [(), (BodyKind.INDEX,)])
+    def test_leaves_the_version_that_serves(self, without: Sequence[BodyKind]) -> None:
         (finding,) = explained(*index(), logged(POLL.format(30, "m", BAD_PROTO)), without=without).loud
 
         assert "m could not be loaded, and an older version goes on serving" in finding.summary

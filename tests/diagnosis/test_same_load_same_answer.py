@@ -11,12 +11,12 @@ import pytest
 from diagnostics.diagnosis.effect import EndToEnd
 from diagnostics.diagnosis.explanation import Explanation, explain_window
 from diagnostics.diagnosis.incident import IncidentBook
-from diagnostics.diagnosis.proof import Memory, proved
+from diagnostics.diagnosis.proof import ForecastCache, validated
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.captures.recorded import scrapes_of
 
 STEADY = (
@@ -24,7 +24,7 @@ STEADY = (
     "gpu-handed-single-instance",
     "cpu-handed-batch-window-long",
 )
-TIMED = (Kind.METRICS, Kind.STATISTICS, Kind.INDEX, Kind.NVML, Kind.HOST)
+TIMED = (BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.INDEX, BodyKind.NVML, BodyKind.HOST)
 # A third of a window tells a queue's length less exactly, by √3 and by chance; more than this is another answer.
 MOST_APART = 5.0
 
@@ -39,7 +39,7 @@ def predicted(explanation: Explanation) -> EndToEnd:
 
 def thirds(scrapes: Sequence[Scrape]) -> list[list[Scrape]]:
     """Return the three thirds of a recording, by the time of its reads; what was read once belongs to each."""
-    times = [one.at for one in scrapes if one.kind is Kind.STATISTICS]
+    times = [one.at for one in scrapes if one.kind is BodyKind.STATISTICS]
     start, length = min(times), (max(times) - min(times)) / 3
     spans = [(start + part * length - 0.01, start + (part + 1) * length + 0.01) for part in range(3)]
     return [[one for one in scrapes if one.kind not in TIMED or low <= one.at <= high] for low, high in spans]
@@ -47,7 +47,7 @@ def thirds(scrapes: Sequence[Scrape]) -> list[list[Scrape]]:
 
 @cache
 def of_thirds(name: str) -> list[EndToEnd]:
-    return [predicted(proved(explain_window(window_of(part)))) for part in thirds(scrapes_of(name))]
+    return [predicted(validated(explain_window(window_of(part)))) for part in thirds(scrapes_of(name))]
 
 
 @pytest.mark.parametrize("name", STEADY)
@@ -81,7 +81,7 @@ def served(scrapes: Sequence[Scrape]) -> Explanation:
 
 def test_a_service_with_a_full_window_predicts_what_the_command_predicts() -> None:
     scrapes = scrapes_of("cpu-handed-single-instance")
-    command, service = predicted(proved(explain_window(window_of(scrapes)))), predicted(served(scrapes))
+    command, service = predicted(validated(explain_window(window_of(scrapes)))), predicted(served(scrapes))
 
     assert (service.mean.low, service.mean.value, service.mean.high) == pytest.approx(
         (command.mean.low, command.mean.value, command.mean.high), rel=0.02
@@ -90,7 +90,7 @@ def test_a_service_with_a_full_window_predicts_what_the_command_predicts() -> No
 
 
 def test_what_was_forecast_while_a_window_filled_is_forecast_anew_once_it_holds_twice_as_much() -> None:
-    memory, made = Memory(), list[float]()
+    memory, made = ForecastCache(), list[float]()
 
     def told(now: float) -> float:
         return memory.of("effect", now, lambda: made.append(now) or now, mean_seconds=0.3, length=now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.diagnosis.predicting import Asked, _endless
+from diagnostics.diagnosis.predicting import Intervention, _endless
 from diagnostics.diagnosis.steadiness import grew, overloaded
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.estimate import estimate
@@ -87,7 +87,9 @@ def test_formulas_that_do_not_account_for_the_window_foretell_no_endless_queue()
     assert not found.stable
 
     def said(evidence: WindowEvidence) -> str:
-        return _endless(Asked(fitted=fitted, after=fitted, evidence=evidence), found, found, "formulas find").because
+        return _endless(
+            Intervention(fitted=fitted, after=fitted, evidence=evidence), found, found, "formulas find"
+        ).because
 
     assert "without it, either, but no such queue went on growing" in said(served(pending=3.0))
     assert "without it, either, and how queues went is not known" in said(served(reads=9))

@@ -14,7 +14,7 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START, Stage, SyntheticTriton, chain, explained, host_body, model_config
 from tests.builders_traffic import Did, indexed, logged, scrapes_told, sent
 
@@ -40,7 +40,7 @@ def machine(steps: int, busy: float = 0.2, server: str = "triton-0") -> list[Scr
     return [
         Scrape(
             server=server,
-            kind=Kind.HOST,
+            kind=BodyKind.HOST,
             at=START + 2.0 * i,
             mono=START + 2.0 * i,
             body=json.dumps(host_body(START + 2.0 * i, busy)).encode(),
@@ -81,15 +81,15 @@ class TestBursts:
 
     def test_sequences_that_wait_for_a_slot_are_not(self) -> None:
         config = {**QUICK["m"], "sequence_batching": {"max_sequence_idle_microseconds": 5000000}}
-        scrapes = [one for one in self.scrapes(25, 3.0, cost=0.004) if one.kind is not Kind.CONFIG]
+        scrapes = [one for one in self.scrapes(25, 3.0, cost=0.004) if one.kind is not BodyKind.CONFIG]
         read = Scrape(
-            server="triton-0", kind=Kind.CONFIG, at=START, mono=START, body=json.dumps(config).encode(), name="m"
+            server="triton-0", kind=BodyKind.CONFIG, at=START, mono=START, body=json.dumps(config).encode(), name="m"
         )
 
         assert "bursty-arrivals" not in loud([read, *scrapes])
 
     def test_without_the_clients_record_it_is_the_same_or_nothing(self) -> None:
-        scrapes = [s for s in self.scrapes(25, 3.0, cost=0.004) if s.kind is not Kind.CLIENT]
+        scrapes = [s for s in self.scrapes(25, 3.0, cost=0.004) if s.kind is not BodyKind.CLIENT]
 
         assert set(loud(scrapes)) <= {"bursty-arrivals"}
 
@@ -184,14 +184,14 @@ class TestWarmUps:
     def test_a_page_every_fifteen_seconds_shows_no_slower_version(self, warmed: int) -> None:
         busy, first = replace(BUSY, requests=300), Did(requests=312, seconds=0.08, infer=0.07)
         steps = {KEY: [busy] * 3 + [Did()] * warmed, ("m", "2"): [ABSENT] * 3 + [first] + [busy] * (warmed - 1)}
-        pages = [s for s in scrapes_told(steps, interval=15.0) if s.kind is Kind.METRICS]
+        pages = [s for s in scrapes_told(steps, interval=15.0) if s.kind is BodyKind.METRICS]
 
         assert not loud(pages)
 
     def test_a_slower_version_shows_in_pages_every_fifteen_seconds(self) -> None:
         busy, slow = replace(BUSY, requests=300), Did(requests=300, seconds=0.08, infer=0.07)
         steps = {KEY: [busy] * 3 + [Did()] * 3, ("m", "2"): [ABSENT] * 3 + [slow] * 3}
-        pages = [s for s in scrapes_told(steps, interval=15.0) if s.kind is Kind.METRICS]
+        pages = [s for s in scrapes_told(steps, interval=15.0) if s.kind is BodyKind.METRICS]
 
         assert [*loud(pages)] == ["version-regression"]
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.checks.catalogue import Registered, catalogue
-from diagnostics.checks.check import Case, Expected, Fires
+from diagnostics.checks.catalogue import RegisteredCheck, catalogue
+from diagnostics.checks.check import CheckCase, Expected, Fires
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.undecided import REACH
 from diagnostics.diagnosis.unread import FEWEST_READS
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Counts, Rows, Stage, SyntheticTriton, chain, explained, model_config
 from tests.builders_traffic import sent
 from tests.checks.stated import decided
@@ -39,11 +39,11 @@ CROWDED = Stage("crowded", rate=100, execution=0.04, config=model_config("crowde
 
 
 def without_configuration(*stages: Stage) -> Explanation:
-    return SyntheticTriton(models=stages).without(Kind.CONFIG, Kind.REPOSITORY).explain()
+    return SyntheticTriton(models=stages).without(BodyKind.CONFIG, BodyKind.REPOSITORY).explain()
 
 
 @pytest.mark.parametrize(("check", "case"), FIRING, ids=[f"{check.id}-{case.title}" for check, case in FIRING])
-def test_a_check_claims_no_phase_that_is_not_in_its_reach(check: Registered, case: Case) -> None:
+def test_a_check_claims_no_phase_that_is_not_in_its_reach(check: RegisteredCheck, case: CheckCase) -> None:
     outcome, _ = decided(check, case.readings)
     assert isinstance(outcome, Fires)
     claimed = {claim.phase for claim in outcome.claims if claim.seconds > 0}
@@ -111,7 +111,7 @@ def without_lines(triton: SyntheticTriton, *parts: bytes) -> Explanation:
     pages = [
         replace(s, body=b"\n".join(x for x in (s.body or b"").split(b"\n") if not any(part in x for part in parts)))
         for s in triton.scrapes()
-        if s.kind is Kind.METRICS
+        if s.kind is BodyKind.METRICS
     ]
     return explained(window_of(pages))
 
@@ -131,8 +131,8 @@ def test_what_only_metrics_pages_show_is_never_healthy() -> None:
     assert paged.verdict is Verdict.INSUFFICIENT_DATA
     assert paged.reason.startswith("only metrics pages of triton-0 were read")
     assert "v2/repository/index" in paged.next_measurement
-    assert triton.without(Kind.METRICS).explain().verdict is Verdict.HEALTHY
-    assert triton.without(Kind.STATISTICS).explain().verdict is Verdict.HEALTHY
+    assert triton.without(BodyKind.METRICS).explain().verdict is Verdict.HEALTHY
+    assert triton.without(BodyKind.STATISTICS).explain().verdict is Verdict.HEALTHY
 
 
 @pytest.mark.parametrize(("copies", "verdict"), [(0.0005, Verdict.HEALTHY), (0.002, Verdict.INSUFFICIENT_DATA)])
@@ -144,8 +144,8 @@ def test_large_tensors_whose_way_nobody_measured_are_never_healthy(copies: float
     assert ("copies of a request's tensors" in explanation.reason) is (verdict is not Verdict.HEALTHY)
 
 
-@pytest.mark.parametrize("without", [(), (Kind.METRICS,), (Kind.STATISTICS,)])
-def test_counters_that_are_impossible_at_every_read_are_called_that(without: tuple[Kind, ...]) -> None:
+@pytest.mark.parametrize("without", [(), (BodyKind.METRICS,), (BodyKind.STATISTICS,)])
+def test_counters_that_are_impossible_at_every_read_are_called_that(without: tuple[BodyKind, ...]) -> None:
     """Also where another model's are possible."""
 
     def alter(number: int, rows: dict[tuple[str, str], Counts]) -> Rows:
@@ -187,9 +187,9 @@ FULL_CACHE = [
 @pytest.mark.parametrize("chained", [False, True])
 @pytest.mark.parametrize("backend", ["tensorrtllm", "vllm", "python"])
 @pytest.mark.parametrize("answers_once", [False, True])
-@pytest.mark.parametrize("read", [(), (Kind.CONFIG,)])
+@pytest.mark.parametrize("read", [(), (BodyKind.CONFIG,)])
 def test_an_engine_behind_a_closed_metrics_port_is_never_healthy(
-    chained: bool, backend: str, answers_once: bool, read: tuple[Kind, ...]
+    chained: bool, backend: str, answers_once: bool, read: tuple[BodyKind, ...]
 ) -> None:
     """Its KV cache is full and thirty requests wait inside, which nothing but its gauges shows."""
     policy = {"model_transaction_policy": {"decoupled": not answers_once}}
@@ -201,4 +201,4 @@ def test_an_engine_behind_a_closed_metrics_port_is_never_healthy(
     chat = Stage("chat", rate=5, overhead=2.002, config=chain("chat", "pre", "llm"))
     triton = SyntheticTriton(models=(chat, pre, llm) if chained else (llm,), extra_metrics=lambda _: FULL_CACHE)
 
-    assert triton.without(Kind.METRICS, *read).explain().verdict is not Verdict.HEALTHY
+    assert triton.without(BodyKind.METRICS, *read).explain().verdict is not Verdict.HEALTHY

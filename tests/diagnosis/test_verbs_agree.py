@@ -6,7 +6,7 @@ from diagnostics.cli.proposing import entry_of
 from diagnostics.diagnosis.explanation import explain_evidence
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.fitting import fit
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.window.window import window_of
 from tests.captures.recorded import scrapes_of
 from tests.forecast.tunable import tune
@@ -20,7 +20,7 @@ def test_refusals_of_a_short_stage_get_instances_and_keep_their_queue_limit() ->
     evidence = evidence_of("cpu-handed-queue-overflow")
 
     cause = explain_evidence(evidence).findings[0]
-    found = tune(fit(evidence, entry_of(evidence, None)), Target.parse("p95 < 500ms"), draws=0)
+    found = tune(fit(evidence, entry_of(evidence, None)), LatencyTarget.parse("p95 < 500ms"), draws=0)
 
     assert cause.check == "queue-rejections"
     assert cause.suggestion is not None
@@ -31,7 +31,7 @@ def test_refusals_of_a_short_stage_get_instances_and_keep_their_queue_limit() ->
 
 def test_a_latency_that_only_refusals_keep_short_meets_no_objective() -> None:
     evidence = evidence_of("gpu-handed-queue-overflow")
-    target = Target.parse("p95 < 500ms")
+    target = LatencyTarget.parse("p95 < 500ms")
 
     found = tune(fit(evidence, entry_of(evidence, None)), target, draws=0)
 

@@ -11,7 +11,7 @@ from diagnostics.diagnosis.explanation import BlindSpot, Verdict, WindowFacts, e
 from diagnostics.diagnosis.objective import Objective
 from diagnostics.errors import UsageError
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton, chain, explained, model_config
 
 FAST = Stage("fast", rate=20, execution=0.01, config=model_config("fast"))
@@ -39,7 +39,7 @@ def test_a_cause_that_hurts_is_degraded_on_its_layer() -> None:
 
 
 def test_a_queue_whose_cause_cannot_be_told_is_no_clear_cause() -> None:
-    explanation = SyntheticTriton(models=(QUEUED,)).without(Kind.CONFIG).explain()
+    explanation = SyntheticTriton(models=(QUEUED,)).without(BodyKind.CONFIG).explain()
 
     assert explanation.verdict is Verdict.NO_CLEAR_CAUSE
     assert "slow" in explanation.reason
@@ -75,7 +75,7 @@ def test_nothing_read_is_insufficient() -> None:
 
 
 def test_no_counters_are_insufficient() -> None:
-    explanation = SyntheticTriton(models=(FAST,)).without(Kind.METRICS, Kind.STATISTICS).explain()
+    explanation = SyntheticTriton(models=(FAST,)).without(BodyKind.METRICS, BodyKind.STATISTICS).explain()
 
     assert explanation.verdict is Verdict.INSUFFICIENT_DATA
     assert explanation.reason == "no model's counters could be read"
@@ -84,8 +84,8 @@ def test_no_counters_are_insufficient() -> None:
 def test_without_durations_nothing_is_called_healthy() -> None:
     pages = [
         replace(one, body=b"\n".join(line for line in (one.body or b"").split(b"\n") if b"duration" not in line))
-        for one in SyntheticTriton(models=(FAST,)).without(Kind.STATISTICS).scrapes()
-        if one.kind is Kind.METRICS
+        for one in SyntheticTriton(models=(FAST,)).without(BodyKind.STATISTICS).scrapes()
+        if one.kind is BodyKind.METRICS
     ]
     explanation = explained(window_of(pages))
 
@@ -183,7 +183,7 @@ def test_a_log_whose_times_somebody_rewrote_without_an_offset_is_a_blind_spot() 
     line = b"{} I 8447 model_lifecycle.cc:839] \"successfully loaded 'fast'\"\n"
 
     def spots(at: bytes) -> list[str]:
-        log = Scrape(server=SERVER, kind=Kind.LOG, at=START, mono=START, body=line.replace(b"{}", at))
+        log = Scrape(server=SERVER, kind=BodyKind.LOG, at=START, mono=START, body=line.replace(b"{}", at))
         found = explained(window_of([*SyntheticTriton(models=(FAST,)).scrapes(), log]))
         return [spot.what for spot in found.blind_spots if "log" in spot.what]
 

@@ -10,7 +10,7 @@ import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict, explain_window
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START, Counts, Stage, SyntheticTriton, chain, model_config
 from tests.builders_changes import config_read
 
@@ -56,7 +56,9 @@ def served(
 
     page = replace(triton, alter=held).scrapes(READS)
     told = replace(triton, alter=anew).scrapes(READS)
-    return [one for one in page if one.kind is not Kind.STATISTICS] + [s for s in told if s.kind is Kind.STATISTICS]
+    return [one for one in page if one.kind is not BodyKind.STATISTICS] + [
+        s for s in told if s.kind is BodyKind.STATISTICS
+    ]
 
 
 def explained(scrapes: list[Scrape]) -> Explanation:
@@ -67,7 +69,7 @@ def causes(explanation: Explanation) -> list[str]:
     return [one.check for one in explanation.loud]
 
 
-def frozen(*kinds: Kind) -> list[Scrape]:
+def frozen(*kinds: BodyKind) -> list[Scrape]:
     """Return a load after which some bodies repeat themselves for ten seconds, and go on then."""
     scrapes = served(20)
     last = {one.kind: one.body for one in scrapes if one.kind in kinds and one.at == START + 28.0}
@@ -84,7 +86,7 @@ def clients(*slow: tuple[float, float], every: float = 0.1) -> Scrape:
         {"t": START + at, "model": "chat", "ms": took * 1e3, "ok": True, "code": 200} for at, took in [*sent, *slow]
     ]
     body = "\n".join(json.dumps(row) for row in rows).encode()
-    return Scrape(server="", kind=Kind.CLIENT, at=START, mono=START, body=body)
+    return Scrape(server="", kind=BodyKind.CLIENT, at=START, mono=START, body=body)
 
 
 def test_ten_second_waits_that_the_ensembles_row_knows_are_the_loads() -> None:
@@ -103,15 +105,15 @@ def test_waits_that_clients_alone_know_are_the_loads() -> None:
 
 def test_answers_that_stop_for_a_load_and_come_at_once_are_the_loads() -> None:
     """Nothing is answered for ten seconds before the load ends, and a hundred requests are then."""
-    assert causes(explained(frozen(Kind.METRICS, Kind.STATISTICS)))[0] == "model-reload-stall"
+    assert causes(explained(frozen(BodyKind.METRICS, BodyKind.STATISTICS)))[0] == "model-reload-stall"
 
 
 def test_a_page_that_was_repeated_around_a_load_is_no_stop_where_the_statistics_go_on() -> None:
-    assert causes(explained(frozen(Kind.METRICS))) == []
+    assert causes(explained(frozen(BodyKind.METRICS))) == []
 
 
 def test_a_record_of_all_clients_that_did_not_wait_denies_a_stop() -> None:
-    assert causes(explained([*frozen(Kind.METRICS, Kind.STATISTICS), clients(every=0.045)])) == []
+    assert causes(explained([*frozen(BodyKind.METRICS, BodyKind.STATISTICS), clients(every=0.045)])) == []
 
 
 @pytest.mark.parametrize("loads", [(20,), (10, 18, 26, 34)], ids=["one load", "four loads"])
@@ -139,7 +141,7 @@ def test_counters_of_all_models_that_jump_between_two_servers_are_no_loads() -> 
             SyntheticTriton(models=(CHAT, PREP, SAFETY), before=9_000.0, interval=INTERVAL).scrapes(READS),
             strict=True,
         )
-        if int((one.at - START) / INTERVAL) % 3 == 1 and one.kind in (Kind.METRICS, Kind.STATISTICS)
+        if int((one.at - START) / INTERVAL) % 3 == 1 and one.kind in (BodyKind.METRICS, BodyKind.STATISTICS)
     ]
     replaced = {(one.kind, one.at) for one in other}
     own = SyntheticTriton(models=(CHAT, PREP, SAFETY), before=100.0, interval=INTERVAL).scrapes(READS)
@@ -190,11 +192,11 @@ def held_by_a_load(interval: float, *, holds: bool = True, timed: bool = True) -
     reads = round(2 * DONE / interval) + 1
     counted = replace(triton, alter=page).scrapes(reads)
     told = replace(triton, alter=anew).scrapes(reads)
-    bodies = [one for one in counted if one.kind is not Kind.STATISTICS]
+    bodies = [one for one in counted if one.kind is not BodyKind.STATISTICS]
     changed = replace(SAFETY, config=model_config("safety", batching={"max_queue_delay_microseconds": 600}))
     return [
         *bodies,
-        *(one for one in told if one.kind is Kind.STATISTICS),
+        *(one for one in told if one.kind is BodyKind.STATISTICS),
         config_read(changed, -(-DONE // interval) * interval + 0.05),
     ]
 

@@ -9,10 +9,10 @@ from diagnostics.evidence.ledger import (
     ESTIMATED_FACTOR,
     MISSING_FACTOR,
     STRADDLING_FACTOR,
-    Entry,
+    EntryPoint,
     Ledger,
+    LedgerLine,
     Limit,
-    Line,
     Undecided,
 )
 from diagnostics.evidence.stated import SUBJECT, StatedEvidence
@@ -27,14 +27,14 @@ MOST = Limit(value=0.9, unit=Unit.RATIO, because="for these tests nine tenths ar
 
 def ledger(queue: float | None = 0.2, *, mean: float = 0.4, weight: float = 1.0) -> Ledger:
     stated = StatedEvidence({} if queue is None else {QUEUE_SECONDS: queue})
-    return Ledger(stated, lambda _: Entry(ensemble=None, mean_seconds=mean, weight=weight, requests=100))
+    return Ledger(stated, lambda _: EntryPoint(ensemble=None, mean_seconds=mean, weight=weight, requests=100))
 
 
 def seconds(value: float, **more: float | bool) -> Reading:
     return Reading.of(value, Unit.SECONDS, "statistics", **more)  # type: ignore[arg-type]
 
 
-def only_line(see: Ledger) -> Line:
+def only_line(see: Ledger) -> LedgerLine:
     (line,) = see.lines
     return line
 

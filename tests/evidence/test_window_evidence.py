@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from diagnostics.evidence.evidence import Awake, WindowEvidence
+from diagnostics.evidence.evidence import WindowEvidence, WindowLru
 from diagnostics.signals.reading import Reading
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope, Subject
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE, REQUESTS
 from diagnostics.units import Unit
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.window.window import Window
 from tests.builders import SERVER, START, Stage, SyntheticTriton, chain, model_config, on
 
@@ -60,7 +60,7 @@ def test_a_span_reads_that_span_only() -> None:
 def test_a_reading_is_computed_once_per_subject_and_span() -> None:
     calls = []
 
-    def count(view: View) -> Reading:
+    def count(view: ModelView) -> Reading:
         calls.append(view.model)
         return Reading.of(len(calls), Unit.COUNT, "test")
 
@@ -92,7 +92,7 @@ def test_the_graph_and_the_configurations_are_those_that_were_read() -> None:
 
 def test_evidence_that_rests_says_the_same_when_it_is_asked_again() -> None:
     triton = SyntheticTriton(models=(CHAT, PRE, LLM, SECOND), gpu={})
-    made, awake = [], Awake(1)
+    made, awake = [], WindowLru(1)
 
     def again() -> Window:
         made.append(triton.window())
@@ -110,7 +110,7 @@ def test_evidence_that_rests_says_the_same_when_it_is_asked_again() -> None:
 
 def test_only_evidence_that_somebody_holds_takes_up_room() -> None:
     made: list[Window] = []
-    triton, awake = SyntheticTriton(models=(PRE,)), Awake(2)
+    triton, awake = SyntheticTriton(models=(PRE,)), WindowLru(2)
     kept = WindowEvidence(triton.window(), lambda: made.append(triton.window()) or made[-1], awake)
     for _ in range(5):
         WindowEvidence(triton.window(), triton.window, awake)

@@ -20,11 +20,11 @@ import jsonschema
 from diagnostics.cli import proposing, tuning
 from diagnostics.cli import verify as verifying
 from diagnostics.cli.changes_given import changes_given, models_on
-from diagnostics.cli.evidence_source import Seen, see_captures
-from diagnostics.cli.proposing import Wish, entry_of, load_of, proposed
-from diagnostics.cli.sources import Question, explain_captures
+from diagnostics.cli.evidence_source import SourceEvidence, see_captures
+from diagnostics.cli.proposing import ChangeRequest, entry_of, load_of, proposed
+from diagnostics.cli.sources import WindowOptions, explain_captures
 from diagnostics.cli.tuning import Aim, tuned
-from diagnostics.diagnosis.proof import proved
+from diagnostics.diagnosis.proof import validated
 from diagnostics.diagnosis.proposal import Proposal
 from diagnostics.errors import DiagError
 from diagnostics.forecast.estimate import estimate
@@ -96,7 +96,7 @@ class Window:
 
     def __init__(self, path: Path, other: Path, *, quick: bool) -> None:
         self.path, self.other, self.quick = path, other, quick
-        self.seen = see_captures([path], Question())
+        self.seen = see_captures([path], WindowOptions())
 
     def cases(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """Yield every case with its name."""
@@ -119,8 +119,8 @@ class Window:
 
     def explain(self) -> None:
         """Explain the window with its proof."""
-        found = explain_captures([self.path], Question(), lambda _: None)
-        found = proved(found)
+        found = explain_captures([self.path], WindowOptions(), lambda _: None)
+        found = validated(found)
         json.dumps(report(found), allow_nan=False)
         text(found, plain)
 
@@ -129,7 +129,7 @@ class Window:
         fitted = _fit(self.seen.evidence, entry_of(self.seen.evidence, None))
         _none(effects_of_nothing(fitted), "closed forms")
         closed = any(isinstance(one, ClosedLoop) for one in fitted.scenario.traffic)
-        wishes = (Wish(), *(() if closed else (Wish(rate="1x"),)))
+        wishes = (ChangeRequest(), *(() if closed else (ChangeRequest(rate="1x"),)))
         for wish in wishes:
             found = forecast(fitted, _what_if(self.seen, wish), draws=2)
             assert found.baseline == found.predicted, f"{wish}: {found.baseline} becomes {found.predicted}"
@@ -137,13 +137,13 @@ class Window:
     def laws(self, settings: tuple[str, ...]) -> None:
         """Hold forecasts of one deployment, at several loads and with more instances, against each other."""
         fitted = _fit(self.seen.evidence, entry_of(self.seen.evidence, None))
-        wish = Wish(settings=tuple(one.format(_busiest(self.seen)) for one in settings))
+        wish = ChangeRequest(settings=tuple(one.format(_busiest(self.seen)) for one in settings))
         _none(contradictions(changed(fitted, _what_if(self.seen, wish))), "closed forms")
 
     def whatif(self, settings: tuple[str, ...], rate: str | None = None, clients: int | None = None) -> None:
         """Forecast a change of the busiest stage, of the rate, or of the clients."""
         model = _busiest(self.seen) if settings else ""
-        wish = Wish(settings=tuple(one.format(model) for one in settings), rate=rate, clients=clients)
+        wish = ChangeRequest(settings=tuple(one.format(model) for one in settings), rate=rate, clients=clients)
         before = _fit(self.seen.evidence, entry_of(self.seen.evidence, None))
         after = changed(before, _what_if(self.seen, wish))
         hold(after, estimate(after), "closed forms")
@@ -161,7 +161,7 @@ class Window:
 
     def tune(self, objective: str) -> None:
         """Search the smallest change that meets an objective."""
-        found = tuned(self.seen, Wish(), Aim(objective=objective))
+        found = tuned(self.seen, ChangeRequest(), Aim(objective=objective))
         fitted = _fit(self.seen.evidence, found.on)
         hold(fitted, found.tuning.baseline, "baseline")
         if (best := found.tuning.best) is not None:
@@ -172,7 +172,7 @@ class Window:
 
     def verify(self, other: Path) -> None:
         """Hold this window's prediction against another one."""
-        after = see_captures([other], Question())
+        after = see_captures([other], WindowOptions())
         was, now = verifying._entries(self.seen.evidence, after.evidence, None)
         found = verify(self.seen.evidence, was, after.evidence, now, draws=2 if self.quick else DRAWS)
         windows = (self.seen.window, after.window)
@@ -200,7 +200,7 @@ def _hold_direction(before: Fitted, after: Fitted, found: Proposal) -> None:
     assert said or (then is not None and then.low <= now.high), f"more instances, {now} becomes {then}"
 
 
-def _what_if(seen: Seen, wish: Wish) -> WhatIf:
+def _what_if(seen: SourceEvidence, wish: ChangeRequest) -> WhatIf:
     on = entry_of(seen.evidence, None)
     changes = changes_given(wish.settings, models_on(seen.evidence, on.server))
     load = load_of(seen.evidence, on, _fit(seen.evidence, on), wish)
@@ -216,7 +216,7 @@ def _fit(evidence: object, on: object) -> Fitted:
     return fit(evidence, on)  # type: ignore[arg-type]
 
 
-def _busiest(seen: Seen) -> str:
+def _busiest(seen: SourceEvidence) -> str:
     """Return the stage that is full first, else the one that takes longest."""
     fitted = _fit(seen.evidence, entry_of(seen.evidence, None))
     stages = fitted.measured.stages

@@ -10,7 +10,15 @@ from diagnostics.signals.subject import Subject
 from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue
 from diagnostics.tuning.service import BatchPoint, ServiceTime
 from diagnostics.tuning.service import fit as fit_service
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Entry, Model, OpenLoop, Resource, Scenario, Step
+from diagnostics.tuning.simulation.scenario import (
+    ClosedLoop,
+    EntryGraph,
+    Model,
+    ModelVisit,
+    OpenLoop,
+    Resource,
+    Scenario,
+)
 from tests.builders import SERVER, Stage, SyntheticTriton, chain, model_config
 
 CHAT = Subject(server=SERVER, ensemble="chat")
@@ -36,13 +44,13 @@ def by_hand(
     resources: tuple[Resource, ...] = (),
 ) -> Fitted:
     """Return a chain of models, called 20 times per second, of which everything is known."""
-    steps = tuple(Step(model=one.name, after=(i - 1,) if i else ()) for i, one in enumerate(models))
+    steps = tuple(ModelVisit(model=one.name, after=(i - 1,) if i else ()) for i, one in enumerate(models))
     return Fitted(
         server=SERVER,
         entry="chat",
         scenario=Scenario(
             models=models,
-            entries=(Entry(name="chat", steps=steps),),
+            entries=(EntryGraph(name="chat", steps=steps),),
             traffic=(traffic or OpenLoop(entry="chat", rate=20.0),),
             resources=resources,
         ),

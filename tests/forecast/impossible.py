@@ -9,7 +9,7 @@ from math import isfinite
 from diagnostics.forecast.fitted import Fitted
 from diagnostics.forecast.load import open_rate, whole
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Entry, Model
+from diagnostics.tuning.simulation.scenario import ClosedLoop, EntryGraph, Model
 from diagnostics.tuning.simulation.stability import capacity
 
 # Rounding of sums of a million numbers.
@@ -129,7 +129,7 @@ def _path(fitted: Fitted, found: Performance) -> Iterator[str]:
         yield f"takes {found.mean.value:g} s, its stages {max(ends):g} to {sum(spent):g} s"
 
 
-def _entry(fitted: Fitted) -> Entry:
+def _entry(fitted: Fitted) -> EntryGraph:
     return next(one for one in fitted.scenario.entries if one.name == fitted.entry)
 
 

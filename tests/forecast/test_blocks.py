@@ -6,7 +6,7 @@ from statistics import fmean
 import pytest
 
 from diagnostics.forecast.blocks import (
-    Stretch,
+    ObservedInterval,
     block_length,
     mean_of,
     quantile_of,
@@ -18,11 +18,13 @@ from diagnostics.signals.subject import Subject
 from tests.builders import SERVER, Stage, SyntheticTriton, on
 
 
-def wandering(random: Random, memory: int, cells: int) -> list[Stretch]:
+def wandering(random: Random, memory: int, cells: int) -> list[ObservedInterval]:
     """Return stretches of ten requests whose mean takes a new level every `memory` stretches."""
     levels = [random.uniform(0.05, 0.15) for _ in range(cells // memory + 1)]
     shift = random.randrange(memory)
-    return [Stretch(seconds=1.0, requests=10, spent=10 * levels[(at + shift) // memory]) for at in range(cells)]
+    return [
+        ObservedInterval(seconds=1.0, requests=10, spent=10 * levels[(at + shift) // memory]) for at in range(cells)
+    ]
 
 
 def covered(memory: int, block: float, cells: int) -> float:
@@ -49,7 +51,7 @@ def test_a_window_of_fewer_than_four_blocks_has_no_interval() -> None:
 
 @pytest.mark.parametrize(("cells", "length"), [(4, 1), (10, 2), (27, 3), (64, 4)])
 def test_blocks_grow_with_the_cube_root_of_the_window_where_four_remain(cells: int, length: int) -> None:
-    assert block_length([Stretch(seconds=1.0, requests=1, spent=0.1)] * cells, 0.0) == length
+    assert block_length([ObservedInterval(seconds=1.0, requests=1, spent=0.1)] * cells, 0.0) == length
 
 
 def test_few_blocks_widen_the_interval_as_students_distribution_does() -> None:

@@ -7,13 +7,13 @@ from diagnostics.forecast import capacity
 from diagnostics.forecast.capacity import carried, most_carried
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.shortfall import shortfall
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.tuning.service import constant
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Engine, Model, OpenLoop
+from diagnostics.tuning.simulation.scenario import ClosedLoop, EngineModel, Model, OpenLoop
 from tests.forecast.deployments import by_hand, service
 from tests.forecast.tunable import VISITS, tunable, tune
 
-TARGET = Target.parse("p95 < 150ms")
+TARGET = LatencyTarget.parse("p95 < 150ms")
 SAFETY = Model(name="safety", service=service(0.045))
 COUNT = "instance_group.count"
 VARY = {"safety": {COUNT: (1, 2, 4)}}
@@ -59,11 +59,11 @@ def test_too_many_combinations_are_refused() -> None:
 
 
 def test_a_target_below_an_execution_is_carried_at_no_load() -> None:
-    assert carried(tunable(SAFETY), (), Target.parse("p95 < 40ms")) is None
+    assert carried(tunable(SAFETY), (), LatencyTarget.parse("p95 < 40ms")) is None
 
 
 def test_what_execution_exceeds_is_told_with_the_stage_that_takes_longest() -> None:
-    fitted, target = tunable(Model(name="embedder", service=service(0.01)), SAFETY), Target.parse("p95 < 50ms")
+    fitted, target = tunable(Model(name="embedder", service=service(0.01)), SAFETY), LatencyTarget.parse("p95 < 50ms")
     nearest = tune(fitted, target, draws=0).nearest
     assert nearest is not None
 
@@ -81,15 +81,15 @@ def test_what_a_request_takes_alone_is_that_of_one_whatever_load_is_asked_for(tr
     fitted = by_hand(SAFETY, traffic=traffic)
     found = performance(fitted, draws=0, visits=400)
 
-    short = shortfall(fitted, (), Target.parse("mean < 20ms"), found)
+    short = shortfall(fitted, (), LatencyTarget.parse("mean < 20ms"), found)
 
     assert short.alone == pytest.approx(SAFETY.service.time(1), rel=0.1)
     assert short.beside < 0.002
 
 
 def test_an_engine_that_is_full_is_named_with_the_servers_that_would_do() -> None:
-    engine = Engine(slots=4, prefill_seconds=0.0, iteration_seconds=0.02, iterations=20.0)
-    fitted, target = tunable(Model(name="llm", service=constant(0.4), engine=engine)), Target.parse("p95 < 1s")
+    engine = EngineModel(slots=4, prefill_seconds=0.0, iteration_seconds=0.02, iterations=20.0)
+    fitted, target = tunable(Model(name="llm", service=constant(0.4), engine=engine)), LatencyTarget.parse("p95 < 1s")
     nearest = tune(fitted, target, draws=0).nearest
     assert nearest is not None
 
@@ -102,7 +102,7 @@ def test_an_engine_that_is_full_is_named_with_the_servers_that_would_do() -> Non
 
 def test_a_gpu_that_is_full_is_named() -> None:
     fitted = tunable(Model(name="safety", service=service(0.06), instances=2, demand={"GPU": 1.0}), gpu=True)
-    target = Target.parse("p95 < 600ms")
+    target = LatencyTarget.parse("p95 < 600ms")
     nearest = tune(fitted, target, draws=0).nearest
     assert nearest is not None
 

@@ -8,7 +8,7 @@ from diagnostics.forecast.fitting import fit
 from diagnostics.signals.subject import Subject
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import SERVER, Stage, SyntheticTriton, ensemble_config, model_config
 from tests.builders_traces import Leg, ensemble_trace, export, exported, trace_id
 from tests.builders_traffic import sent
@@ -153,11 +153,11 @@ def test_what_cannot_be_forecast_says_why_and_what_to_measure() -> None:
         fit(idle, Subject(server=SERVER, model="m"))
 
     batched = plain("m", batches={4: 1.0}, client_batch=1)
-    blind = SyntheticTriton(models=(batched,)).without(Kind.STATISTICS).evidence()
+    blind = SyntheticTriton(models=(batched,)).without(BodyKind.STATISTICS).evidence()
     with pytest.raises(Unpredictable, match=r"model m: no execution's time was read.*v2/models/stats"):
         fit(blind, Subject(server=SERVER, model="m"))
 
-    unread = SyntheticTriton(models=(plain("m"),)).without(Kind.CONFIG).evidence()
+    unread = SyntheticTriton(models=(plain("m"),)).without(BodyKind.CONFIG).evidence()
     with pytest.raises(Unpredictable, match="its configuration was not read"):
         fit(unread, Subject(server=SERVER, model="m"))
 

@@ -11,13 +11,13 @@ from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
 from diagnostics.tuning.erlang import erlang_b, waiting_seconds
-from diagnostics.tuning.limited import Load, few_places, short_patience
+from diagnostics.tuning.limited import OfferedLoad, few_places, short_patience
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
     DynamicBatcher,
     Model,
     OpenLoop,
-    QueuePolicy,
+    QueueDiscipline,
     Resource,
     TimeoutAction,
 )
@@ -28,9 +28,9 @@ SAFETY = Model(name="safety", service=service(0.03))
 BATCHING = Model(name="safety", service=service(0.02, 0.002), max_batch=8)
 
 
-def load(rate: float, servers: int, service_scv: float = 1.0) -> Load:
+def load(rate: float, servers: int, service_scv: float = 1.0) -> OfferedLoad:
     seconds = 0.03
-    return Load(
+    return OfferedLoad(
         share=rate * seconds / servers,
         all_busy=erlang_b(servers, rate * seconds),
         drain=seconds / servers,
@@ -41,7 +41,7 @@ def load(rate: float, servers: int, service_scv: float = 1.0) -> Load:
 
 def limited(model: Model, rate: float, **policy: float) -> tuple[Performance, Performance]:
     """Return what formulas and the simulation say of a model under a queue policy."""
-    batcher = DynamicBatcher(policy=QueuePolicy(**policy), overtakes=0.0)  # type: ignore[arg-type]
+    batcher = DynamicBatcher(policy=QueueDiscipline(**policy), overtakes=0.0)  # type: ignore[arg-type]
     fitted = by_hand(replace(model, batcher=batcher), traffic=OpenLoop(entry="chat", rate=rate))
     return estimate(fitted), performance(fitted, draws=0, visits=4_000)
 
@@ -91,7 +91,7 @@ def test_batches_lose_what_comes_while_they_are_executed(policy: dict[str, float
 
 
 def test_what_a_stage_turns_away_does_not_reach_the_next_one() -> None:
-    first = replace(SAFETY, batcher=DynamicBatcher(policy=QueuePolicy(max_size=2)))
+    first = replace(SAFETY, batcher=DynamicBatcher(policy=QueueDiscipline(max_size=2)))
     second = Model(name="loop", service=service(0.028))
     told = estimate(by_hand(first, second, traffic=OpenLoop(entry="chat", rate=60.0)))
 
@@ -100,7 +100,7 @@ def test_what_a_stage_turns_away_does_not_reach_the_next_one() -> None:
 
 
 def test_a_timeout_that_only_delays_turns_nobody_away() -> None:
-    policy = QueuePolicy(timeout_seconds=0.01, action=TimeoutAction.DELAY)
+    policy = QueueDiscipline(timeout_seconds=0.01, action=TimeoutAction.DELAY)
     told = estimate(by_hand(replace(SAFETY, batcher=DynamicBatcher(policy=policy))))
 
     assert told.rejected == 0.0
@@ -109,7 +109,7 @@ def test_a_timeout_that_only_delays_turns_nobody_away() -> None:
 
 def test_clients_in_a_closed_loop_that_all_have_a_place_are_never_turned_away() -> None:
     few = by_hand(
-        replace(SAFETY, batcher=DynamicBatcher(policy=QueuePolicy(max_size=4))),
+        replace(SAFETY, batcher=DynamicBatcher(policy=QueueDiscipline(max_size=4))),
         traffic=ClosedLoop(entry="chat", clients=5),
     )
     told = estimate(few)
@@ -137,7 +137,7 @@ def test_a_full_stage_passes_on_what_it_can_do_and_those_behind_it_keep_up() -> 
 
 
 def test_what_is_turned_away_behind_a_full_stage_is_not_answered_in_a_run_too_short_to_show_it() -> None:
-    patient = replace(SAFETY, batcher=DynamicBatcher(policy=QueuePolicy(timeout_seconds=5.0), overtakes=0.0))
+    patient = replace(SAFETY, batcher=DynamicBatcher(policy=QueueDiscipline(timeout_seconds=5.0), overtakes=0.0))
     fitted = by_hand(Model(name="first", service=service(0.01)), patient, traffic=OpenLoop(entry="chat", rate=1_000.0))
     told = performance(fitted, draws=0, visits=1_000)
 
@@ -146,7 +146,7 @@ def test_what_is_turned_away_behind_a_full_stage_is_not_answered_in_a_run_too_sh
 
 def test_more_load_is_never_answered_less_of_it() -> None:
     full = Model(name="first", service=service(0.02))
-    limited_one = replace(SAFETY, instances=2, batcher=DynamicBatcher(policy=QueuePolicy(max_size=3)))
+    limited_one = replace(SAFETY, instances=2, batcher=DynamicBatcher(policy=QueueDiscipline(max_size=3)))
     fitted = by_hand(full, limited_one, traffic=OpenLoop(entry="chat", rate=30.0))
 
     assert list(contradictions(fitted)) == []
@@ -154,7 +154,7 @@ def test_more_load_is_never_answered_less_of_it() -> None:
 
 def test_what_is_turned_away_leaves_room_on_what_stages_share() -> None:
     """A load that would take all of a card, if it were executed, is turned away in part: the rest does not get slow."""
-    policy = QueuePolicy(timeout_seconds=0.001)
+    policy = QueueDiscipline(timeout_seconds=0.001)
     models = (
         Model(name="safety", service=service(0.08), instances=6, batcher=DynamicBatcher(policy=policy)),
         Model(name="side", service=service(0.002), instances=4),
@@ -170,7 +170,7 @@ def test_what_is_turned_away_leaves_room_on_what_stages_share() -> None:
 @pytest.mark.parametrize("places", [5, 50])
 def test_a_full_stage_that_turns_requests_away_answers_what_its_share_of_a_card_lets_it(places: int) -> None:
     """Four instances that want half a card each get two instances' work done, however much is turned away."""
-    queue = DynamicBatcher(policy=QueuePolicy(max_size=places))
+    queue = DynamicBatcher(policy=QueueDiscipline(max_size=places))
     model = replace(SAFETY, instances=4, demand={"gpu": 0.5}, batcher=queue)
     fitted = by_hand(model, traffic=OpenLoop(entry="chat", rate=300.0), resources=(Resource(name="gpu", capacity=1.0),))
 

@@ -8,14 +8,14 @@ import pytest
 
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.predict import performance
-from diagnostics.tuning.simulation.scenario import DynamicBatcher, Engine, Model, OpenLoop, QueuePolicy
+from diagnostics.tuning.simulation.scenario import DynamicBatcher, EngineModel, Model, OpenLoop, QueueDiscipline
 from tests.forecast.deployments import by_hand, service
 
 LOOP = Model(name="loop", service=service(0.008, 0.002))
 LLM = Model(
     name="llm",
     service=service(0.0003),
-    engine=Engine(
+    engine=EngineModel(
         slots=4,
         prefill_seconds=0.002,
         iteration_seconds=0.01,
@@ -45,7 +45,7 @@ def test_an_engine_that_cannot_keep_up_answers_what_its_cache_has_room_for() -> 
 
 
 def test_a_queue_whose_requests_expire_keeps_up_with_any_load() -> None:
-    policy = QueuePolicy(timeout_seconds=0.05)
+    policy = QueueDiscipline(timeout_seconds=0.05)
     limited = replace(LOOP, batcher=DynamicBatcher(policy=policy, overtakes=0.0))
     told = performance(by_hand(limited, traffic=OpenLoop(entry="chat", rate=200.0)), draws=2, visits=4_000)
 

@@ -8,18 +8,18 @@ import pytest
 
 from diagnostics.diagnosis.effect import EndToEnd
 from diagnostics.diagnosis.explanation import Explanation
-from diagnostics.diagnosis.proof import proved
+from diagnostics.diagnosis.proof import validated
 from diagnostics.forecast.estimate import estimate
 from diagnostics.forecast.fitted import Fitted, ModelDoubt, Unpredictable
 from diagnostics.forecast.fitting import fit
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import forecast, performance, unlike
 from diagnostics.forecast.search import tune
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.signals.subject import Subject
 from diagnostics.tuning.changes import SettingValue
-from diagnostics.tuning.simulation.scenario import Entry, OpenLoop, Step
+from diagnostics.tuning.simulation.scenario import EntryGraph, ModelVisit, OpenLoop
 from tests.builders import SERVER, Stage, SyntheticTriton, chain, model_config
 from tests.forecast.deployments import by_hand, change
 from tests.tuning.simulated import model
@@ -149,21 +149,21 @@ def test_what_is_not_forecast_leaves_the_stages_beside_it() -> None:
             changed(ground, refused)
     assert forecast(ground, raised("pre", 2), draws=2).predicted.entry == "chat"
     assert changed(ground, WhatIf(rate_factor=0.8)).scenario.traffic != ground.scenario.traffic
-    found = tune(ground, Target.parse("p95<500ms"))
+    found = tune(ground, LatencyTarget.parse("p95<500ms"))
     shown = [one for one in (found.best, found.nearest, *found.runners_up) if one is not None]
     assert not {"guard", "safety"} & {change.model for one in shown for change in one.changes}
 
 
 @pytest.mark.parametrize(("entry", "stages", "_alone"), ENTRIES)
 def test_a_search_finds_the_full_callee(entry: str, stages: tuple[Stage, ...], _alone: float) -> None:
-    found = tune(fitted(entry, *stages), Target.parse("p95<200ms"))
+    found = tune(fitted(entry, *stages), LatencyTarget.parse("p95<200ms"))
 
     assert found.best is not None
     assert found.best.changes == raised("safety", 2).changes
 
 
 def test_a_search_finds_the_caller_that_waits_for_callees_with_room() -> None:
-    found = tune(fitted("wrapper", WRAPPER, FIRST, SECOND), Target.parse("p95<100ms"))
+    found = tune(fitted("wrapper", WRAPPER, FIRST, SECOND), LatencyTarget.parse("p95<100ms"))
 
     assert found.best is not None
     assert found.best.changes == raised("wrapper", 3).changes
@@ -173,7 +173,7 @@ def test_a_search_finds_the_caller_that_waits_for_callees_with_room() -> None:
 def test_a_full_callee_stays_the_cause_when_forecasts_judge(
     _entry: str, stages: tuple[Stage, ...], alone: float
 ) -> None:
-    explanation = proved(told(*stages))
+    explanation = validated(told(*stages))
     (first,) = explanation.loud
 
     assert (first.check, first.subject.model) == ("single-instance-serialization", "safety")
@@ -184,7 +184,7 @@ def test_a_full_callee_stays_the_cause_when_forecasts_judge(
 
 
 def test_a_caller_whose_callees_have_room_stays_the_cause_when_forecasts_judge() -> None:
-    (first,) = proved(told(WRAPPER, FIRST, SECOND)).loud
+    (first,) = validated(told(WRAPPER, FIRST, SECOND)).loud
 
     assert (first.check, first.subject.model) == ("bls-serialization", "wrapper")
     assert isinstance(first.effect, EndToEnd)
@@ -195,7 +195,7 @@ def test_a_window_that_calls_do_not_explain_judges_nothing_and_leaves_no_sure_ca
     """At 61 % of what it can do the callee makes nobody wait for 2 seconds."""
     guard = replace(GUARD, execution=0.402, queue=2.0, rate=15.2)
     safety = replace(SAFETY, queue=0.36, rate=15.2)
-    for finding in proved(told(guard, safety)).loud:
+    for finding in validated(told(guard, safety)).loud:
         assert finding.confidence <= 0.6
         assert "Our model predicts" in finding.doubt
 
@@ -215,13 +215,13 @@ def test_formulas_and_simulation_agree_within_a_third(
     instances: int, callees: int, rate: float, own: float, seconds: float, times: int
 ) -> None:
     steps = (
-        Step(model="caller"),
-        *(Step(model="callee", after=(place,), caller=0) for place in range(times)),
+        ModelVisit(model="caller"),
+        *(ModelVisit(model="callee", after=(place,), caller=0) for place in range(times)),
     )
     models = (model(own, name="caller", instances=instances), model(seconds, name="callee", instances=callees))
     ground = by_hand(*models, traffic=OpenLoop(entry="chat", rate=rate))
     doubt = replace(ground.doubt, models={one.name: ModelDoubt(service_scv=(0.0, 0.0)) for one in models})
-    scenario = replace(ground.scenario, entries=(Entry(name="chat", steps=steps),))
+    scenario = replace(ground.scenario, entries=(EntryGraph(name="chat", steps=steps),))
     ground = replace(ground, doubt=doubt, scenario=scenario)
 
     assert mean(estimate(ground)) == pytest.approx(after(ground, WhatIf()), rel=1 / 3)

@@ -15,10 +15,10 @@ from diagnostics.tuning.service import constant
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
     DynamicBatcher,
-    Engine,
+    EngineModel,
     Model,
     OpenLoop,
-    QueuePolicy,
+    QueueDiscipline,
     Resource,
 )
 from tests.forecast.deployments import by_hand, change, service
@@ -86,7 +86,7 @@ def test_near_saturation_the_interval_has_no_upper_end_where_the_stage_may_not_k
 
 
 def test_a_limited_queue_turns_away_what_is_too_much_and_stays_finite() -> None:
-    limited = replace(SAFETY, batcher=DynamicBatcher(policy=QueuePolicy(max_size=4)), max_batch=1)
+    limited = replace(SAFETY, batcher=DynamicBatcher(policy=QueueDiscipline(max_size=4)), max_batch=1)
     told = performance(by_hand(limited), WhatIf(rate_factor=2.0), draws=1)
 
     assert told.mean
@@ -201,7 +201,7 @@ def test_instances_of_a_full_device_bring_nothing() -> None:
 
 
 def test_an_engines_time_is_its_iterations_and_what_joins_them() -> None:
-    engine = Engine(slots=32, prefill_seconds=0.004, iteration_seconds=0.006, iterations=16.0)
+    engine = EngineModel(slots=32, prefill_seconds=0.004, iteration_seconds=0.006, iterations=16.0)
     fitted = by_hand(Model(name="llm", service=service(0.0003), engine=engine))
     # Each iteration holds 20/s × its own length of joining requests; the first half of one is waited for.
     iteration = 0.006 / (1 - 20 * 0.004)
@@ -212,7 +212,7 @@ def test_an_engines_time_is_its_iterations_and_what_joins_them() -> None:
 
 
 def test_a_full_engine_answers_what_its_slots_do() -> None:
-    engine = Engine(slots=2, prefill_seconds=0.0, iteration_seconds=0.02, iterations=10.0)
+    engine = EngineModel(slots=2, prefill_seconds=0.0, iteration_seconds=0.02, iterations=10.0)
     told = performance(by_hand(Model(name="llm", service=service(0.0003), engine=engine)), draws=1)
 
     assert told.mean is None

@@ -7,19 +7,19 @@ import pytest
 
 from diagnostics.forecast.drawing import Draw, drawn
 from diagnostics.forecast.fitted import Doubt, ModelDoubt
-from diagnostics.forecast.races import is_racing, lost, race
+from diagnostics.forecast.races import is_racing, race, with_missed_wakeups
 from diagnostics.forecast.what_if import WhatIf, changed
-from diagnostics.tuning.simulation.scenario import ClosedLoop, DynamicBatcher, Model, QueuePolicy
+from diagnostics.tuning.simulation.scenario import ClosedLoop, DynamicBatcher, Model, QueueDiscipline
 from diagnostics.tuning.simulation.simulate import simulate
 from tests.forecast.deployments import by_hand, change, service
 
-LIMITED = Model(name="safety", service=service(0.03), batcher=DynamicBatcher(policy=QueuePolicy(max_size=4)))
+LIMITED = Model(name="safety", service=service(0.03), batcher=DynamicBatcher(policy=QueueDiscipline(max_size=4)))
 
 
 def test_clients_who_are_refused_and_ask_again_at_once_do_not_hide_lost_races() -> None:
     share = 0.1
     scenario = by_hand(LIMITED, traffic=ClosedLoop(entry="chat", clients=6, think_seconds=0.01)).scenario
-    waits = simulate(lost(scenario, LIMITED, share), seconds=20.0, seed=5).models["safety"].waits
+    waits = simulate(with_missed_wakeups(scenario, LIMITED, share), seconds=20.0, seed=5).models["safety"].waits
 
     assert race(scenario, LIMITED, fmean(waits), 8.0).share == pytest.approx(share, abs=0.07)
 
@@ -27,7 +27,7 @@ def test_clients_who_are_refused_and_ask_again_at_once_do_not_hide_lost_races() 
 @pytest.mark.parametrize("share", [0.1, 0.4])
 def test_a_queue_behind_a_policy_tells_how_often_the_batcher_looked_too_early(share: float) -> None:
     scenario = by_hand(LIMITED).scenario
-    waits = simulate(lost(scenario, LIMITED, share), seconds=100.0, seed=5).models["safety"].waits
+    waits = simulate(with_missed_wakeups(scenario, LIMITED, share), seconds=100.0, seed=5).models["safety"].waits
 
     found = race(scenario, LIMITED, fmean(waits), 50.0)
 

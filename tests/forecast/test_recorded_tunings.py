@@ -7,7 +7,7 @@ import pytest
 from diagnostics.cli.proposing import entry_of
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.forecast.fitting import fit
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.window.window import window_of
 from tests.captures.recorded import scrapes_of
 from tests.forecast.tunable import tune
@@ -25,7 +25,7 @@ def test_a_recorded_incident_gets_the_cure_that_was_applied_to_it(
 ) -> None:
     evidence = WindowEvidence(window_of(scrapes_of(capture)))
 
-    found = tune(fit(evidence, entry_of(evidence, None)), Target.parse(objective), draws=0)
+    found = tune(fit(evidence, entry_of(evidence, None)), LatencyTarget.parse(objective), draws=0)
 
     assert found.best is not None
     assert {f"{one.model}.{each.path}" for one in found.best.changes for each in one.settings} == cures

@@ -15,12 +15,12 @@ from diagnostics.tuning.simulation.clock import Endless
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
     DynamicBatcher,
-    Entry,
+    EntryGraph,
     Model,
+    ModelVisit,
     OpenLoop,
-    QueuePolicy,
+    QueueDiscipline,
     Resource,
-    Step,
 )
 from diagnostics.tuning.simulation.simulate import simulate
 from diagnostics.tuning.simulation.stability import bounded, loads
@@ -79,7 +79,7 @@ def test_a_run_is_long_enough_for_each_of_many_clients() -> None:
 
 def test_what_others_turn_away_behind_a_full_stage_is_not_answered() -> None:
     first = Model(name="first", service=service(0.0099, 0.0001), max_batch=8, batcher=DynamicBatcher())
-    limited = DynamicBatcher(policy=QueuePolicy(max_size=4), overtakes=0.0)
+    limited = DynamicBatcher(policy=QueueDiscipline(max_size=4), overtakes=0.0)
     second = Model(name="second", service=service(0.03), batcher=limited)
     told = performance(by_hand(first, second, traffic=OpenLoop(entry="chat", rate=1_000.0)), draws=1, visits=4_000)
 
@@ -89,7 +89,7 @@ def test_what_others_turn_away_behind_a_full_stage_is_not_answered() -> None:
 
 def test_entries_that_share_a_full_stage_are_answered_by_what_each_asks_of_it() -> None:
     one = by_hand(SLOW, traffic=OpenLoop(entry="chat", rate=20.0))
-    side = Entry(name="side", steps=(Step(model="slow"),))
+    side = EntryGraph(name="side", steps=(ModelVisit(model="slow"),))
     scenario = replace(one.scenario, entries=(*one.scenario.entries, side))
     traffic = (*scenario.traffic, OpenLoop(entry="side", rate=30.0))
     shared = replace(one, scenario=replace(scenario, traffic=traffic))
@@ -100,7 +100,7 @@ def test_entries_that_share_a_full_stage_are_answered_by_what_each_asks_of_it() 
 
 
 def test_what_a_queue_turns_away_takes_nothing_of_the_device() -> None:
-    batcher = DynamicBatcher(policy=QueuePolicy(max_size=4), overtakes=0.0)
+    batcher = DynamicBatcher(policy=QueueDiscipline(max_size=4), overtakes=0.0)
     shedding = replace(SLOW, batcher=batcher, demand={"gpu": 0.6})
     scenario = by_hand(shedding, traffic=OpenLoop(entry="chat", rate=100.0), resources=(Resource(name="gpu"),)).scenario
 

@@ -11,10 +11,10 @@ from diagnostics.forecast.options import options
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.predict import performance
 from diagnostics.forecast.search import Candidate, Tuning
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf
 from diagnostics.tuning.service import constant
-from diagnostics.tuning.simulation.scenario import ClosedLoop, Engine, Model
+from diagnostics.tuning.simulation.scenario import ClosedLoop, EngineModel, Model
 from tests.forecast.deployments import change, service
 from tests.forecast.tunable import VISITS, tunable, tune
 
@@ -24,8 +24,8 @@ EMBEDDER = Model(name="embedder", service=service(0.01), service_scv=0.1)
 COUNT = "instance_group.count"
 
 
-def target(text: str) -> Target:
-    return Target.parse(text)
+def target(text: str) -> LatencyTarget:
+    return LatencyTarget.parse(text)
 
 
 def settings(found: Candidate | None) -> dict[str, object]:
@@ -85,7 +85,7 @@ def test_what_execution_alone_exceeds_has_no_answer_and_what_comes_nearest_is_to
 
 
 def test_where_no_change_brings_anything_the_present_setting_is_what_comes_nearest() -> None:
-    engine = Engine(slots=2, prefill_seconds=0.0, iteration_seconds=0.01, iterations=20.0)
+    engine = EngineModel(slots=2, prefill_seconds=0.0, iteration_seconds=0.01, iterations=20.0)
 
     found = tune(tunable(Model(name="llm", service=constant(0.2), engine=engine)), target("p95 < 1s"), draws=0)
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.forecast.sharing import Lane, Sharing, scale_for, shares, used
+from diagnostics.forecast.sharing import SharedDevice, SharedInstance, scale_for, shares, used
 
-TWO = (Lane(model="a", busy=0.5), Lane(model="b", busy=0.5))
+TWO = (SharedInstance(model="a", busy=0.5), SharedInstance(model="b", busy=0.5))
 
 
 def test_use_is_the_mean_of_what_runs_together() -> None:
@@ -22,19 +22,21 @@ def test_an_execution_alone_is_as_much_quicker_as_the_others_slow_it() -> None:
 
     assert found.demand == 0.8
     assert found.alone == pytest.approx(0.5 + 0.5 / 1.6, abs=0.01)
-    assert shares((Lane(model="a", busy=0.9),), 0.8, 1.0)["a"].alone == pytest.approx(1.0)
+    assert shares((SharedInstance(model="a", busy=0.9),), 0.8, 1.0)["a"].alone == pytest.approx(1.0)
 
 
 def test_a_thousand_lanes_are_as_a_few_dozen_would_be_and_take_no_longer() -> None:
-    few, many = ((Lane(model="a", busy=0.5),) * count for count in (32, 33))
+    few, many = ((SharedInstance(model="a", busy=0.5),) * count for count in (32, 33))
 
     assert used(few, 1 / 16, 1.0) == pytest.approx(0.93, abs=0.02)
     assert used(many, 1 / 16.5, 1.0) == pytest.approx(used(few, 1 / 16, 1.0), abs=0.01)
-    assert shares((Lane(model="a", busy=0.5),) * 1024, 0.1, 1.0)["a"].alone == pytest.approx(1 / 51.25, rel=0.01)
+    assert shares((SharedInstance(model="a", busy=0.5),) * 1024, 0.1, 1.0)["a"].alone == pytest.approx(
+        1 / 51.25, rel=0.01
+    )
 
 
 def test_between_its_ends_a_devices_use_is_taken_at_equal_ratios() -> None:
-    sharing = Sharing(resource="GPU", capacity=1.0, lanes=TWO, low=0.2, central=0.4, high=0.8, assumption="")
+    sharing = SharedDevice(resource="GPU", capacity=1.0, lanes=TWO, low=0.2, central=0.4, high=0.8, assumption="")
 
     assert [sharing.parts(at)["a"].demand for at in (0.0, 0.5, 1.0)] == pytest.approx([0.2, 0.4, 0.8])
     assert sharing.parts(0.25)["a"].demand == pytest.approx((0.2 * 0.4) ** 0.5)

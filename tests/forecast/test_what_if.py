@@ -9,7 +9,7 @@ from diagnostics.errors import UsageError
 from diagnostics.forecast.fitted import Unpredictable
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.changes import SettingValue
-from diagnostics.tuning.simulation.scenario import ClosedLoop, DynamicBatcher, Engine, Model, OpenLoop
+from diagnostics.tuning.simulation.scenario import ClosedLoop, DynamicBatcher, EngineModel, Model, OpenLoop
 from diagnostics.wire.model_config import parse_model_config
 from tests.builders import model_config
 from tests.forecast.deployments import by_hand, change, service
@@ -18,7 +18,7 @@ SAFETY = Model(name="safety", service=service(0.02), max_batch=8)
 LLM = Model(
     name="llm",
     service=service(0.0003),
-    engine=Engine(
+    engine=EngineModel(
         slots=32, prefill_seconds=0.002, iteration_seconds=0.006, cache_tokens=1000.0, tokens_per_request=9.0
     ),
 )

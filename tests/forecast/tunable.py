@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from diagnostics.forecast import search
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.tuning.simulation.scenario import ClosedLoop, Model, OpenLoop, Resource
 from diagnostics.wire.model_config import parse_model_config
 from tests.builders import model_config
@@ -36,6 +36,6 @@ def tunable(*models: Model, traffic: OpenLoop | ClosedLoop | None = None, gpu: b
     return replace(fitted, configs=configs)
 
 
-def tune(fitted: Fitted, target: Target, **more: object) -> search.Tuning:
+def tune(fitted: Fitted, target: LatencyTarget, **more: object) -> search.Tuning:
     """Search with runs that are long enough to tell settings apart."""
     return search.tune(fitted, target, visits=VISITS, **more)  # type: ignore[arg-type]

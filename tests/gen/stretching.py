@@ -17,7 +17,7 @@ from diagnostics.gen.files import generated
 from diagnostics.gen.finding_alerts import FINDING
 from diagnostics.gen.yaml_text import Tree, yaml_text
 from diagnostics.wire.exposition import ExpositionReader
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from exporters.sinks.exposition import FOUND, rows_of
 from tests.captures.recorded import explanation_of, scrapes_of
 
@@ -96,7 +96,7 @@ def _of_triton(name: str) -> Iterator[tuple[str, str]]:
     samples: dict[str, list[tuple[float, float]]] = {}
     counters, reader = set(), ExpositionReader()
     for scrape in scrapes_of(name):
-        if scrape.kind is not Kind.METRICS or scrape.body is None:
+        if scrape.kind is not BodyKind.METRICS or scrape.body is None:
             continue
         page = reader.read(scrape.body)
         for one, value in zip(page.layout.series, page.values, strict=True):

@@ -13,7 +13,7 @@ from diagnostics.cli.replaying import _asked, _there, known, opened
 from diagnostics.errors import UsageError
 from diagnostics.gen.example_series import Load, model_load
 from diagnostics.gen.replay import firings
-from diagnostics.wire.prometheus_answer import Answer, SampledSeries
+from diagnostics.wire.prometheus_answer import QueryResult, SampledSeries
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_api import TooMuch
 from tests.stack.prometheus import prometheus
@@ -51,11 +51,11 @@ class Refusing:
     def __init__(self) -> None:
         self.asked: list[tuple[float, float]] = []
 
-    def ranged(self, query: str, start: float, end: float, step: float) -> Answer:
+    def ranged(self, query: str, start: float, end: float, step: float) -> QueryResult:
         if end - start > 4 * 3600:
             raise TooMuch("too much")
         self.asked.append((start, end))
-        return Answer(series=())
+        return QueryResult(series=())
 
 
 class OfTheLastMinute:
@@ -64,12 +64,12 @@ class OfTheLastMinute:
     def clock(self) -> float:
         return 1_000_030.0
 
-    def ranged(self, query: str, start: float, end: float, step: float) -> Answer:
-        return Answer(series=())
+    def ranged(self, query: str, start: float, end: float, step: float) -> QueryResult:
+        return QueryResult(series=())
 
-    def instant(self, query: str) -> Answer:
+    def instant(self, query: str) -> QueryResult:
         labels = {"__name__": "nv_inference_count"} if "__name__" in query else {}
-        return Answer(series=(SampledSeries(labels=labels, times=[self.clock()], values=[1.0]),))
+        return QueryResult(series=(SampledSeries(labels=labels, times=[self.clock()], values=[1.0]),))
 
 
 def test_what_was_first_scraped_in_this_minute_is_no_series_that_does_not_exist() -> None:
@@ -79,8 +79,8 @@ def test_what_was_first_scraped_in_this_minute_is_no_series_that_does_not_exist(
 
 
 class WithoutScrapes(OfTheLastMinute):
-    def instant(self, query: str) -> Answer:
-        return Answer(series=())
+    def instant(self, query: str) -> QueryResult:
+        return QueryResult(series=())
 
 
 def test_a_store_that_scraped_nothing_is_replayed_as_asked_and_that_is_said(capsys: Printed) -> None:

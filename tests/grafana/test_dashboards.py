@@ -13,7 +13,7 @@ import yaml
 
 from dashboards.__main__ import BOARDS, FOLDER, files
 from dashboards.grafana import dashboard
-from dashboards.layout import Board
+from dashboards.layout import DashboardSpec
 from diagnostics import names
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.gen.meta_alerts import META_ALERTS
@@ -38,11 +38,11 @@ GAUGES = {names.PENDING_REQUESTS}
 SELECTOR = re.compile(r"([a-zA-Z_:][\w:]*)\{([^}]*)\}")
 
 
-def panels(board: Board) -> list[dict[str, Any]]:
+def panels(board: DashboardSpec) -> list[dict[str, Any]]:
     return [panel for panel in dashboard(board)["panels"] if panel["type"] != "row"]
 
 
-def expressions() -> Iterator[tuple[Board, dict[str, Any], str]]:
+def expressions() -> Iterator[tuple[DashboardSpec, dict[str, Any], str]]:
     for board in BOARDS:
         for panel in panels(board):
             for target in panel["targets"]:
@@ -63,7 +63,7 @@ def test_the_committed_files_are_what_the_modules_say() -> None:
 
 
 @EVERY
-def test_no_two_panels_overlap_and_none_leaves_the_grid(board: Board) -> None:
+def test_no_two_panels_overlap_and_none_leaves_the_grid(board: DashboardSpec) -> None:
     cells = [
         {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
         for at in (panel["gridPos"] for panel in dashboard(board)["panels"])
@@ -73,7 +73,7 @@ def test_no_two_panels_overlap_and_none_leaves_the_grid(board: Board) -> None:
 
 
 @EVERY
-def test_a_dashboard_is_of_a_schema_that_needs_no_migration(board: Board) -> None:
+def test_a_dashboard_is_of_a_schema_that_needs_no_migration(board: DashboardSpec) -> None:
     made = dashboard(board)
     assert made["schemaVersion"] >= 39
     assert made["editable"] is False
@@ -84,7 +84,7 @@ def test_a_dashboard_is_of_a_schema_that_needs_no_migration(board: Board) -> Non
 
 
 @EVERY
-def test_data_source_job_and_instance_are_variables(board: Board) -> None:
+def test_data_source_job_and_instance_are_variables(board: DashboardSpec) -> None:
     variables = {one["name"]: one for one in dashboard(board)["templating"]["list"]}
     assert (variables["datasource"]["type"], variables["datasource"]["query"]) == ("datasource", "prometheus")
     for name in ("job", "instance"):
@@ -95,7 +95,7 @@ def test_data_source_job_and_instance_are_variables(board: Board) -> None:
 
 
 @EVERY
-def test_every_variable_that_is_used_is_there_and_the_other_way_round(board: Board) -> None:
+def test_every_variable_that_is_used_is_there_and_the_other_way_round(board: DashboardSpec) -> None:
     made = dashboard(board)
     names = {one["name"] for one in made["templating"]["list"]}
     used = set(re.findall(r"\$\{?([a-z]+)", json.dumps(made["panels"]) + json.dumps(made["annotations"])))
@@ -103,7 +103,7 @@ def test_every_variable_that_is_used_is_there_and_the_other_way_round(board: Boa
 
 
 @EVERY
-def test_every_panel_says_what_it_shows_in_which_unit(board: Board) -> None:
+def test_every_panel_says_what_it_shows_in_which_unit(board: DashboardSpec) -> None:
     for panel in panels(board):
         assert panel["description"].endswith("."), panel["title"]
         assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
@@ -113,7 +113,7 @@ def test_every_panel_says_what_it_shows_in_which_unit(board: Board) -> None:
 
 
 @EVERY
-def test_series_that_can_be_several_have_names_of_their_own(board: Board) -> None:
+def test_series_that_can_be_several_have_names_of_their_own(board: DashboardSpec) -> None:
     for panel in panels(board):
         if panel["type"] != "table":
             legends = [target["legendFormat"] for target in panel["targets"]]

@@ -15,7 +15,7 @@ from diagnostics.signals.subject import Subject
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture_layout import scrape_at
 from diagnostics.wire.model_config import parse_model_config
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.spans import MARKS, first_marks
 from diagnostics.wire.statistics import parse_statistics
 from tests.builders import Stage, SyntheticTriton, explained, metrics_page, model_config
@@ -46,7 +46,7 @@ def test_one_absurd_body_of_many_does_not_end_the_explanation():
     stage = Stage("m", rate=40, execution=0.01, config=model_config("m"))
     scrapes = SyntheticTriton(models=(stage,)).scrapes()
     absurd = json.dumps({"model_stats": [{"name": "m", "version": "1", "execution_count": HUGE}]}).encode()
-    odd = [s for s in scrapes if s.kind is Kind.STATISTICS][5]
+    odd = [s for s in scrapes if s.kind is BodyKind.STATISTICS][5]
     window = window_of([replace(s, body=absurd) if s is odd else s for s in scrapes])
     assert explained(window).anatomy[0].requests > 0
 
@@ -66,7 +66,7 @@ def test_a_setting_wider_than_its_own_field_is_refused(config: dict[str, object]
 @pytest.mark.parametrize("rounding", [0.001, 200.0])  # with the whole recording in two reads, no time stands out
 def test_a_clock_that_jumps_by_decades_is_no_hang(rounding: float):
     scrapes = scrapes_of("cpu-handed-batch-collapse")
-    times = sorted(scrape.at for scrape in scrapes if scrape.kind is Kind.METRICS)
+    times = sorted(scrape.at for scrape in scrapes if scrape.kind is BodyKind.METRICS)
     middle = times[len(times) // 2]
     jumped = [replace(s, at=s.at + 1e9, mono=s.mono + 1e9) if s.at > middle else s for s in scrapes]
     times = [round(s.at / rounding) * rounding for s in jumped]
@@ -86,7 +86,7 @@ def test_an_event_of_a_span_past_64_bits_is_left_out():
 @pytest.mark.parametrize("absurd", ["+Inf", "1e308", "1.8446744073709552e+16", "-1"])
 def test_one_absurd_count_of_failures_is_no_failing_model(absurd: str):
     scrapes = scrapes_of("cpu-handed-healthy")
-    odd = sorted((s for s in scrapes if s.kind is Kind.METRICS), key=lambda s: s.at)[4]
+    odd = sorted((s for s in scrapes if s.kind is BodyKind.METRICS), key=lambda s: s.at)[4]
     assert odd.body is not None
     lines = [
         line.rsplit(b" ", 1)[0] + f" {absurd}".encode() if line.startswith(b"nv_inference_request_failure{") else line
@@ -99,7 +99,7 @@ def test_one_absurd_count_of_failures_is_no_failing_model(absurd: str):
 @pytest.mark.parametrize("absurd", ["+Inf", "Nan", "-Inf", "1e308"])
 def test_a_processor_in_use_without_end_is_no_reading(absurd: str):
     page = metrics_page({}, [f"nv_cpu_utilization {absurd}"])
-    scrapes = [Scrape(server="s", kind=Kind.METRICS, at=at, mono=at, body=page.encode()) for at in (1.0, 3.0, 5.0)]
+    scrapes = [Scrape(server="s", kind=BodyKind.METRICS, at=at, mono=at, body=page.encode()) for at in (1.0, 3.0, 5.0)]
     reading = WindowEvidence(window_of(scrapes)).read(HOST_CPU_BUSY, Subject(server="s"))
     assert reading.value is None
 
@@ -108,7 +108,7 @@ def test_a_processor_in_use_without_end_is_no_reading(absurd: str):
 @pytest.mark.parametrize("name", ["gpu-handed-gpu-saturated", "cpu-handed-single-instance", "cpu-handed-batch-no-gain"])
 def test_a_clock_that_jumps_makes_no_bursts(name: str, seconds: float):
     scrapes = scrapes_of(name)
-    times = sorted(scrape.at for scrape in scrapes if scrape.kind is Kind.METRICS)
+    times = sorted(scrape.at for scrape in scrapes if scrape.kind is BodyKind.METRICS)
     middle = times[len(times) // 2]
     jumped = [replace(s, at=s.at + seconds, mono=s.mono + seconds) if s.at > middle else s for s in scrapes]
     assert "bursty-arrivals" not in {finding.check for finding in explanation_of(jumped).loud}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from diagnostics.service.otlp_intake import LONGEST_TEXT, without_secrets
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.span_sampling import PERIOD, Sampling
+from diagnostics.service.span_sampling import PERIOD, SpanSampler
 from diagnostics.window.traces import SpanStore, weight
 from diagnostics.wire.spans import MARKS, RANKS, Span, rank
 from diagnostics.wire.spans_json import read_json, write_json
@@ -63,14 +63,14 @@ def test_ids_of_the_lowest_rank_do_not_fill_the_store():
 
 def test_ids_of_the_lowest_rank_are_bounded_where_they_arrive():
     per_second = 10
-    sampling = Sampling(per_second, OwnMetrics(), lambda: 0.0)
+    sampling = SpanSampler(per_second, OwnMetrics(), lambda: 0.0)
     kept = sum(len(sampling.sift("chat", forged(100))) for _ in range(100))
     assert kept <= 8 * per_second * PERIOD
 
 
 def test_a_burst_of_honest_traces_is_not_cut_where_it_arrives():
     per_second = 10
-    sampling = Sampling(per_second, OwnMetrics(), lambda: 0.0)
+    sampling = SpanSampler(per_second, OwnMetrics(), lambda: 0.0)
     draw = random.Random(2)
     spans = [span._replace(trace=f"{draw.getrandbits(128):032x}") for span in forged(1) * 50_000]
     for at in range(0, len(spans), 500):

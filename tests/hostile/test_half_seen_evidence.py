@@ -25,7 +25,7 @@ from diagnostics.window.window import STATISTICS, window_of
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.host import HostSample
 from diagnostics.wire.model_config import parse_model_config
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.benchmark.score import judged
 from tests.builders import (
     START,
@@ -97,7 +97,7 @@ class TestSeveralServersBehindOneAddress:
         self, statistics: int, metrics: int, doubted: bool
     ) -> None:
         """Twice in each source: at the same round or a neighbouring one they are two restarts, else four."""
-        falls = {Kind.STATISTICS: (statistics, 10), Kind.METRICS: (metrics, 10)}
+        falls = {BodyKind.STATISTICS: (statistics, 10), BodyKind.METRICS: (metrics, 10)}
         scrapes = [
             scrape
             for kind, at in falls.items()
@@ -120,7 +120,7 @@ class TestSeveralServersBehindOneAddress:
     ) -> None:
         other = SyntheticTriton(models=tuple(replace(stage, rate=factor * stage.rate) for stage in self.steady))
         whole = SyntheticTriton(models=self.steady)
-        window = window_of([*whole.without(Kind.METRICS).scrapes(), *other.without(Kind.STATISTICS).scrapes()])
+        window = window_of([*whole.without(BodyKind.METRICS).scrapes(), *other.without(BodyKind.STATISTICS).scrapes()])
         tables = window.servers["triton-0"].tables
 
         assert {table.unsteady for source in tables.values() for table in source.values()} == {doubted}
@@ -136,7 +136,7 @@ class TestSeveralServersBehindOneAddress:
 @pytest.mark.parametrize("signal", [TRAFFIC_RATIO, TRAFFIC_CERTAINTY])
 def test_a_replica_whose_counters_mean_nothing_is_not_one_without_traffic(signal: Signal) -> None:
     other = scrapes_told({("m", "1"): [Did(requests=40)] * 10}, server="triton-1")
-    first = {kind: next(s.body for s in other if s.kind is kind) for kind in (Kind.METRICS, Kind.STATISTICS)}
+    first = {kind: next(s.body for s in other if s.kind is kind) for kind in (BodyKind.METRICS, BodyKind.STATISTICS)}
     swapped = [replace(s, body=first[s.kind]) if int(s.at) % 4 else s for s in other]
     window = window_of([*scrapes_told({("m", "1"): [Did(requests=40)] * 10}), *swapped])
 
@@ -147,7 +147,7 @@ class TestFailuresWithoutReasons:
     def told(self, batching: Mapping[str, object]) -> Outcome:
         config = model_config("m", max_batch=8, batching=batching)
         stage = Stage("m", rate=40, execution=0.01, queue=0.09, failing={"REJECTED": 10.0}, config=config)
-        return outcome(SyntheticTriton(models=(stage,)).without(Kind.METRICS).explain(), "request-failures", "m")
+        return outcome(SyntheticTriton(models=(stage,)).without(BodyKind.METRICS).explain(), "request-failures", "m")
 
     def test_they_may_be_refusals_of_a_queue_that_refuses(self) -> None:
         found = self.told(TIMED)
@@ -234,7 +234,7 @@ class TestALineBehindTheStage:
 
 def set_back_by(scrape: Scrape, seconds: float) -> Scrape:
     """Return a scrape as a clock that was set back files it."""
-    body = json.loads(scrape.body or b"") if scrape.kind is Kind.HOST else None
+    body = json.loads(scrape.body or b"") if scrape.kind is BodyKind.HOST else None
     moved = json.dumps({**body, "t": body["t"] - seconds}).encode() if body else scrape.body
     return replace(scrape, at=scrape.at - seconds, mono=scrape.mono - seconds, body=moved)
 
@@ -263,7 +263,7 @@ class TestMachineSamplesOutOfOrder:
 
     def test_processors_are_as_busy_as_before_their_clock_was_set_back(self) -> None:
         triton = SyntheticTriton(models=(Stage("m", rate=40, execution=0.01),), cpu_busy=0.95)
-        hosts = [scrape for scrape in triton.scrapes() if scrape.kind is Kind.HOST]
+        hosts = [scrape for scrape in triton.scrapes() if scrape.kind is BodyKind.HOST]
         late = {scrape.at for scrape in hosts[8:]}
         set_back = [set_back_by(s, 600.0) if s.at in late else s for s in triton.scrapes()]
 
@@ -327,7 +327,7 @@ def test_a_hole_before_failed_reads_is_as_unwatched_as_one_before_good_ones() ->
     times = [*range(0, 20, 2), *range(140, 160, 2)]
     triton = SyntheticTriton(
         models=(Stage("m", rate=10, execution=0.02),), times=times, alter=restarted_at(10), cpu_busy=None
-    ).without(Kind.METRICS)
+    ).without(BodyKind.METRICS)
     failed = {times[10], times[11]}
     told = [replace(s, body=None, error="HTTP 503") if s.at - START in failed else s for s in triton.scrapes()]
     steps = window_of(told).servers["triton-0"].tables[STATISTICS]["m", "1"].steps

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.captures.recorded import scrapes_of
 from tests.collect.fake_triton import Answer, FakeServer, FakeTriton, fake_triton, free_ports, page, status
 from tests.soak.running import serving, until
@@ -34,20 +34,20 @@ def renamed(text: bytes) -> bytes:
     return text.replace(f'"{MODEL}"'.encode(), json.dumps(HOSTILE).encode())
 
 
-def with_entries(kind: Kind, body: bytes) -> bytes:
+def with_entries(kind: BodyKind, body: bytes) -> bytes:
     """Return a body with the hostile name, and with an entry for each name that cannot be."""
-    if kind is Kind.METRICS:
+    if kind is BodyKind.METRICS:
         escaped = HOSTILE.replace("\\", "\\\\").replace('"', '\\"')
         body = body.replace(f'model="{MODEL}"'.encode(), f'model="{escaped}"'.encode())
         names = ["../../etc/passwd", "..", "", "a\\nb", "x" * 60_000, "\u202ee", "a\u0000b"]
         rows = [f'nv_inference_request_success{{model="{name}",version="1"}} 7\n'.encode() for name in names]
         return body + b"".join(rows)
     body = renamed(body)
-    if kind is Kind.STATISTICS:
+    if kind is BodyKind.STATISTICS:
         entry = '{{"name":"{}","version":"1","inference_stats":{{"success":{{"count":5,"ns":5}}}}}}'
         more = ",".join(map(entry.format, IMPOSSIBLE)).encode()
         return body.rstrip()[: body.rstrip().rindex(b"]")] + b"," + more + b"]}"
-    if kind is Kind.INDEX:
+    if kind is BodyKind.INDEX:
         more = ",".join(f'{{"name":"{name}","version":"1","state":"READY"}}' for name in IMPOSSIBLE).encode()
         return body.rstrip()[:-1] + b"," + more + b"]"
     return body
@@ -56,7 +56,7 @@ def with_entries(kind: Kind, body: bytes) -> bytes:
 class Replayed:
     """Answers each request with the next recorded body, and goes on with the last."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: BodyKind) -> None:
         bodies = [one.body for one in scrapes_of(CAUSE) if one.kind is kind and one.body is not None]
         self.left = [with_entries(kind, body) for body in bodies]
 
@@ -67,11 +67,11 @@ class Replayed:
 def hostile(fake: FakeTriton) -> None:
     assert fake.api is not None
     assert fake.metrics is not None
-    fake.metrics.routes["GET /metrics"] = Replayed(Kind.METRICS)
-    fake.api.routes["GET /v2/models/stats"] = Replayed(Kind.STATISTICS)
-    fake.api.routes["POST /v2/repository/index"] = Replayed(Kind.INDEX)
+    fake.metrics.routes["GET /metrics"] = Replayed(BodyKind.METRICS)
+    fake.api.routes["GET /v2/models/stats"] = Replayed(BodyKind.STATISTICS)
+    fake.api.routes["POST /v2/repository/index"] = Replayed(BodyKind.INDEX)
     for one in scrapes_of(CAUSE):
-        if one.kind is Kind.CONFIG and one.body is not None:
+        if one.kind is BodyKind.CONFIG and one.body is not None:
             name = HOSTILE if one.name == MODEL else one.name
             fake.api.routes[f"GET /v2/models/{quote(name, safe='')}/config"] = page(renamed(one.body))
 

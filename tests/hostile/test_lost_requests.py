@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.captures.recorded import explanation_of, labels, scrapes_of
 
 NAME = "cpu-handed-queue-overflow"
@@ -18,9 +18,9 @@ def loud(scrapes: list[Scrape]) -> set[str]:
 
 
 def without_model(scrape: Scrape, model: str) -> Scrape:
-    if scrape.body is None or scrape.kind not in (Kind.METRICS, Kind.STATISTICS):
+    if scrape.body is None or scrape.kind not in (BodyKind.METRICS, BodyKind.STATISTICS):
         return scrape
-    if scrape.kind is Kind.METRICS:
+    if scrape.kind is BodyKind.METRICS:
         label = f'model="{model}"'.encode()
         return replace(scrape, body=b"\n".join(line for line in scrape.body.split(b"\n") if label not in line))
     answer = json.loads(scrape.body)
@@ -29,13 +29,13 @@ def without_model(scrape: Scrape, model: str) -> Scrape:
 
 
 def test_a_queue_whose_limit_could_not_be_read_is_no_failing_stage_before_it():
-    without = [s for s in scrapes_of(NAME) if not (s.kind is Kind.CONFIG and s.name == "safety")]
+    without = [s for s in scrapes_of(NAME) if not (s.kind is BodyKind.CONFIG and s.name == "safety")]
     assert loud(without) <= labels()[NAME].allowed
 
 
 @pytest.mark.parametrize("model", ["embedder", "llm", "detokenizer"])
 def test_a_model_that_vanishes_in_the_middle_is_no_failing_stage_before_it(model: str):
     scrapes = scrapes_of(NAME)
-    times = sorted(s.at for s in scrapes if s.kind is Kind.METRICS)
+    times = sorted(s.at for s in scrapes if s.kind is BodyKind.METRICS)
     middle = times[len(times) // 2]
     assert loud([without_model(s, model) if s.at > middle else s for s in scrapes]) <= labels()[NAME].allowed

@@ -13,7 +13,7 @@ from diagnostics.render.explanation.json import report
 from diagnostics.window.window import window_of
 from diagnostics.wire.entries import why_no_name
 from diagnostics.wire.prometheus_answer import parse_answer
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.server import parse_index, read_index
 from diagnostics.wire.statistics import parse_statistics, read_statistics
 from tests.builders import explained
@@ -32,7 +32,7 @@ def beside(body: bytes, name: str = "evil", count: str = "5") -> bytes:
 
 def altered(change: Callable[[bytes], bytes]) -> list[Scrape]:
     return [
-        replace(one, body=change(one.body)) if one.kind is Kind.STATISTICS and one.body else one
+        replace(one, body=change(one.body)) if one.kind is BodyKind.STATISTICS and one.body else one
         for one in scrapes_of(CAUSE)
     ]
 
@@ -66,9 +66,9 @@ LINES = [
 @pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
 def test_a_line_that_is_no_metric_takes_no_other_away(line: bytes):
     changed = [
-        replace(one, body=one.body + line + b"\n") if one.kind is Kind.METRICS and one.body else one
+        replace(one, body=one.body + line + b"\n") if one.kind is BodyKind.METRICS and one.body else one
         for one in scrapes_of(CAUSE)
-        if one.kind is not Kind.STATISTICS
+        if one.kind is not BodyKind.STATISTICS
     ]
     found = explained(window_of(changed))
     assert found.loud[0].check == "single-instance-serialization"
@@ -98,7 +98,7 @@ def test_a_series_that_cannot_be_read_takes_no_other_of_the_answer_away(broken: 
 
 def configured(change: Callable[[bytes], bytes], model: str) -> list[Scrape]:
     return [
-        replace(one, body=change(one.body)) if one.kind is Kind.CONFIG and one.body and one.name == model else one
+        replace(one, body=change(one.body)) if one.kind is BodyKind.CONFIG and one.body and one.name == model else one
         for one in scrapes_of(CAUSE)
     ]
 

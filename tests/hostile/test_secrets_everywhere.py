@@ -23,7 +23,7 @@ from diagnostics.errors import CollectError, UsageError
 from diagnostics.settings.addresses import shown, without_credentials
 from diagnostics.settings.load import load
 from diagnostics.store.database import database_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from exporters.sources.access import SourceOptions, read_secret
 from exporters.sources.triton import discover
 from tests.collect.fake_triton import Answer, FakeServer, FakeTriton, body_of, fake_triton, guarded, page, status
@@ -53,12 +53,12 @@ def echo_everything(fake: FakeTriton) -> None:
     assert fake.api is not None
     assert fake.metrics is not None
     row = b'nv_inference_request_success{model="@BARE@",version="1",echo="@SENT@"} 7\n# HELP x @SENT@\n'
-    fake.metrics.routes["GET /metrics"] = echoing("text/plain", body_of(Kind.METRICS) + row)
+    fake.metrics.routes["GET /metrics"] = echoing("text/plain", body_of(BodyKind.METRICS) + row)
     for place, answer in list(fake.api.routes.items()):
         if place.endswith("/config"):
             described = b'{"name":"chat","platform":"@SENT@","parameters":{"note":{"string_value":"@BARE@"}}}'
             fake.api.routes[place] = echoing("application/json", described) if "chat" in place else answer
-    index = json.loads(body_of(Kind.INDEX))
+    index = json.loads(body_of(BodyKind.INDEX))
     index.append({"name": "@BARE@", "version": "1", "state": "READY", "reason": "@SENT@"})
     fake.api.routes["POST /v2/repository/index"] = echoing("application/json", json.dumps(index).encode())
     fake.api.routes["GET /v2/models/@BARE@/config"] = status(500, b'{"error": "no"}')

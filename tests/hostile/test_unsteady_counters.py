@@ -12,7 +12,7 @@ from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.triton import QUEUE_SECONDS
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import Counts, Rows, Stage, SyntheticTriton, explained, model_config, on, restarted_at
 from tests.captures.recorded import explanation_of, labels, scrapes_of
 
@@ -41,7 +41,7 @@ def test_one_restart_leaves_the_rest_readable():
 
 
 def second_half_earlier(scrapes: list[Scrape], seconds: float) -> list[Scrape]:
-    times = sorted(scrape.at for scrape in scrapes if scrape.kind is Kind.METRICS)
+    times = sorted(scrape.at for scrape in scrapes if scrape.kind is BodyKind.METRICS)
     middle = times[len(times) // 2]
     return [
         replace(scrape, at=scrape.at - seconds, mono=scrape.mono - seconds) if scrape.at > middle else scrape
@@ -64,7 +64,7 @@ def test_a_clock_set_back_in_the_middle_invents_no_cause(name: str):
 
 def test_statistics_whose_clock_stands_still_are_no_reason_to_blame_clients():
     recorded = scrapes_of("cpu-handed-single-instance")
-    scrapes = [replace(s, body=_timeless(s.body)) if s.kind is Kind.STATISTICS and s.body else s for s in recorded]
+    scrapes = [replace(s, body=_timeless(s.body)) if s.kind is BodyKind.STATISTICS and s.body else s for s in recorded]
     first = explanation_of(scrapes).findings[0]
     assert (first.check, first.subject.model) == ("single-instance-serialization", "safety")
 

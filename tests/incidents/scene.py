@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from diagnostics import names
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, SyntheticTriton, host_body
 from tests.builders_machine import SERVER_PID, body
 from tests.builders_traces import Leg, call, ensemble_trace, export, exported, trace_id
@@ -63,10 +63,10 @@ class Scene:
         found = self.triton.scrapes(self.reads)
         for name, sibling in self.siblings.items():
             found += [replace(scrape, server=name) for scrape in sibling.scrapes(self.reads) if scrape.server]
-        found += [body(Kind.HOST, at, self._host(at)) for at in self._moments()] if self.host else []
+        found += [body(BodyKind.HOST, at, self._host(at)) for at in self._moments()] if self.host else []
         found += list(_indexed(self.index, self.triton.interval))
         if self.clients:
-            found.append(replace(body(Kind.CLIENT, 0.0, "\n".join(self._calls())), server=""))
+            found.append(replace(body(BodyKind.CLIENT, 0.0, "\n".join(self._calls())), server=""))
         if self.traces:
             found.append(exported(export(span for trace in self._traced() for span in trace)))
         return found
@@ -135,4 +135,4 @@ def _indexed(entries: Sequence[Told], interval: float) -> Iterator[Scrape]:
             for entry in entries
             if entry["read"] == read
         ]
-        yield replace(body(Kind.INDEX, read * interval, json.dumps(listed)), server=SERVER)
+        yield replace(body(BodyKind.INDEX, read * interval, json.dumps(listed)), server=SERVER)

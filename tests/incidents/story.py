@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Alter, Counts, Rows, Stage, SyntheticTriton, chain, ensemble_config, model_config
 from tests.incidents.scene import Scene, engine_lines
 
@@ -136,7 +136,7 @@ def _triton(told: Mapping[str, Any], name: str) -> SyntheticTriton:
             *engine_lines(models, number),
         ],
     )
-    return triton.without(*(Kind(kind) for kind in server.get("closed", ())))
+    return triton.without(*(BodyKind(kind) for kind in server.get("closed", ())))
 
 
 def _stage(model: Mapping[str, Any], name: str) -> Stage:

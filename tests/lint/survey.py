@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from diagnostics.lint.problem import Severity
-from diagnostics.lint.run import Report, lint
+from diagnostics.lint.problem import LintSeverity
+from diagnostics.lint.run import LintReport, lint
 
-_SHOWN = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "notes"}
+_SHOWN = {LintSeverity.ERROR: "errors", LintSeverity.WARNING: "warnings", LintSeverity.INFO: "notes"}
 
 
 def main(given: Sequence[str]) -> int:
@@ -27,7 +27,7 @@ def main(given: Sequence[str]) -> int:
     return int(failed)
 
 
-def _cells(report: Report) -> Iterator[str]:
+def _cells(report: LintReport) -> Iterator[str]:
     for severity in _SHOWN:
         rules = Counter(one.rule for one in report.problems if one.severity is severity)
         yield ", ".join(f"{count} {rule}" for rule, count in rules.most_common()) or "none"

@@ -9,8 +9,8 @@ import pytest
 from trees import RULE, RULES, model, write
 
 from diagnostics.errors import UsageError
-from diagnostics.lint.run import Report, lint
-from diagnostics.lint.settings import Settings, settings_file, settings_of
+from diagnostics.lint.run import LintReport, lint
+from diagnostics.lint.settings import LintSettings, settings_file, settings_of
 
 
 @pytest.fixture(autouse=True)
@@ -18,11 +18,11 @@ def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def _told(report: Report) -> list[tuple[str, str]]:
+def _told(report: LintReport) -> list[tuple[str, str]]:
     return [(problem.rule, str(problem.place)) for problem in report.problems]
 
 
-def _linted(config: str, settings: Settings | None = None) -> Report:
+def _linted(config: str, settings: LintSettings | None = None) -> LintReport:
     write(Path(), {"models/a/config.pbtxt": config})
     return lint([Path("models")], settings, RULES)
 
@@ -61,7 +61,7 @@ def test_a_waiver_of_a_rule_that_was_not_asked_is_not_called_unused() -> None:
     assert _told(_linted("name: 'a' # diag: ignore[broken-text-format] x")) == []
 
 
-def _settings(text: str, name: str = ".diag-lint.toml") -> Settings:
+def _settings(text: str, name: str = ".diag-lint.toml") -> LintSettings:
     Path(name).write_text(text)
     return settings_of(Path(name))
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diagnostics.lint.catalogue import catalogue
-from diagnostics.lint.run import Report, lint
+from diagnostics.lint.run import LintReport, lint
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "fixtures/reference"
@@ -64,7 +64,7 @@ def damaged(draw: st.DrawFn, texts: list[str]) -> str:
     return text
 
 
-def _linted(files: dict[str, str]) -> Report:
+def _linted(files: dict[str, str]) -> LintReport:
     for name, text in files.items():
         path = Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def _linted(files: dict[str, str]) -> Report:
     return lint([Path("models")])
 
 
-def _holds(report: Report, files: dict[str, str]) -> None:
+def _holds(report: LintReport, files: dict[str, str]) -> None:
     assert not report.failures
     for problem in report.problems:
         lines = files.get(problem.place.path, "").split("\n")

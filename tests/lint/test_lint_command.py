@@ -13,9 +13,9 @@ from trees import BATCHES, RULE, RULES, model, rule_that, write
 from diagnostics.cli import lint as verb
 from diagnostics.cli.main import main
 from diagnostics.lint.catalogue import catalogue
-from diagnostics.lint.problem import Severity
-from diagnostics.lint.rule import Question
-from diagnostics.lint.run import Report, lint
+from diagnostics.lint.problem import LintSeverity
+from diagnostics.lint.rule import LintTopic
+from diagnostics.lint.run import LintReport, lint
 from diagnostics.render.lint.json import lint_report, lint_schema
 from diagnostics.render.lint.sarif import lint_sarif
 from diagnostics.render.lint.text import lint_text
@@ -30,7 +30,7 @@ def _repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verb, "chosen", lambda _: RULES)
 
 
-def _report() -> Report:
+def _report() -> LintReport:
     return lint([Path("models")], rules=RULES)
 
 
@@ -94,8 +94,8 @@ def test_a_sarif_fix_replaces_the_line_that_is_wrong() -> None:
     assert change["replacements"] == [{"deletedRegion": region, "insertedContent": {"text": "max_batch_size: 0\n"}}]
 
 
-@pytest.mark.parametrize("severity", Severity)
-def test_every_severity_has_a_level_of_sarif(severity: Severity) -> None:
+@pytest.mark.parametrize("severity", LintSeverity)
+def test_every_severity_has_a_level_of_sarif(severity: LintSeverity) -> None:
     rule = rule_that(BATCHES.lint, severity=severity)
 
     (result, *_) = lint_sarif(lint([Path("models")], rules={RULE: rule}))["runs"][0]["results"]
@@ -191,7 +191,7 @@ def test_the_rules_are_listed_by_question_within_80_columns_and_each_has_a_page(
     listed = capsys.readouterr().out
 
     assert all(f"  {identifier} " in listed for identifier in catalogue())
-    assert Question.READABLE in listed
+    assert LintTopic.READABLE in listed
     assert max(map(len, listed.splitlines())) <= 80
     main(["lint", "--explain", RULE])
     assert "## Sources" in capsys.readouterr().out

@@ -11,9 +11,9 @@ import pytest
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.errors import CollectError
-from diagnostics.lint.catalogue import Registered, catalogue
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case
+from diagnostics.lint.catalogue import RegisteredRule, catalogue
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import RuleCase
 from diagnostics.lint.run import lint
 
 pytestmark = pytest.mark.live
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.live
 _MODEL = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
 # Of other backends, a refusal would tell that they are not installed.
 _LOADABLE = ('backend: "python"', "ensemble")
-_WHOLE = Case(title="is whole", files={"models/whole/config.pbtxt": 'backend: "python"\nmax_batch_size: 4\n'})
+_WHOLE = RuleCase(title="is whole", files={"models/whole/config.pbtxt": 'backend: "python"\nmax_batch_size: 4\n'})
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,9 @@ def test_what_is_said_not_to_load_is_refused_by_the_server(triton: tuple[TritonL
     assert _taken(server, _WHOLE, {"whole"}, repository) == {"whole"}
 
 
-def _errors(rule: Registered, case: Case, repository: Path) -> list[Problem]:
+def _errors(rule: RegisteredRule, case: RuleCase, repository: Path) -> list[LintProblem]:
     """Return what the rule says does not load, of the backends that are there."""
-    if rule.rule.severity is not Severity.ERROR or not any(str(path).startswith("models/") for path in case.files):
+    if rule.rule.severity is not LintSeverity.ERROR or not any(str(path).startswith("models/") for path in case.files):
         return []
     _write(case, repository)
     found = lint([repository], rules={rule.id: rule}).problems
@@ -63,13 +63,13 @@ def _is_loadable(path: Path) -> bool:
     return path.name == "config.pbtxt" and any(word in path.read_text("utf-8", "replace") for word in _LOADABLE)
 
 
-def _write(case: Case, repository: Path) -> None:
+def _write(case: RuleCase, repository: Path) -> None:
     shutil.rmtree(repository)
     repository.mkdir()
     case.write(repository.parent)
 
 
-def _taken(server: TritonLauncher, case: Case, names: set[str], repository: Path) -> set[str]:
+def _taken(server: TritonLauncher, case: RuleCase, names: set[str], repository: Path) -> set[str]:
     """Return which of the models the server loads."""
     _write(case, repository)
     for config in repository.glob("*/config.pbtxt"):

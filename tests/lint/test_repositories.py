@@ -8,12 +8,12 @@ from trees import BATCHES, RULE, model, rule_that, write
 from tritonclient.grpc import model_config_pb2
 
 from diagnostics.errors import CollectError, MalformedBody
-from diagnostics.lint.block import Block, templates
+from diagnostics.lint.block import ConfigMessage, templates
 from diagnostics.lint.catalogue import catalogue
 from diagnostics.lint.config_fields import WHOLE_NUMBERS, FieldType, fields_of, is_message, words_of
 from diagnostics.lint.containers import containers_of
 from diagnostics.lint.documents import documents_of, inner
-from diagnostics.lint.problem import Place
+from diagnostics.lint.problem import SourceLocation
 from diagnostics.lint.queries import Use, queries_of
 from diagnostics.lint.repository import read_project
 from diagnostics.lint.rule import Link
@@ -27,8 +27,8 @@ def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def _block(text: str) -> Block:
-    return Block(file=TextFile(path="config.pbtxt", text=text), message=parse(text))
+def _block(text: str) -> ConfigMessage:
+    return ConfigMessage(file=TextFile(path="config.pbtxt", text=text), message=parse(text))
 
 
 def _asked(*paths: str) -> dict[str, list[str]]:
@@ -126,9 +126,9 @@ def test_a_rule_that_fails_hides_nothing_of_the_others(tmp_path: Path) -> None:
 def test_places_count_lines_and_characters_from_one() -> None:
     block = _block('# é\nname: "é" max_batch_size: 4\r\ninput { dims: [ 1 ] }')
 
-    assert block.at("max_batch_size") == Place(path="config.pbtxt", line=2, column=11)
-    assert block.blocks("input")[0].at("dims") == Place(path="config.pbtxt", line=3, column=9)
-    assert block.at("missing") == block.place == Place(path="config.pbtxt", line=2, column=1)
+    assert block.at("max_batch_size") == SourceLocation(path="config.pbtxt", line=2, column=11)
+    assert block.blocks("input")[0].at("dims") == SourceLocation(path="config.pbtxt", line=3, column=9)
+    assert block.at("missing") == block.place == SourceLocation(path="config.pbtxt", line=2, column=1)
 
 
 def test_what_is_left_out_has_its_default_and_what_is_a_template_is_unknown() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.lint.catalogue import Registered, catalogue
-from diagnostics.lint.problem import Problem
-from diagnostics.lint.rule import HEADINGS, Case
+from diagnostics.lint.catalogue import RegisteredRule, catalogue
+from diagnostics.lint.problem import LintProblem
+from diagnostics.lint.rule import HEADINGS, RuleCase
 from diagnostics.lint.run import lint
 from diagnostics.tuning.patch import edited
 
@@ -18,15 +18,15 @@ _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 each_rule = pytest.mark.parametrize("found", [pytest.param(found, id=found.id) for found in RULES])
 
 
-def told(found: Registered, case: Case) -> tuple[Problem, ...]:
+def told(found: RegisteredRule, case: RuleCase) -> tuple[LintProblem, ...]:
     report = lint([Path(path) for path in case.paths], case.settings, {found.id: found})
     assert not report.failures
     return report.problems
 
 
 @pytest.fixture
-def written(found: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
-    def each() -> Iterator[Case]:
+def written(found: RegisteredRule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RuleCase]:
+    def each() -> Iterator[RuleCase]:
         for number, case in enumerate(found.cases):
             folder = tmp_path / str(number)
             folder.mkdir()
@@ -38,7 +38,7 @@ def written(found: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @each_rule
-def test_a_rule_has_a_stable_id_a_title_and_every_section(found: Registered) -> None:
+def test_a_rule_has_a_stable_id_a_title_and_every_section(found: RegisteredRule) -> None:
     assert _ID.fullmatch(found.id)
     assert found.title
     assert tuple(found.sections()) == HEADINGS
@@ -46,17 +46,17 @@ def test_a_rule_has_a_stable_id_a_title_and_every_section(found: Registered) -> 
 
 
 @each_rule
-def test_a_rule_has_a_case_that_it_tells_and_one_that_it_does_not(found: Registered) -> None:
+def test_a_rule_has_a_case_that_it_tells_and_one_that_it_does_not(found: RegisteredRule) -> None:
     assert {bool(case.places) for case in found.cases} == {True, False}
 
 
 @each_rule
-def test_each_limit_of_a_rule_has_a_reason(found: Registered) -> None:
+def test_each_limit_of_a_rule_has_a_reason(found: RegisteredRule) -> None:
     assert all(limit.because for limit in found.rule.limits.values())
 
 
 @each_rule
-def test_a_rule_says_of_each_case_what_it_states(found: Registered, written: Iterator[Case]) -> None:
+def test_a_rule_says_of_each_case_what_it_states(found: RegisteredRule, written: Iterator[RuleCase]) -> None:
     said = {case.title: told(found, case) for case in written}
 
     assert {title: tuple(str(problem.place) for problem in problems) for title, problems in said.items()} == {
@@ -67,7 +67,7 @@ def test_a_rule_says_of_each_case_what_it_states(found: Registered, written: Ite
 
 
 @each_rule
-def test_fixes_mend_what_they_are_told_for(found: Registered, written: Iterator[Case]) -> None:
+def test_fixes_mend_what_they_are_told_for(found: RegisteredRule, written: Iterator[RuleCase]) -> None:
     for case in written:
         mended = set()
         for problem in told(found, case) if case.places else ():

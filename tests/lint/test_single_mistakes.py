@@ -9,7 +9,7 @@ from pathlib import Path
 import mistakes
 import pytest
 
-from diagnostics.lint.problem import Severity
+from diagnostics.lint.problem import LintSeverity
 from diagnostics.lint.run import lint
 
 REFUSALS: Mapping[str, str] = json.loads(mistakes.REFUSALS.read_text("utf-8"))
@@ -38,7 +38,7 @@ def test_lint_reports_an_error_exactly_where_the_server_refuses(title: str, tmp_
 
     report = lint([tmp_path / "models"])
 
-    errors = [problem for problem in report.problems if problem.severity is Severity.ERROR]
+    errors = [problem for problem in report.problems if problem.severity is LintSeverity.ERROR]
     assert not report.failures
     assert bool(errors) == bool(REFUSALS[title]), (REFUSALS[title], [problem.message for problem in errors])
 

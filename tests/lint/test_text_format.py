@@ -9,7 +9,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from diagnostics.lint.catalogue import catalogue
-from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.run import lint
 
 RULES = (
@@ -55,11 +55,11 @@ def _refused(text: str) -> bool:
     return False
 
 
-def _of_text(problem: Problem) -> bool:
+def _of_text(problem: LintProblem) -> bool:
     """Return whether it is the parser that refuses the text, rather than the checks behind it."""
     if problem.rule == "scheduler-settings-conflict":
         return "a dynamic or a sequence batcher" in problem.message
-    return problem.severity is Severity.ERROR or problem.rule == "unknown-field"
+    return problem.severity is LintSeverity.ERROR or problem.rule == "unknown-field"
 
 
 def _told(folder: Path, texts: list[str]) -> dict[int, bool]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from diagnostics.lint.catalogue import Registered, catalogue
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Link, ModelView, Question, Rule, Scope
+from diagnostics.lint.catalogue import RegisteredRule, catalogue
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import Link, LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
 PLAIN = 'name: "{name}"\nbackend: "python"\nmax_batch_size: 4\n'
@@ -15,7 +15,7 @@ RULE = "no-warm-up"
 
 
 def write(folder: Path, files: Mapping[str, str | bytes | Link]) -> Path:
-    Case(title="", files=files).write(folder)
+    RuleCase(title="", files=files).write(folder)
     return folder
 
 
@@ -23,13 +23,15 @@ def model(name: str, more: str = "") -> dict[str, str | bytes | Link]:
     return {f"models/{name}/config.pbtxt": PLAIN.format(name=name) + more}
 
 
-def rule_that(lint: object, scope: Scope = Scope.MODEL, severity: Severity = Severity.WARNING) -> Registered:
+def rule_that(
+    lint: object, scope: RuleScope = RuleScope.MODEL, severity: LintSeverity = LintSeverity.WARNING
+) -> RegisteredRule:
     """Return a rule for tests, under the id of a real one so that settings and waivers may name it."""
-    rule = Rule(scope=scope, severity=severity, question=Question.WARM)
-    return Registered(id=RULE, title="A rule", page="A rule.", rule=rule, lint=lint, cases=())  # type: ignore[arg-type]
+    rule = Rule(scope=scope, severity=severity, question=LintTopic.WARM)
+    return RegisteredRule(id=RULE, title="A rule", page="A rule.", rule=rule, lint=lint, cases=())  # type: ignore[arg-type]
 
 
-def _batches(see: ModelView) -> Iterator[Problem]:
+def _batches(see: ModelView) -> Iterator[LintProblem]:
     """Tell of every model that batches, with a change that ends it."""
     if see.model.max_batch_size:
         setting = Setting(path="max_batch_size", value=0)

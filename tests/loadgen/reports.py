@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diagnostics.bench.block import Block, Diagnosis
-from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.bench.block import Diagnosis, LoadBlock
+from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
 from diagnostics.bench.workload import Workload
 
 
@@ -14,13 +14,13 @@ def workload(**changed: Any) -> Workload:
     return Workload(**{"digest": "d", "variants": 64, "text": True, "length": 32} | changed)
 
 
-def block(throughput: float, mean: float, **changed: Any) -> Block:
+def block(throughput: float, mean: float, **changed: Any) -> LoadBlock:
     given = {"seconds": 10.0, "requests": 100, "failed": 0, "p50": mean, "p95": mean * 1.5, "p99": mean * 2}
-    return Block(throughput=throughput, mean=mean, **given | changed)
+    return LoadBlock(throughput=throughput, mean=mean, **given | changed)
 
 
-def target(points: Mapping[float, Sequence[Block]], name: str = "a:8000", **changed: Any) -> TargetResult:
-    made = tuple(Point(load=load, blocks=tuple(blocks)) for load, blocks in points.items())
+def target(points: Mapping[float, Sequence[LoadBlock]], name: str = "a:8000", **changed: Any) -> TargetResult:
+    made = tuple(LoadPoint(load=load, blocks=tuple(blocks)) for load, blocks in points.items())
     given = {"model": "ensemble", "protocol": "http", "workload": workload()}
     return TargetResult(name=name, points=made, **given | changed)
 
@@ -30,9 +30,9 @@ def curve(means: Mapping[float, Sequence[float]], name: str = "a:8000", **change
     return target({n: [block(n / mean, mean) for mean in each] for n, each in means.items()}, name, **changed)
 
 
-def report(*targets: TargetResult, **changed: Any) -> Report:
+def report(*targets: TargetResult, **changed: Any) -> BenchReport:
     given = {"started": 1.7e9, "loop": "closed", "seconds": 10.0, "warm_up": 2.0, "blocks": 3, "seed": 1}
-    return Report(targets=targets, **given | changed)
+    return BenchReport(targets=targets, **given | changed)
 
 
 def diagnosed(cause: str, verdict: str = "degraded") -> Diagnosis:

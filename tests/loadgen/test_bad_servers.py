@@ -19,18 +19,20 @@ from diagnostics.errors import CollectError, DiagError, UsageError
 from diagnostics.loadgen import http_answers, inputs
 from diagnostics.loadgen.inputs import make_requests
 from diagnostics.loadgen.repository import configuration
-from diagnostics.loadgen.target import Wanted, endpoint_of, order_of, transport_of
+from diagnostics.loadgen.target import TargetOptions, endpoint_of, order_of, transport_of
 from diagnostics.loadgen.transport import Endpoint, Reply, Transport
 from exporters.sources.access import SourceOptions
 from exporters.sources.triton import discover
 from tests.loadgen.fake_server import FakeTriton, config
 
-HTTP, GENERATE = Wanted(timeout=0.2), Wanted(timeout=0.2, protocol="generate")
+HTTP, GENERATE = TargetOptions(timeout=0.2), TargetOptions(timeout=0.2, protocol="generate")
 STREAM = replace(GENERATE, streaming=True)
 OTHER = b'{"model_name": "other", "outputs": [], "text_output": ""}'
 
 
-def with_transport(url: str, wanted: Wanted, use: Callable[[Transport], Awaitable[Any]], model: str = "llm") -> Any:
+def with_transport(
+    url: str, wanted: TargetOptions, use: Callable[[Transport], Awaitable[Any]], model: str = "llm"
+) -> Any:
     endpoint = endpoint_of(url, wanted)
 
     async def run() -> Any:
@@ -56,7 +58,9 @@ def with_transport(url: str, wanted: Wanted, use: Callable[[Transport], Awaitabl
         ),
     ],
 )
-def test_an_answer_that_cannot_be_used_is_a_failed_request_and_no_more(wanted: Wanted, bodies: list[bytes]) -> None:
+def test_an_answer_that_cannot_be_used_is_a_failed_request_and_no_more(
+    wanted: TargetOptions, bodies: list[bytes]
+) -> None:
     async def ask(transport: Transport) -> list[Reply]:
         return [await transport.ask(0) for _ in range(len(server.spoilt) + 1)]
 
@@ -156,7 +160,7 @@ def over_tls(pem: tuple[Path, Path]) -> Iterator[str]:
 
 def test_load_goes_over_grpc_with_tls_to_who_is_trusted(pem: tuple[Path, Path]) -> None:
     with over_tls(pem) as url:
-        endpoint = endpoint_of(url, Wanted())
+        endpoint = endpoint_of(url, TargetOptions())
         trusting = SourceOptions(ca_file=pem[1])
         first, other, full = asyncio.run(_asked_thrice(endpoint, trusting))
         with pytest.raises(CollectError, match="the TLS certificate is not trusted; see --ca-file"):
@@ -170,7 +174,7 @@ def test_load_goes_over_grpc_with_tls_to_who_is_trusted(pem: tuple[Path, Path]) 
 
 
 async def _asked_thrice(endpoint: Endpoint, options: SourceOptions) -> list[Reply]:
-    order = order_of(*configuration(endpoint, options, "llm"), endpoint, Wanted())
+    order = order_of(*configuration(endpoint, options, "llm"), endpoint, TargetOptions())
     transport = transport_of(endpoint, options)
     transport.prepare("llm", order.requests.values, order.requests.kinds, order.reads)
     try:

@@ -22,7 +22,7 @@ from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.loadgen import watching
 from diagnostics.loadgen.deadline import OutOfTimeError, deadline
 from diagnostics.loadgen.plan import Plan
-from diagnostics.loadgen.sweep import Contender, Sweep
+from diagnostics.loadgen.sweep import Contender, LoadSweep
 from diagnostics.loadgen.transport import Reply
 from diagnostics.render.bench.json import bench_json
 from diagnostics.window.window import window_of
@@ -66,7 +66,7 @@ class Answering:
         return Reply()
 
 
-def swept(diagnose: Callable[..., Any]) -> Sweep:
+def swept(diagnose: Callable[..., Any]) -> LoadSweep:
     watcher = SimpleNamespace(watch=lambda *_: None, diagnose=diagnose)
     watcher.watch = lambda *_: SimpleNamespace(cancel=lambda: None)
     shown = target({})
@@ -80,7 +80,7 @@ def swept(diagnose: Callable[..., Any]) -> Sweep:
     )
     plan = Plan(loads=(1.0,), closed=True, seconds=0.02, warm_up=0.0, blocks=2)
     contender = Contender(target=asked, watcher=watcher)  # type: ignore[arg-type]
-    return Sweep(plan=plan, contenders=[contender], limits=RequestLimits(), tell=lambda _: None)
+    return LoadSweep(plan=plan, contenders=[contender], limits=RequestLimits(), tell=lambda _: None)
 
 
 def test_who_ends_a_test_during_a_diagnosis_keeps_what_was_measured() -> None:

@@ -8,21 +8,21 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.bench.answer import Answer
+from diagnostics.bench.answer import RequestResult
 from diagnostics.bench.block import block_of
-from diagnostics.bench.crossover import Outcome, compare, unmatched
+from diagnostics.bench.crossover import CrossoverOutcome, compare, unmatched
 from diagnostics.bench.estimate import estimate, resampled
 from diagnostics.bench.knee import knee
 from diagnostics.bench.limits import RequestLimits, parse_limits
 from diagnostics.bench.notes import notes_of
-from diagnostics.bench.report import Point
+from diagnostics.bench.report import LoadPoint
 from diagnostics.errors import UsageError
 from tests.loadgen.reports import block, curve, diagnosed, report, workload
 
 
-def answer(due: float, took: float, *, late: float = 0.0, **changed: object) -> Answer:
+def answer(due: float, took: float, *, late: float = 0.0, **changed: object) -> RequestResult:
     given = {"due": due, "sent": due + late, "end": due + took, "ok": True, "code": 200} | changed
-    return Answer(**given)  # type: ignore[arg-type]
+    return RequestResult(**given)  # type: ignore[arg-type]
 
 
 def test_warm_up_counts_for_nothing_and_an_answer_after_the_end_counts_for_latency_only() -> None:
@@ -49,7 +49,7 @@ def test_throughput_of_a_closed_loop_is_clients_over_latency_however_few_answers
     assert block_of(two_clients, start=2.0, seconds=5.0).throughput == pytest.approx(4 / 5.0)
     none_began = block_of(two_clients, start=3.5, seconds=1.0, closed=True, limits=RequestLimits(latency=4.0))
     assert (none_began.requests, none_began.mean, none_began.goodput) == (0, None, None)
-    assert Point(load=2, blocks=(none_began,)).estimate("throughput") is None
+    assert LoadPoint(load=2, blocks=(none_began,)).estimate("throughput") is None
 
 
 def test_why_most_requests_failed_is_kept() -> None:
@@ -148,7 +148,7 @@ def test_curves_that_cross_do_so_between_the_loads_that_show_it() -> None:
     broad = {n: [0.2, 0.2, 0.201] for n in (1, 4, 16)}
     found = compare(curve(fast), curve(broad))
     assert found is not None
-    assert found.outcome is Outcome.CROSSOVER
+    assert found.outcome is CrossoverOutcome.CROSSOVER
     assert found.low_load_better == 0
     # 2 at 4 clients, ½ at 16: the ratio passes 1 in the middle of their logarithms.
     assert found.load == pytest.approx(8, rel=0.02)
@@ -162,8 +162,8 @@ def test_curves_that_cross_do_so_between_the_loads_that_show_it() -> None:
 
 def test_one_that_is_better_throughout_has_no_crossover() -> None:
     halved = {n: [mean / 2 for mean in each] for n, each in QUICK_THEN_SLOW.items()}
-    assert compare(curve(QUICK_THEN_SLOW), curve(halved)).outcome is Outcome.SECOND_BETTER  # type: ignore[union-attr]
-    assert compare(curve(halved), curve(QUICK_THEN_SLOW)).outcome is Outcome.FIRST_BETTER  # type: ignore[union-attr]
+    assert compare(curve(QUICK_THEN_SLOW), curve(halved)).outcome is CrossoverOutcome.SECOND_BETTER  # type: ignore[union-attr]
+    assert compare(curve(halved), curve(QUICK_THEN_SLOW)).outcome is CrossoverOutcome.FIRST_BETTER  # type: ignore[union-attr]
 
 
 def test_a_difference_inside_the_noise_is_undecided() -> None:
@@ -173,14 +173,14 @@ def test_a_difference_inside_the_noise_is_undecided() -> None:
     }
     found = compare(curve(SATURATING), curve(noisy))
     assert found is not None
-    assert found.outcome is Outcome.UNDECIDED
+    assert found.outcome is CrossoverOutcome.UNDECIDED
 
 
 def test_one_block_a_load_decides_nothing() -> None:
     single = {n: each[:1] for n, each in QUICK_THEN_SLOW.items()}
     found = compare(curve(single), curve(SLOW_THEN_QUICK))
     assert found is not None
-    assert (found.outcome, found.confidence) == (Outcome.UNDECIDED, None)
+    assert (found.outcome, found.confidence) == (CrossoverOutcome.UNDECIDED, None)
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_what_was_not_asked_alike_is_not_compared(changed: dict[str, object], sa
 
 
 def test_answers_of_other_lengths_are_not_compared() -> None:
-    def counted(tokens: float) -> Point:
-        return Point(load=1, blocks=(block(10, 0.1, tokens=tokens),))
+    def counted(tokens: float) -> LoadPoint:
+        return LoadPoint(load=1, blocks=(block(10, 0.1, tokens=tokens),))
 
     one, other = (replace(curve({}), points=(counted(tokens),)) for tokens in (24.0, 18.0))
     assert unmatched(report(one), report(other)) == ("tokens of an answer: 24 against 18",)
@@ -210,9 +210,9 @@ def test_answers_of_other_lengths_are_not_compared() -> None:
 
 
 def test_a_cause_is_named_where_most_blocks_have_it() -> None:
-    def point(*causes: str) -> Point:
+    def point(*causes: str) -> LoadPoint:
         blocks = (block(1, 1, diagnosis=diagnosed(cause, "degraded" if cause else "healthy")) for cause in causes)
-        return Point(load=1, blocks=tuple(blocks))
+        return LoadPoint(load=1, blocks=tuple(blocks))
 
     found, count = point("a of m", "", "a of m").diagnosed()
     assert found is not None
@@ -224,14 +224,14 @@ def test_a_cause_is_named_where_most_blocks_have_it() -> None:
     assert found is not None
     assert (found.cause, found.verdict, count) == ("", "degraded", 3)
     assert found.text.startswith("causes differ: ")
-    assert Point(load=1, blocks=(block(1, 1),)).diagnosed() == (None, 0)
+    assert LoadPoint(load=1, blocks=(block(1, 1),)).diagnosed() == (None, 0)
 
 
 def test_what_limits_the_numbers_is_told() -> None:
     sent = workload(max_tokens=24, asked=("max_tokens", "greedy"), streaming=True)
     points = [
-        Point(load=1, blocks=(block(1, 1, client_busy=0.1, late_p99=0.01, fewest_tokens=20, most_tokens=24),)),
-        Point(load=64, blocks=(block(1, 1, client_busy=0.95, late_p99=0.2),)),
+        LoadPoint(load=1, blocks=(block(1, 1, client_busy=0.1, late_p99=0.01, fewest_tokens=20, most_tokens=24),)),
+        LoadPoint(load=64, blocks=(block(1, 1, client_busy=0.95, late_p99=0.2),)),
     ]
     notes = " ".join(notes_of(sent, points))
     assert "no input for min_tokens, ignore_eos: answers may be shorter than 24 tokens" in notes
@@ -245,7 +245,7 @@ def test_what_limits_the_numbers_is_told() -> None:
 
 def test_what_a_measured_time_is_too_short_for_is_told() -> None:
     def told(rate: float = 1.0, *, closed: bool = True, warm_up: float = 2.0, **changed: object) -> str:
-        points = [Point(load=4, blocks=(block(rate, 1, **changed),))]
+        points = [LoadPoint(load=4, blocks=(block(rate, 1, **changed),))]
         return " ".join(notes_of(workload(), points, closed=closed, warm_up=warm_up))
 
     assert "no request began in a measured time at 4" in told(requests=0)

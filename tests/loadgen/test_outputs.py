@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 import diagnostics.render
-from diagnostics.bench.block import Block
+from diagnostics.bench.block import LoadBlock
 from diagnostics.bench.kept import parse_report
 from diagnostics.bench.limits import RequestLimits
 from diagnostics.bench.notes import notes_of
-from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
 from diagnostics.cli.main import main
 from diagnostics.errors import UsageError
 from diagnostics.render.bench.html import bench_html
@@ -31,7 +31,7 @@ HOSTILE = "<script>alert(1)</script>\x1b[2J|*x*"
 
 
 @pytest.fixture
-def swept() -> Report:
+def swept() -> BenchReport:
     sent = workload(max_tokens=24, asked=("max_tokens",), streaming=True, counted_by="num_output_tokens")
     shown = {"ttft_p50": 0.05, "ttft_p95": 0.07, "tpot": 0.004, "tokens": 24.0, "good": 90}
     points = {
@@ -43,12 +43,12 @@ def swept() -> Report:
 
 
 @pytest.fixture
-def crossing() -> Report:
+def crossing() -> BenchReport:
     fast = curve({1: [0.1, 0.1, 0.101], 4: [0.1, 0.1, 0.101], 16: [0.4, 0.4, 0.41]}, "fast:8000")
     return report(fast, curve({n: [0.2, 0.2, 0.201] for n in (1, 4, 16)}, "broad:8000"))
 
 
-def test_the_text_tells_numbers_diagnoses_knee_and_goodput(swept: Report) -> None:
+def test_the_text_tells_numbers_diagnoses_knee_and_goodput(swept: BenchReport) -> None:
     text = bench_text(swept)
     assert f"at 4: {CAUSE} (3 of 3 blocks)\n    {CAUSE} it is; fix: a second instance" in text
     assert text.count("fix: a second instance") == 1
@@ -86,26 +86,28 @@ def test_an_answer_whose_length_is_only_bounded_is_told_as_such() -> None:
     assert "one prompt; 8 tokens an answer" in told(asked=every, variants=1, length=None)
 
 
-def test_two_models_of_one_server_are_told_apart(crossing: Report) -> None:
+def test_two_models_of_one_server_are_told_apart(crossing: BenchReport) -> None:
     both = [replace(one, name="a:8000", model=model) for one, model in zip(crossing.targets, ("m", "n"), strict=True)]
     assert "route: to m at a:8000 while load" in " ".join(bench_text(replace(crossing, targets=tuple(both))).split())
 
 
-def test_a_terminal_without_unicode_gets_bars_of_ascii(swept: Report) -> None:
+def test_a_terminal_without_unicode_gets_bars_of_ascii(swept: BenchReport) -> None:
     picture = bench_text(swept, unicode=False).partition("mean latency\n")[2]
     assert "####" in picture
     assert picture.isascii()
 
 
-def test_two_targets_get_a_crossover_and_a_route(crossing: Report) -> None:
+def test_two_targets_get_a_crossover_and_a_route(crossing: BenchReport) -> None:
     text = " ".join(bench_text(crossing).split())
     assert "mean latencies cross at 7.97 clients, interpolated between 4 and 16 (7.9 to 8.02" in text
     assert "route: to fast:8000 while load stays under" in text
     assert "to broad:8000 above" in text
 
 
-def test_a_test_that_ended_early_says_so_everywhere(swept: Report) -> None:
-    ended = Report(**{name: getattr(swept, name) for name in swept.__dataclass_fields__} | {"ended": "a:8000 is gone"})
+def test_a_test_that_ended_early_says_so_everywhere(swept: BenchReport) -> None:
+    ended = BenchReport(
+        **{name: getattr(swept, name) for name in swept.__dataclass_fields__} | {"ended": "a:8000 is gone"}
+    )
     for shown in (bench_text(ended), bench_markdown(ended), bench_html(ended)):
         assert "a:8000 is gone" in shown
 
@@ -125,7 +127,7 @@ def test_an_early_end_is_told_beside_a_report_that_goes_into_a_file(
     assert not shown.err
 
 
-def test_the_schema_describes_what_is_written(swept: Report, crossing: Report) -> None:
+def test_the_schema_describes_what_is_written(swept: BenchReport, crossing: BenchReport) -> None:
     described = json.loads((Path(diagnostics.render.__file__).with_name("bench.schema.json")).read_text("utf-8"))
     assert described == json.loads(json.dumps(schema()))
     for one in (swept, crossing):
@@ -136,7 +138,7 @@ def test_the_schema_describes_what_is_written(swept: Report, crossing: Report) -
     assert document["summary"]["targets"][0]["knee"]["load"] == 4
 
 
-def test_a_report_is_read_back_as_it_was_written(swept: Report) -> None:
+def test_a_report_is_read_back_as_it_was_written(swept: BenchReport) -> None:
     assert parse_report(bench_json(swept), "a.json") == swept
 
 
@@ -174,7 +176,7 @@ def test_a_report_that_no_test_can_have_measured_is_refused(
         parse_report(msgspec.json.encode(report(*targets, **changed)), "a.json")
 
 
-def test_names_from_servers_stay_names(swept: Report) -> None:
+def test_names_from_servers_stay_names(swept: BenchReport) -> None:
     named = report(target({1.0: [block(1, 1, diagnosis=diagnosed(HOSTILE))]}, HOSTILE, model=HOSTILE))
     assert "\x1b" not in bench_text(named) + bench_markdown(named)
     page = html5lib.parse(bench_html(named), namespaceHTMLElements=False)
@@ -182,7 +184,7 @@ def test_names_from_servers_stay_names(swept: Report) -> None:
     assert HOSTILE.partition("\x1b")[0] in "".join(page.itertext())
 
 
-def test_the_page_is_a_valid_document_with_a_point_for_each_load(crossing: Report) -> None:
+def test_the_page_is_a_valid_document_with_a_point_for_each_load(crossing: BenchReport) -> None:
     parser = html5lib.HTMLParser(namespaceHTMLElements=False)
     page = parser.parse(bench_html(crossing))
     assert not parser.errors
@@ -196,21 +198,21 @@ def test_a_page_of_few_loads_is_headed_by_the_most_that_was_answered() -> None:
 
 
 def test_the_load_of_others_is_told_where_it_matters() -> None:
-    def beside(others: float | None) -> Block:
+    def beside(others: float | None) -> LoadBlock:
         return block(40, 0.1, diagnosis=replace(diagnosed(""), others=others))
 
-    points = [Point(load=load, blocks=(beside(found),)) for load, found in ((1.0, None), (2.0, 1.0), (4.0, 37.0))]
+    points = [LoadPoint(load=load, blocks=(beside(found),)) for load, found in ((1.0, None), (2.0, 1.0), (4.0, 37.0))]
     (told,) = [note for note in notes_of(workload(), points) if "others" in note]
     assert told.startswith("others asked the same model at 4, up to 37 requests/s")
 
 
-def test_markdown_has_a_row_for_each_load(swept: Report) -> None:
+def test_markdown_has_a_row_for_each_load(swept: BenchReport) -> None:
     rows = [line for line in bench_markdown(swept).splitlines() if line.startswith("|")]
     assert len(rows) == 2 + 3
     assert CAUSE in rows[-1]
 
 
-def test_a_picture_is_a_png(crossing: Report, tmp_path: Path) -> None:
+def test_a_picture_is_a_png(crossing: BenchReport, tmp_path: Path) -> None:
     path, picture = tmp_path / "a.json", tmp_path / "a.png"
     path.write_bytes(bench_json(crossing))
     assert main(["bench", str(path), "--png", str(picture)]) == 0
@@ -218,9 +220,9 @@ def test_a_picture_is_a_png(crossing: Report, tmp_path: Path) -> None:
 
 
 def test_kept_reports_are_shown_compared_or_refused(
-    swept: Report, crossing: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    swept: BenchReport, crossing: BenchReport, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def kept(name: str, one: Report) -> str:
+    def kept(name: str, one: BenchReport) -> str:
         (tmp_path / name).write_bytes(bench_json(one))
         return str(tmp_path / name)
 

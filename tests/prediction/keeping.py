@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from diagnostics.wire.capture import CaptureWriter
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.benchmark.record import without_standin
 from tests.prediction.observing import INTERVAL_SECONDS
 
@@ -24,11 +24,11 @@ Body = dict[str, Any]
 
 def keep(path: Path, scrapes: Sequence[Scrape], every: int = TRACE_RATE) -> None:
     """Write the capture of a measurement with one of `every` traces; one of ten requests is then traced."""
-    traces = [scrape for scrape in scrapes if scrape.kind is Kind.TRACES]
-    others = [without_standin(scrape) for scrape in scrapes if scrape.kind is not Kind.TRACES]
-    begun = min(scrape.at for scrape in others if scrape.kind is Kind.STATISTICS)
+    traces = [scrape for scrape in scrapes if scrape.kind is BodyKind.TRACES]
+    others = [without_standin(scrape) for scrape in scrapes if scrape.kind is not BodyKind.TRACES]
+    begun = min(scrape.at for scrape in others if scrape.kind is BodyKind.STATISTICS)
     kept = sorted([*others, *thinned(traces, begun, every)], key=lambda scrape: scrape.at)
-    servers = sorted({scrape.server for scrape in others if scrape.kind is Kind.STATISTICS})
+    servers = sorted({scrape.server for scrape in others if scrape.kind is BodyKind.STATISTICS})
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.name.removesuffix(".tar.xz")
     with CaptureWriter(path, name, servers, INTERVAL_SECONDS, trace_rate=TRACE_RATE, overwrite=True) as writer:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from diagnostics.errors import CollectError
 from diagnostics.window.traces import SpanStore
 from diagnostics.window.visits import TracedRequest
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.statistics import ModelStatistics, Timed, parse_statistics
 from tests.benchmark.deployment import Deployment
 from tests.prediction.disturbance import MOST_LATE_IN_BURST_SECONDS, MOST_LATE_SECONDS, Machine
@@ -35,7 +35,7 @@ class _Counters:
     """The increase of each model's counters between the first read and the last."""
 
     def __init__(self, scrapes: Sequence[Scrape]) -> None:
-        reads = [scrape for scrape in scrapes if scrape.kind is Kind.STATISTICS and scrape.body is not None]
+        reads = [scrape for scrape in scrapes if scrape.kind is BodyKind.STATISTICS and scrape.body is not None]
         if len(reads) < 2:
             raise CollectError("the server's statistics were not read twice")
         self.began, self.ended = reads[0].at, reads[-1].at

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diagnostics.errors import CollectError, UsageError
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.benchmark.deployment import Deployment, StageSpec
 from tests.prediction.backlog import Backlog
 from tests.prediction.disturbance import MOST_LATE_IN_BURST_SECONDS, Machine
@@ -59,7 +59,7 @@ def statistics(count: int, at: float) -> Scrape:
     stage |= {"execution_count": count // 2, "batch_stats": [batch], "inference_stats": {"queue": timed(count, 6.0)}}
     entry = {"name": "chat", "version": "1", "inference_stats": {"success": timed(count, 20.0)}}
     body = json.dumps({"model_stats": [stage, entry]}).encode()
-    return Scrape(server="s", kind=Kind.STATISTICS, at=at, mono=at, body=body)
+    return Scrape(server="s", kind=BodyKind.STATISTICS, at=at, mono=at, body=body)
 
 
 def span(trace: int, name: str, start: float, end: float, parent: str = "") -> dict[str, Any]:
@@ -73,7 +73,7 @@ def span(trace: int, name: str, start: float, end: float, parent: str = "") -> d
 def exported(requests: list[list[dict[str, Any]]], at: float) -> Scrape:
     spans = [span for request in requests for span in request]
     body = {"resourceSpans": [{"resource": {}, "scopeSpans": [{"spans": spans}]}]}
-    return Scrape(server="", kind=Kind.TRACES, at=at, mono=at, body=json.dumps(body).encode())
+    return Scrape(server="", kind=BodyKind.TRACES, at=at, mono=at, body=json.dumps(body).encode())
 
 
 def hundred_requests() -> list[list[dict[str, Any]]]:

@@ -12,7 +12,7 @@ from statistics import median
 
 from diagnostics.forecast.capacity import Carried, most_carried
 from diagnostics.forecast.fitted import Fitted
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.forecast.what_if import WhatIf, changed
 from diagnostics.tuning.changes import SettingValue
 from diagnostics.tuning.simulation.scenario import ClosedLoop
@@ -135,7 +135,7 @@ def suggest(deployment: Fitted, sweep: Sweep, objective: float, among: Container
     vary: dict[str, dict[str, Sequence[SettingValue]]] = {}
     for (stage, field), values in sweep.space.items():
         vary.setdefault(stage, {})[_PATHS[field]] = values
-    found = most_carried(deployment, Target.parse(f"p95 < {objective * 1e3:.3f}ms"), vary)
+    found = most_carried(deployment, LatencyTarget.parse(f"p95 < {objective * 1e3:.3f}ms"), vary)
     return next((name for one in found if (name := _name(sweep, one)) in among), None)
 
 

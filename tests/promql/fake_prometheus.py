@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
-from diagnostics.wire.exposition import ExpositionReader, Layout
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.exposition import ExpositionReader, SeriesLayout
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sinks.family import Row
 
 Labels = tuple[tuple[str, str], ...]
@@ -46,7 +46,7 @@ class FakePrometheus:
     forms: list[Mapping[str, str]] = field(default_factory=list)
     only_get: bool = False
     port: int = 0
-    _known: dict[tuple[object, ...], tuple[Layout, list[Samples]]] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], tuple[SeriesLayout, list[Samples]]] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -73,7 +73,7 @@ class FakePrometheus:
         """Take every page of metrics of some recorded scrapes."""
         readers: dict[str, ExpositionReader] = {}
         for one in sorted(scrapes, key=lambda one: one.at):
-            if one.kind is Kind.METRICS and one.body is not None:
+            if one.kind is BodyKind.METRICS and one.body is not None:
                 reader = readers.setdefault(one.server, ExpositionReader())
                 self.scrape(one.at, one.body, reader, **{"job": "triton", "instance": one.server, **target})
 

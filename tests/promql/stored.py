@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from diagnostics.cli.sources import Question
+from diagnostics.cli.sources import WindowOptions
 from diagnostics.cli.stored import explain_stored
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.window.window import WindowBuilder
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sinks.rebuilding import rows_to_rebuild
 from exporters.sources.access import SourceOptions
 from tests.promql.fake_prometheus import FakePrometheus
@@ -28,13 +28,13 @@ def watched(fake: FakePrometheus, scrapes: Iterable[Scrape]) -> None:
     """Take what a service exports after each round of statistics, scraped a little later."""
     builder = WindowBuilder()
     for one in sorted(scrapes, key=lambda one: one.at):
-        if one.kind in (Kind.STATISTICS, Kind.CONFIG, Kind.HOST):
+        if one.kind in (BodyKind.STATISTICS, BodyKind.CONFIG, BodyKind.HOST):
             builder.add(one)
-        if one.kind is Kind.STATISTICS:
+        if one.kind is BodyKind.STATISTICS:
             fake.scrape_rows(one.at + 0.4, rows_to_rebuild(WindowEvidence(builder.build())))
 
 
-def explained(fake: FakePrometheus, question: Question | None = None, source: str = "") -> Explanation:
+def explained(fake: FakePrometheus, question: WindowOptions | None = None, source: str = "") -> Explanation:
     """Return what the product says of what a Prometheus holds."""
     with fake.running():
-        return explain_stored([f"{fake.url}{source}"], question or Question(), None, SourceOptions())
+        return explain_stored([f"{fake.url}{source}"], question or WindowOptions(), None, SourceOptions())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.window.from_samples import Pages
+from diagnostics.window.from_samples import SamplePages
 from diagnostics.wire.exported import CONFIG_INFO, CONFIG_LABELS, config_labels
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.model_config import ModelConfig
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from exporters.sources.access import SourceOptions
 from exporters.sources.prometheus_address import parse_prometheus
 from exporters.sources.prometheus_api import PrometheusApi
@@ -48,7 +48,7 @@ def test_cards_are_those_that_tritons_pages_name() -> None:
 def test_without_cards_no_exporter_is_asked_for() -> None:
     fake = FakePrometheus()
     with fake.running():
-        assert list(card_records(reader(fake, CARD), (), Pages(), (0.0, 60.0))) == []
+        assert list(card_records(reader(fake, CARD), (), SamplePages(), (0.0, 60.0))) == []
     assert fake.queries == []
 
 
@@ -81,7 +81,7 @@ def test_a_configuration_that_changed_is_one_that_changed() -> None:
     )
     fake = stored(TRITON.scrapes(20), with_service=False)
     watched(fake, before.scrapes(20))
-    watched(fake, [one for one in after.scrapes(60) if one.kind is Kind.CONFIG or one.at > START + 97])
+    watched(fake, [one for one in after.scrapes(60) if one.kind is BodyKind.CONFIG or one.at > START + 97])
     configured = rebuilt(fake).servers[SERVER].configured["slow"]
     assert [(at, config.instance_groups[0].count) for at, config in configured] == [
         (START + 0.4, 1),

@@ -13,7 +13,7 @@ from diagnostics.window.graph import graph_of
 from diagnostics.wire import exported, exported_host
 from diagnostics.wire.host import parse_host
 from diagnostics.wire.model_config import DynamicBatching, InstanceGroup, ModelConfig, QueuePolicy, parse_model_config
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.captures.recorded import labels, scrapes_of
 
 WHOLE = """
@@ -28,7 +28,7 @@ parameters { key: "gpt_model_type" value { string_value: "${batching}" } }
 
 
 def recorded(name: str) -> dict[str, ModelConfig]:
-    configs = (parse_model_config(one.body) for one in scrapes_of(name) if one.kind is Kind.CONFIG and one.body)
+    configs = (parse_model_config(one.body) for one in scrapes_of(name) if one.kind is BodyKind.CONFIG and one.body)
     return {config.name: config for config in configs}
 
 
@@ -120,8 +120,10 @@ def test_labels_that_make_no_sense_are_defaults(labels_of_a_stranger: dict[str, 
 
 @pytest.mark.parametrize("name", labels())
 def test_recorded_files_are_read_as_their_server_completed_them(name: str) -> None:
-    on_gpus = any(one.kind is Kind.METRICS and b"nv_gpu_utilization{" in (one.body or b"") for one in scrapes_of(name))
-    files = {one.name: one.body for one in scrapes_of(name) if one.kind is Kind.REPOSITORY and one.body}
+    on_gpus = any(
+        one.kind is BodyKind.METRICS and b"nv_gpu_utilization{" in (one.body or b"") for one in scrapes_of(name)
+    )
+    files = {one.name: one.body for one in scrapes_of(name) if one.kind is BodyKind.REPOSITORY and one.body}
     for model, config in recorded(name).items():
         text = files.get(f"{model}/config.pbtxt", b"").decode()
         if not text:
@@ -183,7 +185,7 @@ def test_a_file_that_leaves_things_open_gives_nothing(text: str) -> None:
 
 
 def test_a_machine_survives_as_labels() -> None:
-    (first, *_) = [one for one in scrapes_of("cpu-handed-host-cpu-starved") if one.kind is Kind.HOST and one.body]
+    (first, *_) = [one for one in scrapes_of("cpu-handed-host-cpu-starved") if one.kind is BodyKind.HOST and one.body]
     sample = parse_host(first.body)
     readings = [({"__name__": family.name}, value) for family, value in exported_host.host_values(sample)]
     for family, values, value in exported_host.process_values("s", sample):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from diagnostics.window.lanes import Lane, lanes_of
+from diagnostics.window.lanes import ServerSeries, lanes_of
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.prometheus_answer import SampledSeries
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton
 from tests.promql.fake_prometheus import FakePrometheus
 
@@ -19,11 +19,11 @@ def scraped(fake: FakePrometheus, triton: SyntheticTriton, late: float = 0.0, **
     reader = ExpositionReader()
     counted = SyntheticTriton(models=triton.models, times=[late + 15.0 * number for number in range(20)])
     for one in counted.scrapes():
-        if one.kind is Kind.METRICS and one.body is not None:
+        if one.kind is BodyKind.METRICS and one.body is not None:
             fake.scrape(one.at, one.body, reader, **{"job": "triton", "instance": "triton:8002", **target})
 
 
-def lanes(fake: FakePrometheus) -> list[Lane]:
+def lanes(fake: FakePrometheus) -> list[ServerSeries]:
     return lanes_of(
         SampledSeries(labels=dict(labels), times=[at for at, _ in samples], values=[value for _, value in samples])
         for labels, samples in fake.series.items()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.cli.sources import Question
+from diagnostics.cli.sources import WindowOptions
 from diagnostics.cli.stored import explain_stored
 from exporters.sources.access import SourceOptions
 from tests.captures.judging import Outcome, judge
@@ -82,7 +82,7 @@ def test_a_recorded_incident_is_found_within_the_limits_of_a_store(
 ) -> None:
     folder, end = blocks
     with running(folder, *limits) as url:
-        explanation = explain_stored([url], Question(at=str(end), since=60.0), None, SourceOptions(timeout=7.7))
+        explanation = explain_stored([url], WindowOptions(at=str(end), since=60.0), None, SourceOptions(timeout=7.7))
     assert judge(labels()[INCIDENT], explanation).outcome is Outcome.SAME
     assert len(explanation.window.sources) == SERVERS
     assert not [spot for spot in explanation.blind_spots if spot.what == "a part of what is stored"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from diagnostics.cli.sources import Question
+from diagnostics.cli.sources import WindowOptions
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.render.explanation.json import report
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.captures.judging import Outcome, judge
 from tests.captures.recorded import labels, scrapes_of
 from tests.promql.stored import explained, stored
@@ -53,10 +53,10 @@ def test_what_the_service_exports_leads_to_the_same_cause(name: str) -> None:
 @pytest.mark.parametrize("name", labels())
 def test_a_repository_leads_to_the_same_cause_as_far_as_it_goes(name: str, tmp_path: Path) -> None:
     for one in scrapes_of(name):
-        if one.kind is Kind.REPOSITORY and one.body is not None:
+        if one.kind is BodyKind.REPOSITORY and one.body is not None:
             (tmp_path / one.name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / one.name).write_bytes(one.body)
-    explanation = explained(stored(scrapes_of(name), with_service=False), Question(repository=tmp_path))
+    explanation = explained(stored(scrapes_of(name), with_service=False), WindowOptions(repository=tmp_path))
     far = name not in OF_THE_MACHINE | OF_BATCHES
     assert outcome(name, explanation) is (Outcome.SAME if far else Outcome.ABSTAINED)
     bases = {

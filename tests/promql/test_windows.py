@@ -8,7 +8,7 @@ from queue import Queue
 
 import pytest
 
-from diagnostics.cli.sources import Question
+from diagnostics.cli.sources import WindowOptions
 from diagnostics.errors import CollectError
 from diagnostics.evidence.evidence import WindowEvidence
 from diagnostics.signals.executions import INSTANCE_BUSY_SHARE
@@ -71,13 +71,13 @@ def test_a_length_that_is_asked_for_is_kept() -> None:
 
 def test_a_moment_of_the_past_is_looked_at() -> None:
     fake = stored(TRITON.scrapes(200), with_service=True)
-    explanation = explained(fake, Question(at=str(START + 1500), since=300.0))
+    explanation = explained(fake, WindowOptions(at=str(START + 1500), since=300.0))
     assert (explanation.window.start, explanation.window.end) == (START + 1200, START + 1500)
 
 
 def test_a_span_without_samples_says_so() -> None:
     with pytest.raises(CollectError, match="holds nothing of a Triton in the 300 s before"):
-        explained(stored(TRITON.scrapes(5), with_service=True), Question(at=str(START - 5000), since=300.0))
+        explained(stored(TRITON.scrapes(5), with_service=True), WindowOptions(at=str(START - 5000), since=300.0))
 
 
 def test_queries_do_not_grow_with_servers() -> None:

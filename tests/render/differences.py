@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from diagnostics.diagnosis.diff import Difference, difference
-from diagnostics.wire.records import Kind
+from diagnostics.diagnosis.diff import WindowDiff, difference
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, model_config
 from tests.render.situations import HOSTILE, pipeline, situations
 
@@ -23,7 +23,7 @@ NAMES = (
 
 
 @cache
-def differences() -> Mapping[str, Difference]:
+def differences() -> Mapping[str, WindowDiff]:
     """Return a difference per pair of windows; none is changed by who renders it."""
     slow, fast = (SyntheticTriton(models=(stage,)) for stage in (SLOW, FAST))
     nothing = situations()["nothing"]
@@ -32,7 +32,8 @@ def differences() -> Mapping[str, Difference]:
         "slower": difference(fast.explain(), slow.explain()),
         "unchanged": difference(fast.explain(), fast.explain()),
         "without configuration": difference(
-            slow.without(Kind.CONFIG).explain(), SyntheticTriton(models=(replace(SLOW, rate=10, queue=0.01),)).explain()
+            slow.without(BodyKind.CONFIG).explain(),
+            SyntheticTriton(models=(replace(SLOW, rate=10, queue=0.01),)).explain(),
         ),
         "nothing before": difference(nothing, slow.explain()),
         "other models": difference(slow.explain(), pipeline("safety").explain()),
@@ -43,7 +44,7 @@ def differences() -> Mapping[str, Difference]:
     return found
 
 
-def _cured(name: str) -> Difference:
+def _cured(name: str) -> WindowDiff:
     """Return a pipeline whose stage of that name gets a second instance."""
     sick = pipeline(name, entry=f"e {name}")
     cured = tuple(

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from diagnostics.diagnosis.advice import Advice
 from diagnostics.diagnosis.explanation import WindowFacts
-from diagnostics.diagnosis.proposal import Load, Move, Proposal, SweepProposal, patches
+from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal, patches
 from diagnostics.forecast.performance import Estimate, Forecast
-from diagnostics.forecast.sweep import Sweep, SweepPoint, knee_of_setting
+from diagnostics.forecast.sweep import ForecastSweep, SweepPoint, knee_of_setting
 from diagnostics.forecast.verification import judge, overall
 from diagnostics.forecast.verify import Measure, Verification
 from diagnostics.signals.reading import Reading
@@ -24,7 +24,7 @@ _ENTRY = Subject(server=SERVER, ensemble="chat")
 _UNLIMITED = replace(performance(0.28, width=0.2), mean=Estimate(value=0.28, low=0.1, high=None))
 
 
-def proposal(model: str = "safety", mean: float | None = 0.121, load: Load | None = None) -> Proposal:
+def proposal(model: str = "safety", mean: float | None = 0.121, load: LoadChange | None = None) -> Proposal:
     """Return the forecast of two more instances of a model."""
     move = Move(model=model, path="instance_group.count", before=1, after=3, known=True)
     now = replace(_UNLIMITED, stages=(stage(model, queue=0.169, busy=0.95),))
@@ -33,7 +33,7 @@ def proposal(model: str = "safety", mean: float | None = 0.121, load: Load | Non
         on=_ENTRY,
         window=WINDOW,
         moves=(move,),
-        load=load or Load(),
+        load=load or LoadChange(),
         forecast=Forecast(baseline=now, predicted=then, measured_mean=0.283, assumptions=("arrivals are independent",)),
         patches=_patches(model if model.isprintable() else "safety"),
     )
@@ -52,10 +52,10 @@ def sweep(*means: float | None, model: str | None = "safety") -> SweepProposal:
         on=_ENTRY,
         window=WINDOW,
         moves=(),
-        load=Load(),
+        load=LoadChange(),
         baseline=_UNLIMITED,
         measured_mean=None,
-        sweep=Sweep(
+        sweep=ForecastSweep(
             name=f"{model}.instance_group.count" if model else "rate",
             model=model,
             points=tuple(SweepPoint(value=str(at), performance=one) for at, one in enumerate(found, 1)),

@@ -9,11 +9,11 @@ from functools import cache
 from unittest.mock import patch
 
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation, WindowFacts, explain
-from diagnostics.evidence.ledger import Line
+from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.units import Unit
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, ensemble_config, explained, model_config
 
 HOSTILE = {
@@ -42,7 +42,7 @@ def pipeline(slow: str, entry: str = "chat") -> SyntheticTriton:
     fast = [Stage(name, rate=38, execution=0.004, config=model_config(name)) for name in ("first", "side", "last")]
     whole = Stage(entry, rate=38, execution=0.21, overhead=0.001, config=ensemble_config(entry, *steps))
     # Names that no label of a metrics page could hold come through the statistics.
-    return SyntheticTriton(models=(*fast, queued, whole)).without(Kind.METRICS)
+    return SyntheticTriton(models=(*fast, queued, whole)).without(BodyKind.METRICS)
 
 
 NAMES = (
@@ -60,7 +60,7 @@ def situations() -> Mapping[str, Explanation]:
     found = {
         "degraded": degraded,
         "healthy": SyntheticTriton(models=(fast,)).explain(),
-        "no clear cause": SyntheticTriton(models=(queued,)).without(Kind.CONFIG).explain(),
+        "no clear cause": SyntheticTriton(models=(queued,)).without(BodyKind.CONFIG).explain(),
         "idle": SyntheticTriton(models=(replace(fast, rate=0.2),)).explain(),
         "one read": SyntheticTriton(models=(fast,)).explain(reads=1),
         "nothing": explained(window_of([])),
@@ -89,7 +89,9 @@ def _named(name: str) -> Explanation:
 
 def with_line(explanation: Explanation, reading: Reading) -> Explanation:
     """Return the explanation with one more line of evidence in its first finding."""
-    line = Line(signal="stated_for_a_test_with_a_name_that_is_long", reading=reading, limit=0.1, sign=">=", met=True)
+    line = LedgerLine(
+        signal="stated_for_a_test_with_a_name_that_is_long", reading=reading, limit=0.1, sign=">=", met=True
+    )
     first, *others = explanation.findings
     return replace(explanation, findings=(replace(first, evidence=(*first.evidence, line)), *others))
 

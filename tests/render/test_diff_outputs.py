@@ -7,7 +7,7 @@ import html5lib
 import jsonschema
 import pytest
 
-from diagnostics.diagnosis.diff import Difference
+from diagnostics.diagnosis.diff import WindowDiff
 from diagnostics.render.clean import clean
 from diagnostics.render.diff.html import diff_html
 from diagnostics.render.diff.json import diff_report, diff_schema
@@ -20,7 +20,7 @@ each = pytest.mark.parametrize("name", NAMES)
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-def of(name: str) -> Difference:
+def of(name: str) -> WindowDiff:
     return differences()[name]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from diagnostics.diagnosis.proposal import Load
+from diagnostics.diagnosis.proposal import LoadChange
 from diagnostics.forecast.performance import Estimate
 from diagnostics.render.forecast.json import forecast_report, forecast_schema, sweep_report
 from diagnostics.render.forecast.markdown import forecast_markdown, sweep_markdown
@@ -24,7 +24,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u206
 PROPOSALS = {
     "better": proposal(),
     "not keeping up": proposal(mean=None),
-    "more load": proposal(load=Load(rate_factor=2.0, clients=4)),
+    "more load": proposal(load=LoadChange(rate_factor=2.0, clients=4)),
 }
 SWEEPS = {
     "a knee": sweep(0.28, 0.123, 0.121, 0.121),
@@ -110,7 +110,7 @@ def test_text_tells_before_and_after_and_how_to_make_the_change() -> None:
     assert re.search(r"rejected +0/s +0.5/s", told)
     assert "the model's mean of this window is 280 ms, measured 283 ms (−1 %)" in told
     assert "count: 3" in told
-    assert list(load(Load(rate_factor=2638.4))) == ["2,638 times the arrivals"]
+    assert list(load(LoadChange(rate_factor=2638.4))) == ["2,638 times the arrivals"]
     assert "2 times the arrivals, 4 clients" in " ".join(forecast_text(PROPOSALS["more load"]).split())
 
 

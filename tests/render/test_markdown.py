@@ -8,7 +8,7 @@ from markdown_it.token import Token
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.clean import clean
 from diagnostics.render.explanation.markdown import markdown
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, model_config
 from tests.render.situations import HOSTILE, situations
 
@@ -32,7 +32,7 @@ def test_names_make_no_markup_of_their_own(situation: Explanation) -> None:
 
 def test_time_that_no_stage_accounts_for_is_derived_in_words_where_it_was_not_traced() -> None:
     stage = Stage("outer", rate=20, execution=0.01, overhead=0.284, config=model_config("outer"))
-    told = SyntheticTriton(models=(stage,)).without(Kind.CONFIG).explain()
+    told = SyntheticTriton(models=(stage,)).without(BodyKind.CONFIG).explain()
 
     assert "284 ms is the duration of outer's requests less the queue, input, compute and output" in words(told)
     assert "outside the model" not in words(told)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from diagnostics.anatomy.anatomy import anatomies
 from diagnostics.anatomy.cells import Anatomy, Phase, Stage
 from diagnostics.render.explanation.charts import course
-from diagnostics.render.explanation.graph import NARROW, WIDE, Layout, Picture, picture
+from diagnostics.render.explanation.graph import NARROW, WIDE, GraphLayout, Picture, picture
 from diagnostics.render.html_scale import axis_end
 from diagnostics.render.html_waterfall import SPAN, waterfall
 from diagnostics.signals.subject import Subject
@@ -47,7 +47,7 @@ def corners(shown: Picture) -> list[tuple[float, float, float, float]]:
 
 
 @given(graphs(), st.sampled_from([WIDE, NARROW]))
-def test_no_node_lies_on_another_or_outside(graph: Ensemble, layout: Layout) -> None:
+def test_no_node_lies_on_another_or_outside(graph: Ensemble, layout: GraphLayout) -> None:
     shown = picture(graph, {}, layout)
     boxes = corners(shown)
 
@@ -57,7 +57,7 @@ def test_no_node_lies_on_another_or_outside(graph: Ensemble, layout: Layout) -> 
 
 
 @given(graphs(), st.sampled_from([WIDE, NARROW]))
-def test_every_edge_leaves_one_node_and_reaches_another(graph: Ensemble, layout: Layout) -> None:
+def test_every_edge_leaves_one_node_and_reaches_another(graph: Ensemble, layout: GraphLayout) -> None:
     shown = picture(graph, {}, layout)
     along = 0 if layout.along_x else 1
 

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
-from diagnostics.diagnosis.proposal import Load
-from diagnostics.forecast.target import Target
+from diagnostics.diagnosis.proposal import LoadChange
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.render.tuning.confirming import confirming
 from diagnostics.render.tuning.json import carried_report, tuned_report, tuning_schema
 from diagnostics.render.tuning.markdown import carried_markdown, tuned_markdown
@@ -30,7 +30,7 @@ TUNED = {
     "full": tuned(None, nearest=candidate(None, 1), shortfall=short(full=1.3, carried=0.4)),
     "shared": tuned(None, nearest=candidate(0.2, 4), shortfall=short(full=0.6, carried=0.8)),
     "engine": tuned(None, nearest=candidate(None, 1), shortfall=short(alone=None, engine="llm")),
-    "at another load": tuned(candidate(0.1, 2), load=Load(rate_factor=2.0)),
+    "at another load": tuned(candidate(0.1, 2), load=LoadChange(rate_factor=2.0)),
 }
 CARRIED = {"open": carried(0.8, 1.7), "closed": carried(1.0, 1.0, closed=True), "none": carried()}
 
@@ -183,7 +183,7 @@ def test_the_exported_configuration_lists_the_values_of_an_ensembles_members() -
 
 
 def test_the_exported_configuration_of_a_model_sweeps_its_own_settings() -> None:
-    found = tuned(candidate(0.1, 2), ensemble=False, target=Target.parse("p99 < 400ms"))
+    found = tuned(candidate(0.1, 2), ensemble=False, target=LatencyTarget.parse("p99 < 400ms"))
 
     read = yaml.safe_load(confirming(found, ".yaml"))
 

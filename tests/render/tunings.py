@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from diagnostics.diagnosis.advice import Advice
-from diagnostics.diagnosis.proposal import Load, Move, patches
+from diagnostics.diagnosis.proposal import LoadChange, Move, patches
 from diagnostics.diagnosis.tuned import CarriedProposal, Test, TunedProposal
 from diagnostics.forecast.capacity import Carried
 from diagnostics.forecast.options import Minimize
 from diagnostics.forecast.packing import Tenant, packed
 from diagnostics.forecast.search import Candidate, Tuning
-from diagnostics.forecast.shortfall import Shortfall
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.shortfall import InfeasibilityReport
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.signals.subject import Subject
 from tests.builders import SERVER, Stage, SyntheticTriton, model_config
 from tests.forecast.deployments import change
@@ -19,7 +19,7 @@ from tests.render.forecasts import WINDOW
 
 _COUNT = "instance_group.count"
 _WINDOW = "dynamic_batching.max_queue_delay_microseconds"
-TARGET = Target.parse("p95 < 250ms")
+TARGET = LatencyTarget.parse("p95 < 250ms")
 OPEN = Test(rate=38.0, clients=None, items=1, kinds={"safety": "KIND_GPU"})
 CLOSED = Test(rate=None, clients=4, items=2, kinds={})
 
@@ -39,12 +39,12 @@ def tuned(
     best: Candidate | None,
     *,
     nearest: Candidate | None = None,
-    shortfall: Shortfall | None = None,
+    shortfall: InfeasibilityReport | None = None,
     model: str = "safety",
     packing: bool = False,
-    load: Load | None = None,
+    load: LoadChange | None = None,
     test: Test = OPEN,
-    target: Target = TARGET,
+    target: LatencyTarget = TARGET,
     ensemble: bool = True,
 ) -> TunedProposal:
     """Return what is said of an answer; its runner-up turns batching on."""
@@ -56,7 +56,7 @@ def tuned(
         cause=None,
         on=Subject(server=SERVER, ensemble="chat") if ensemble else Subject(server=SERVER, model="safety"),
         window=WINDOW,
-        load=load or Load(),
+        load=load or LoadChange(),
         tuning=Tuning(
             target=target,
             minimize=Minimize.INSTANCES,
@@ -88,9 +88,9 @@ def short(
     carried: float | None = None,
     slowest: float = 0.09,
     beside: float = 0.0,
-) -> Shortfall:
+) -> InfeasibilityReport:
     """Return why nothing meets an objective."""
-    return Shortfall(
+    return InfeasibilityReport(
         alone=alone,
         beside=beside,
         slowest="llm",
@@ -115,7 +115,7 @@ def carried(*factors: float, closed: bool = False) -> CarriedProposal:
     return CarriedProposal(
         on=Subject(server=SERVER, ensemble="chat"),
         window=WINDOW,
-        load=Load(),
+        load=LoadChange(),
         target=TARGET,
         closed=closed,
         baseline=performance(0.28),

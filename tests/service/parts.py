@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from diagnostics.errors import CollectError
 from diagnostics.service.jobs import Job
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 PAGE = b'nv_inference_request_success{model="m",version="1"} 1\n'
 
@@ -31,7 +31,7 @@ def count(metrics: OwnMetrics, name: str, **labels: str) -> float:
 def scrape(server: str = "t", body: bytes | None = PAGE) -> Scrape:
     now = time.monotonic()
     error = None if body else "connection refused"
-    return Scrape(server=server, kind=Kind.METRICS, at=time.time(), mono=now, body=body, error=error)
+    return Scrape(server=server, kind=BodyKind.METRICS, at=time.time(), mono=now, body=body, error=error)
 
 
 @dataclass

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.diagnosis.explanation import Verdict
-from diagnostics.diagnosis.incident import Change, IncidentBook
+from diagnostics.diagnosis.incident import IncidentBook, IncidentTransition
 from diagnostics.service import evaluator
 from diagnostics.service.deployment import MOST_WAITING, Deployment, Gone
 from diagnostics.service.evaluator import Evaluator
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.state import Board, Evaluation
+from diagnostics.service.state import Evaluation, StateBoard
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
 from tests.builders import Stage, SyntheticTriton, model_config
@@ -30,7 +30,7 @@ def deployment(name: str, metrics: OwnMetrics, interval: float = 0.02, **rules: 
 
 class Lived:
     def __init__(self) -> None:
-        self.metrics, self.board = OwnMetrics(), Board(0.0)
+        self.metrics, self.board = OwnMetrics(), StateBoard(0.0)
         self.taken: list[Evaluation] = []
         self.evaluator = Evaluator(self.board, [self], self.metrics)
 
@@ -69,7 +69,7 @@ def test_a_verdict_reaches_the_board_and_every_consumer():
     assert evaluation.explanation.verdict is Verdict.DEGRADED
     assert lived.board.read().evaluations["chat"] is evaluation
     assert {one.deployment for one in lived.board.read().incidents} == {"chat"}
-    assert {change.kind for change in evaluation.changes} == {Change.OPENED}
+    assert {change.kind for change in evaluation.changes} == {IncidentTransition.OPENED}
     assert count(lived.metrics, "diag_incidents_open", deployment="chat") == len(lived.board.read().incidents)
     assert count(lived.metrics, "diag_evaluation_seconds_count") == 1
 
@@ -167,7 +167,7 @@ def test_a_deployment_that_ended_closes_its_incidents_and_leaves_the_board():
         one.ended = True
         lived.tell(one)
         until(lambda: len(lived.taken) == 2)
-    assert {change.kind for change in lived.taken[1].changes} == {Change.CLOSED}
+    assert {change.kind for change in lived.taken[1].changes} == {IncidentTransition.CLOSED}
     assert (dict(lived.board.read().evaluations), lived.board.read().incidents) == ({}, ())
     assert lived.metrics.registry.get_sample_value("diag_incidents_open", {"deployment": "chat"}) is None
 
@@ -201,11 +201,11 @@ def test_a_run_goes_on_where_the_last_one_ended():
     after = resumed.evaluate()
     assert {one.id for one in resumed.book.open} == {one.id for one in lived.book.open}
     assert after.explanation.window.start == before.explanation.window.start
-    assert {change.kind for change in after.changes} <= {Change.UPDATED}
+    assert {change.kind for change in after.changes} <= {IncidentTransition.UPDATED}
 
 
 def test_those_who_wait_for_the_board_are_told_at_once():
-    board, seen = Board(0.0), []
+    board, seen = StateBoard(0.0), []
     watcher = threading.Thread(target=lambda: seen.append(board.wait(0, 10.0).version))
     watcher.start()
     board.forget((), ())

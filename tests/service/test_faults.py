@@ -7,9 +7,9 @@ import pytest
 
 from diagnostics.service import faults
 from diagnostics.service.clock_watch import TOLD_FOR, ClockWatch
-from diagnostics.service.faults import Fault, Faults
+from diagnostics.service.faults import ServiceFault, ServiceFaults
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.store.trouble import Trouble
+from diagnostics.store.trouble import WriteErrors
 from tests.service.parts import count
 from tests.service.serving import Serving
 
@@ -18,11 +18,11 @@ WHAT = "writing the history"
 
 def test_a_fault_lasts_from_its_first_failure_until_it_works_again() -> None:
     times = iter((10.0, 25.0))
-    made = Faults(clock=lambda: next(times))
+    made = ServiceFaults(clock=lambda: next(times))
     made.works(WHAT)
     made.failed(WHAT, "disk full")
     made.failed(WHAT, "read-only")
-    assert made.lasting() == [Fault(what=WHAT, reason="read-only", since=10.0, last=25.0, times=2)]
+    assert made.lasting() == [ServiceFault(what=WHAT, reason="read-only", since=10.0, last=25.0, times=2)]
     assert made.lasting()[0].told(30.0) == "writing the history fails (2 times in 20 s): read-only"
     made.works(WHAT)
     assert made.lasting() == []
@@ -30,7 +30,7 @@ def test_a_fault_lasts_from_its_first_failure_until_it_works_again() -> None:
 
 def test_faults_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "MOST", 2)
-    made = Faults()
+    made = ServiceFaults()
     for what in "abc":
         made.failed(what, "")
     assert [one.what for one in made.lasting()] == ["a", "b"]
@@ -38,7 +38,7 @@ def test_faults_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_fails_is_on_the_page_in_the_api_and_in_the_metrics_while_it_lasts() -> None:
     with Serving(("chat",)) as serving:
-        trouble = Trouble(serving.metrics)
+        trouble = WriteErrors(serving.metrics)
         trouble.tell(WHAT, OSError(28, "No space left on <device>"))
         page = urlopen(serving.url, timeout=10).read().decode()
         assert "writing the history fails (once in " in page

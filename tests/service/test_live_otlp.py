@@ -13,7 +13,7 @@ from diagnostics.demo.environment import find_environment
 from diagnostics.demo.faults import load_fault, materialise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.trace_export import decode_spans
 from tests.collect.fake_triton import fake_triton, free_ports
 from tests.service.otel_collector import collecting, said
@@ -65,7 +65,7 @@ def test_the_traces_of_a_real_server_arrive_and_are_remembered(tmp_path: Path):
             until(lambda: '"traces"' in service.ask(path).decode(), 20, "an explanation from traces")
             assert service.end() == 0
     recorded = [one for file in (tmp_path / "data").rglob("*.tar*") for one in open_capture(file).scrapes()]
-    spans = [span for one in recorded if one.kind is Kind.TRACES for span in decode_spans(one.body or b"").spans]
+    spans = [span for one in recorded if one.kind is BodyKind.TRACES for span in decode_spans(one.body or b"").spans]
     assert any(span.model == "preprocessing" for span in spans)
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from diagnostics.diagnosis.trace_notes import trace_notes
 from diagnostics.service import span_routing
-from diagnostics.service.deployment import Traced
-from diagnostics.service.otlp_intake import Answer, Form, Status
+from diagnostics.service.deployment import SpanBatch
+from diagnostics.service.otlp_intake import ExportResponse, ExportStatus, Form
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.span_sampling import PERIOD
 from diagnostics.window.rolling import RollingWindow
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.spans_json import Recorded, write_json
 from diagnostics.wire.trace_export import decode_spans
 from tests.builders_traces import export, span, trace_id
@@ -25,7 +25,7 @@ from tests.wire.test_spans import as_protobuf, hexadecimal
 LOOPBACK, STRANGER = "127.0.0.1", "192.0.2.7"
 
 
-def take(watched: Watched, sent: bytes, peer: str = LOOPBACK, *, authenticated: bool = False) -> Answer:
+def take(watched: Watched, sent: bytes, peer: str = LOOPBACK, *, authenticated: bool = False) -> ExportResponse:
     return watched.intake.take(sent, Form.JSON, peer, authenticated=authenticated)
 
 
@@ -44,7 +44,7 @@ def caller(number: int) -> bytes:
 
 def test_the_only_deployment_is_given_every_span():
     watched = Watched()
-    assert take(watched, body(1, 2)) == Answer()
+    assert take(watched, body(1, 2)) == ExportResponse()
     assert len(watched.kept["chat"].spans) == 2 * SPANS_A_TRACE
     assert watched.counted("accepted") == 2 * SPANS_A_TRACE
 
@@ -113,18 +113,18 @@ def test_a_model_that_two_deployments_serve_assigns_nothing():
 
 def test_beyond_the_allowance_exporters_wait_until_it_is_paid_back():
     watched = Watched(per_second=SPANS_A_TRACE)
-    assert take(watched, body(1)).status is Status.OK
+    assert take(watched, body(1)).status is ExportStatus.OK
     refused = take(watched, body(2))
-    assert (refused.status, refused.retry_after) == (Status.THROTTLED, 1)
+    assert (refused.status, refused.retry_after) == (ExportStatus.THROTTLED, 1)
     assert len(watched.kept["chat"].spans) == SPANS_A_TRACE
     watched.now = 1.0
-    assert take(watched, body(2)).status is Status.OK
+    assert take(watched, body(2)).status is ExportStatus.OK
 
 
 def test_of_a_body_with_more_than_a_seconds_worth_the_rest_is_refused():
     watched = Watched(per_second=10)
     answer = take(watched, body(1, 2))
-    assert (answer.status, answer.rejected) == (Status.PARTIAL, 2)
+    assert (answer.status, answer.rejected) == (ExportStatus.PARTIAL, 2)
     assert (watched.counted("accepted"), watched.counted("refused")) == (10, 2)
 
 
@@ -133,7 +133,7 @@ def test_spans_that_cannot_be_read_are_told_and_spoil_no_others():
     made["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["startTimeUnixNano"] = "0"
     watched = Watched()
     answer = take(watched, json.dumps(made).encode())
-    assert (answer.status, answer.rejected) == (Status.PARTIAL, 1)
+    assert (answer.status, answer.rejected) == (ExportStatus.PARTIAL, 1)
     assert "could not be read" in answer.message
     assert watched.kept["chat"].traced[0].about.corrupt == 1
 
@@ -142,14 +142,14 @@ def test_a_deployment_that_is_behind_refuses_spans():
     watched = Watched()
     watched.kept["chat"].full = True
     answer = take(watched, body(1))
-    assert (answer.status, answer.rejected) == (Status.PARTIAL, SPANS_A_TRACE)
+    assert (answer.status, answer.rejected) == (ExportStatus.PARTIAL, SPANS_A_TRACE)
     assert (watched.counted("accepted"), watched.counted("refused")) == (0, SPANS_A_TRACE)
 
 
 @pytest.mark.parametrize("sent", [b"", b"{", b"[]", b"\x1f\x8b\x08\x00", b"null", b"<html>"])
 def test_what_is_no_export_request_is_malformed(sent: bytes):
     watched = Watched()
-    assert take(watched, sent).status is Status.MALFORMED
+    assert take(watched, sent).status is ExportStatus.MALFORMED
     assert not watched.kept["chat"].traced
 
 
@@ -157,7 +157,7 @@ def test_what_a_deployment_was_given_is_recorded():
     watched = Watched(memory=Recording())
     take(watched, body(1))
     ((name, scrape),) = watched.memory.scrapes
-    assert (name, scrape.kind) == ("chat", Kind.TRACES)
+    assert (name, scrape.kind) == ("chat", BodyKind.TRACES)
     assert decode_spans(scrape.body).spans == watched.kept["chat"].spans
 
 
@@ -212,7 +212,7 @@ def test_the_explanation_tells_of_spans_that_nobody_vouches_for(vouched: bool):
     for scrapes in rounds(3, begin=time.time() - 30):
         for scrape in scrapes:
             watched.give(scrape)
-    watched.give(Traced(decode_spans(body(1)).spans, time.time(), Recorded(vouched=vouched)))
+    watched.give(SpanBatch(decode_spans(body(1)).spans, time.time(), Recorded(vouched=vouched)))
     watched.take_in()
     notes = trace_notes(watched.evaluate().explanation.evidence, ())
     said = [note.what for note in notes if "without credentials" in note.why]
@@ -222,7 +222,7 @@ def test_the_explanation_tells_of_spans_that_nobody_vouches_for(vouched: bool):
 def test_of_more_than_can_be_kept_whole_traces_are_left_out_and_counted():
     watched = Watched(kept_per_second=10, memory=Recording())
     for number in range(0, 400, 20):
-        assert take(watched, body(*range(number, number + 20))) == Answer()
+        assert take(watched, body(*range(number, number + 20))) == ExportResponse()
     kept = watched.kept["chat"].spans
     assert 0 < len(kept) <= 3 * 10 * PERIOD
     assert len(kept) == SPANS_A_TRACE * len({one.trace for one in kept})
@@ -278,7 +278,7 @@ def test_a_replay_says_of_spans_what_the_live_verdict_said():
     for _, scrape in watched.memory.scrapes:
         replayed.add(scrape)
     for window in (live, replayed):
-        window.add(Scrape(server="a", kind=Kind.INDEX, at=time.time(), mono=time.monotonic(), body=b"[]"))
+        window.add(Scrape(server="a", kind=BodyKind.INDEX, at=time.time(), mono=time.monotonic(), body=b"[]"))
     counts = live.window().traces.counts
     assert replayed.window().traces.counts == counts
     assert counts.unauthenticated == counts.received > 0

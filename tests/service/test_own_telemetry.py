@@ -17,9 +17,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from diagnostics.errors import UsageError
 from diagnostics.service.own import exporters as own_exporters
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.own.otel_variables import Signal, signals_of
+from diagnostics.service.own.otel_variables import OtelSignal, signals_of
 from diagnostics.service.own.telemetry import own_telemetry, wanted
-from diagnostics.service.own.tracer import OFF, Kind
+from diagnostics.service.own.tracer import OFF, SpanRole
 from diagnostics.service.telling.traced import TracedPoster
 from diagnostics.settings.load import load
 from exporters.sinks.posting import DeliveryFailure, Poster
@@ -54,7 +54,7 @@ def telling(
 def test_spans_and_metrics_arrive_when_the_service_ends(monkeypatch: pytest.MonkeyPatch):
     with collecting() as collector:
         with telling(monkeypatch, {BASE: collector.url}) as metrics:
-            with metrics.tracer.span("scrape", {"diag.scrapes": 3}, kind=Kind.CLIENT) as span:
+            with metrics.tracer.span("scrape", {"diag.scrapes": 3}, kind=SpanRole.CLIENT) as span:
                 span.note("server.port", 8000)
             metrics.rounds.labels("a", "ok").inc(2)
             metrics.rounds.labels("b", "failed").inc()
@@ -314,5 +314,5 @@ def test_an_exception_fails_its_span_and_tells_nothing_but_its_kind(monkeypatch:
 
 
 def test_a_signal_is_shown_without_what_may_be_secret():
-    shown = Signal(name="traces", console=False, endpoint=f"https://u:{SECRET}@c.example/{SECRET}").shown
+    shown = OtelSignal(name="traces", console=False, endpoint=f"https://u:{SECRET}@c.example/{SECRET}").shown
     assert shown == "c.example:443"

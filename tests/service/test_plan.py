@@ -11,7 +11,7 @@ from diagnostics.service import jobs as jobs_module
 from diagnostics.service.jobs import MachineReader, TritonReader
 from diagnostics.service.plan import deployments, jobs, with_machine
 from diagnostics.settings.tree import Settings
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 A, B = "http://a:8000", "http://b:8000"
 
@@ -103,7 +103,7 @@ class Found:
         self.whole = len(self.local) == len(servers)
 
     def round(self) -> list[Scrape]:
-        return [Scrape(server=name, kind=Kind.HOST, at=1.0, mono=1.0, body=b"{}") for name in self.local]
+        return [Scrape(server=name, kind=BodyKind.HOST, at=1.0, mono=1.0, body=b"{}") for name in self.local]
 
 
 class Gpus:
@@ -113,7 +113,7 @@ class Gpus:
 
     def sample(self) -> Scrape:
         self.asked += 1
-        return Scrape(server="", kind=Kind.NVML, at=1.0, mono=1.0, body=b"{}")
+        return Scrape(server="", kind=BodyKind.NVML, at=1.0, mono=1.0, body=b"{}")
 
     def close(self) -> None:
         self.closed += 1

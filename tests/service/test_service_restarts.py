@@ -10,11 +10,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from diagnostics.diagnosis.incident import Change, Ending, Incident
+from diagnostics.diagnosis.incident import Ending, Incident, IncidentTransition
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.service import Service
 from diagnostics.service.state import Evaluation
-from diagnostics.service.telling.telling import Telling
+from diagnostics.service.telling.telling import Notifier
 from diagnostics.settings.tree import DeploymentSettings, ServerSettings, Settings
 from diagnostics.store.digest import Rank, Write
 from diagnostics.store.history import History
@@ -36,7 +36,7 @@ class Told:
         self.taken.append(evaluation)
 
     @property
-    def ended(self) -> list[tuple[Change, Incident]]:
+    def ended(self) -> list[tuple[IncidentTransition, Incident]]:
         return [(change.kind, change.incident) for one in self.taken for change in one.changes]
 
 
@@ -59,7 +59,7 @@ def left_open(directory: Path, *incidents: Incident) -> None:
 
 
 @contextlib.contextmanager
-def running(directory: Path, watched: Settings, told: Sequence[Told | Telling]) -> Iterator[tuple[Service, History]]:
+def running(directory: Path, watched: Settings, told: Sequence[Told | Notifier]) -> Iterator[tuple[Service, History]]:
     history = opened(directory)
     history.start()
     service = Service(watched, memory=history, consumers=told)
@@ -80,7 +80,7 @@ def test_incidents_of_a_deployment_that_was_removed_while_the_service_was_down_e
         until(lambda: told.ended)
         until(lambda: [one.id for one in history.reader.incidents(state="open")] == ["stays"])
     ((kind, over),) = told.ended
-    assert (kind, over.id, over.ending) == (Change.CLOSED, ONE.id, Ending.UNWATCHED)
+    assert (kind, over.id, over.ending) == (IncidentTransition.CLOSED, ONE.id, Ending.UNWATCHED)
     assert over.closed is not None
     assert over.closed > ONE.seen
     reader = opened(tmp_path).reader
@@ -97,7 +97,7 @@ def test_one_that_is_removed_before_its_first_verdict_tells_the_end_of_its_incid
         until(lambda: told.ended)
         service.reload(settings("chat"))
         assert service.deployments["chat"].book.open == (), "what has ended does not begin again"
-    assert [(kind, one.ending) for kind, one in told.ended] == [(Change.CLOSED, Ending.UNWATCHED)]
+    assert [(kind, one.ending) for kind, one in told.ended] == [(IncidentTransition.CLOSED, Ending.UNWATCHED)]
     assert opened(tmp_path).open_incidents() == []
 
 
@@ -112,7 +112,7 @@ def test_receivers_are_told_of_the_end_of_what_is_watched_no_longer(tmp_path: Pa
     left_open(tmp_path, ONE)
     with listening() as hook:
         receivers = {"alertmanager": {"urls": [f"{hook.url}/am"]}, "webhook": [{"url": f"{hook.url}/hook"}]}
-        telling = Telling(Settings.model_validate(receivers), OwnMetrics(), FileOutbox(tmp_path))
+        telling = Notifier(Settings.model_validate(receivers), OwnMetrics(), FileOutbox(tmp_path))
         telling.resume([ONE], watched=["other"])
         telling.start()
         with running(tmp_path, settings("other"), [telling]):

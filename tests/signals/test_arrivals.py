@@ -13,10 +13,10 @@ from diagnostics.signals.arrivals import (
     CROWDING_CERTAINTY,
     PEAK_TO_MEAN,
 )
-from diagnostics.signals.bunching import FEWEST_BINS, Bin, dispersion
+from diagnostics.signals.bunching import FEWEST_BINS, ArrivalBin, dispersion
 from diagnostics.signals.reading import Missing
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import view_of
 from tests.builders_traffic import Did, scrapes_told, sent, told
 
@@ -32,8 +32,8 @@ def poisson(draw: random.Random, mean: float) -> float:
     return float(count)
 
 
-def bins_of(counts: Sequence[float], seconds: float = 1.0) -> list[Bin]:
-    return [Bin(seconds, count, None) for count in counts]
+def bins_of(counts: Sequence[float], seconds: float = 1.0) -> list[ArrivalBin]:
+    return [ArrivalBin(seconds, count, None) for count in counts]
 
 
 def clients(moments: Sequence[float], took: Sequence[float] | float = 0.1) -> Window:
@@ -120,7 +120,7 @@ def test_bursts_with_a_silence_before_each_are_bursts() -> None:
 
 
 def test_without_the_pending_gauge_nothing_is_known() -> None:
-    scrapes = [s for s in scrapes_told({KEY: [Did(requests=20)] * 20}) if s.kind is not Kind.METRICS]
+    scrapes = [s for s in scrapes_told({KEY: [Did(requests=20)] * 20}) if s.kind is not BodyKind.METRICS]
     reading = BURST_SIZE.read(view_of(window_of(scrapes), "m", None))
 
     assert reading.missing is Missing.NOT_EXPORTED

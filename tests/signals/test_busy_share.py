@@ -15,14 +15,14 @@ from diagnostics.signals.reading import Missing
 from diagnostics.signals.settings import INSTANCES
 from diagnostics.signals.triton import REQUEST_RATE
 from diagnostics.tuning.service import DISPATCH_GAP
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Counts, Stage, SyntheticTriton, chain, model_config, view_of
 
 ONE = model_config("m", max_batch=8, groups=[{"kind": "KIND_CPU", "count": 1}])
 TWO = model_config("m", max_batch=8, groups=[{"kind": "KIND_CPU", "count": 2}])
 
 
-def busy(stage: Stage, *without: Kind, reads: int = 13) -> float:
+def busy(stage: Stage, *without: BodyKind, reads: int = 13) -> float:
     window = SyntheticTriton(models=(stage,)).without(*without).window(reads)
     value = INSTANCE_BUSY_SHARE.read(view_of(window, "m")).value
     assert value is not None
@@ -52,7 +52,7 @@ def test_from_metrics_alone_it_is_an_upper_bound_with_the_truth_in_its_interval(
     """Half the executions hold one request for 10 ms, half hold four for 40 ms: 25 ms on average, 34 ms per request."""
     stage = Stage("m", rate=50, batches={1: 0.5, 4: 0.5}, execution={1: 0.01, 4: 0.04}, config=ONE)
     truth = 20 * (0.025 + DISPATCH_GAP)
-    window = SyntheticTriton(models=(stage,)).without(Kind.STATISTICS).window()
+    window = SyntheticTriton(models=(stage,)).without(BodyKind.STATISTICS).window()
     bound = INSTANCE_BUSY_SHARE.read(view_of(window, "m"))
 
     assert busy(stage) == pytest.approx(truth)
@@ -65,12 +65,12 @@ def test_from_metrics_alone_it_is_an_upper_bound_with_the_truth_in_its_interval(
 def test_the_bound_never_says_more_than_all_the_time() -> None:
     stage = Stage("m", rate=150, batches={1: 0.5, 4: 0.5}, execution={1: 0.01, 4: 0.03}, config=ONE)
 
-    assert busy(stage, Kind.STATISTICS) == 1.0
+    assert busy(stage, BodyKind.STATISTICS) == 1.0
 
 
 def test_one_request_per_execution_makes_the_metrics_exact() -> None:
     stage = Stage("m", rate=40, execution=0.02, config=ONE)
-    window = SyntheticTriton(models=(stage,)).without(Kind.STATISTICS).window()
+    window = SyntheticTriton(models=(stage,)).without(BodyKind.STATISTICS).window()
     reading = INSTANCE_BUSY_SHARE.read(view_of(window, "m"))
 
     assert reading.value == pytest.approx(40 * (0.02 + DISPATCH_GAP))
@@ -87,7 +87,7 @@ def test_a_published_dump_of_a_full_instance_reads_full() -> None:
     )
 
     assert INSTANCE_BUSY_SHARE.read(view_of(triton.window(), "m")).value == pytest.approx(0.988, abs=0.001)
-    without = triton.without(Kind.STATISTICS).window()
+    without = triton.without(BodyKind.STATISTICS).window()
     assert EXECUTION_SECONDS.read(view_of(without, "m")).value == pytest.approx(0.0550, abs=0.0001)
 
 
@@ -97,7 +97,7 @@ def test_without_configuration_nothing_is_known_of_it() -> None:
     assert INSTANCE_BUSY_SHARE.read(view_of(window, "m")).missing is Missing.NOT_EXPORTED
 
 
-@pytest.mark.parametrize("without", [(), (Kind.STATISTICS,)], ids=["statistics", "metrics"])
+@pytest.mark.parametrize("without", [(), (BodyKind.STATISTICS,)], ids=["statistics", "metrics"])
 @pytest.mark.parametrize(
     ("occupied", "more", "known"),
     [
@@ -110,7 +110,7 @@ def test_without_configuration_nothing_is_known_of_it() -> None:
     ],
 )
 def test_two_instances_that_did_the_work_of_more_are_not_those_of_the_server(
-    occupied: float, more: Mapping[str, object], known: bool, without: tuple[Kind, ...]
+    occupied: float, more: Mapping[str, object], known: bool, without: tuple[BodyKind, ...]
 ) -> None:
     config = {**TWO, **more}
     stage = Stage("m", rate=50 * occupied, execution=0.02, config=config)

@@ -5,13 +5,13 @@ from random import Random
 import pytest
 
 from diagnostics.signals.concurrency import CONCURRENCY, CONCURRENCY_STEADINESS
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of
 from tests.builders import Stage, SyntheticTriton, model_config, view_of
 from tests.builders_traffic import sent
 
 
-def under(starts: list[float], seconds: float) -> View:
+def under(starts: list[float], seconds: float) -> ModelView:
     triton = SyntheticTriton(models=(Stage("m", rate=10, execution=0.09, config=model_config("m")),))
     return view_of(window_of([*triton.scrapes(), sent(starts, seconds, "m")]), "m", None)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import pytest
 
 from diagnostics.diagnosis.explanation import Explanation, Verdict
-from diagnostics.signals.contrast import Contrast, Piece, contrasted, up_while
+from diagnostics.signals.contrast import Contrast, SeriesInterval, contrasted, up_while
 from diagnostics.signals.reading import Missing
 from tests.builders import START, Stage, SyntheticTriton, chain, explained, host_body, model_config
 from tests.builders_machine import machine_window, processes, working
@@ -28,8 +28,8 @@ def during(first: float, last: float) -> Callable[[float], bool]:
 THERE = during(60.0, 100.0)
 
 
-def pieces(seconds: Callable[[int], float], events: float = 20.0, count: int = 40) -> list[Piece]:
-    return [Piece(i, i + 1, events * seconds(i), events, 1.0) for i in range(count)]
+def pieces(seconds: Callable[[int], float], events: float = 20.0, count: int = 40) -> list[SeriesInterval]:
+    return [SeriesInterval(i, i + 1, events * seconds(i), events, 1.0) for i in range(count)]
 
 
 def last_ten(start: float, end: float) -> bool | None:
@@ -67,7 +67,7 @@ def test_own_events_decide_whether_there_is_enough_to_compare() -> None:
 
 
 def test_more_load_while_the_driver_is_up_explains_the_difference_as_well() -> None:
-    more = [Piece(i, i + 1, 2.0, 40.0 if i >= 30 else 20.0, 1.0) for i in range(40)]
+    more = [SeriesInterval(i, i + 1, 2.0, 40.0 if i >= 30 else 20.0, 1.0) for i in range(40)]
 
     assert contrasted(more, last_ten) is Missing.CONFLICTING
     assert isinstance(contrasted(more, last_ten, same_load=False), Contrast)

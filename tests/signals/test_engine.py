@@ -9,7 +9,7 @@ import pytest
 from diagnostics.signals.engine import ENGINE_WAITING
 from diagnostics.signals.engine_rows import is_engine, shows_its_time
 from diagnostics.signals.reading import Missing, Reading
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from tests.builders import Stage, SyntheticTriton, model_config, view_of
 
 
@@ -25,7 +25,7 @@ def gauges(waiting: Callable[[int], float], iterations: Callable[[int], float]) 
     return lines
 
 
-def view_with(lines: Callable[[int], list[str]] = lambda _: [], backend: str = "tensorrtllm") -> View:
+def view_with(lines: Callable[[int], list[str]] = lambda _: [], backend: str = "tensorrtllm") -> ModelView:
     stage = Stage("llm", rate=5, execution=0.001, config=model_config("llm", backend=backend))
     return view_of(SyntheticTriton(models=(stage,), extra_metrics=lines).window(), "llm")
 

@@ -7,7 +7,7 @@ import pytest
 from diagnostics.signals.arrivals import BURST_SIZE
 from diagnostics.signals.engine_iterations import ENGINE_JOINING_SECONDS
 from diagnostics.signals.reading import Missing
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from tests.builders import Alter, Counts, Rows, Stage, SyntheticTriton, model_config, view_of
 from tests.checks.test_engine_checks import EngineSays
 
@@ -24,7 +24,7 @@ def in_lumps() -> Alter:
     return alter
 
 
-def engine(held: bool) -> View:
+def engine(held: bool) -> ModelView:
     says = EngineSays(
         waiting=lambda read: 0,
         scheduled=lambda read: 1 + read % 2 * LUMP / 2,

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.signals.engine_iterations import ENGINE_AT_WORK, ENGINE_ITERATION_RATE, ENGINE_JOINING_SECONDS
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of
 from tests.builders import START, Counts, Stage, SyntheticTriton, model_config, view_of
 
 JOINING, BASE = 0.004, 0.006
 
 
-def reads(scheduled: list[int], requests: list[float], *, set_back: float = 0.0) -> View:
+def reads(scheduled: list[int], requests: list[float], *, set_back: float = 0.0) -> ModelView:
     """Return an engine that takes so many requests in each 5 s, each of which adds to an iteration.
 
     Halfway the wall clock is set back by so many seconds, the steady one is not.

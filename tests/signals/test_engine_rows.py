@@ -14,7 +14,7 @@ from diagnostics.render.explanation.markdown import markdown
 from diagnostics.render.explanation.text import text
 from diagnostics.signals.engine_rows import is_engine
 from diagnostics.window.client import ClientRequest
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, chain, explained, model_config, view_of
 
 HANDOVER = 0.0012
@@ -98,7 +98,9 @@ def test_an_ordinary_decoupled_model_is_judged_by_its_row_where_that_shows_it_at
 
 
 def test_a_short_row_without_a_configuration_may_be_that_of_a_decoupled_model() -> None:
-    short, works = (server(config(("IN",)), execution=one).without(Kind.CONFIG).explain() for one in (HANDOVER, 0.06))
+    short, works = (
+        server(config(("IN",)), execution=one).without(BodyKind.CONFIG).explain() for one in (HANDOVER, 0.06)
+    )
 
     assert short.verdict is Verdict.INSUFFICIENT_DATA
     assert "may be decoupled and answer after its row ended: its configuration was not read" in short.reason

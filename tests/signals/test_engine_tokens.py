@@ -11,15 +11,15 @@ from diagnostics.signals.engine_prompts import ENGINE_PREFILL_STALL
 from diagnostics.signals.engine_tokens import ENGINE_ITERATION_SECONDS, ENGINE_TPOT, ENGINE_TTFT
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE, REQUEST_SECONDS
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Stage, SyntheticTriton, explained, model_config, view_of
 
 Lines = Callable[[int], Iterable[str]]
 
 
-def triton_view(lines: Lines, backend: str = "vllm") -> View:
+def triton_view(lines: Lines, backend: str = "vllm") -> ModelView:
     stage = Stage("llm", rate=5, execution=0.001, config=model_config("llm", backend=backend))
     return view_of(SyntheticTriton(models=(stage,), extra_metrics=lines).window(), "llm")
 
@@ -71,7 +71,7 @@ def serve_page(read: int) -> bytes:
 
 def scrape(read: int, body: bytes) -> Scrape:
     when = START + 5.0 * read
-    return Scrape(server=SERVER, kind=Kind.METRICS, at=when, mono=when, body=body)
+    return Scrape(server=SERVER, kind=BodyKind.METRICS, at=when, mono=when, body=body)
 
 
 def test_trtllm_serve_without_triton_is_diagnosed_from_its_own_page() -> None:

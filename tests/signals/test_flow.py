@@ -15,7 +15,7 @@ from diagnostics.signals.flow import (
 )
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, chain, model_config, restarted_at, view_of
 
 CHAT = Stage("chat", rate=8, config=chain("chat", "pre", "safety", "post"))
@@ -24,7 +24,7 @@ SAFETY = Stage("safety", rate=10, config=model_config("safety"))
 POST = Stage("post", rate=10, config=model_config("post"))
 
 
-def read(signal: Signal, model: str, *stages: Stage, without: tuple[Kind, ...] = ()) -> Reading:
+def read(signal: Signal, model: str, *stages: Stage, without: tuple[BodyKind, ...] = ()) -> Reading:
     window = SyntheticTriton(models=stages).without(*without).window(reads=13)
     return signal.read(view_of(window, model, None))
 
@@ -56,8 +56,8 @@ def test_what_callers_gave_up_is_no_failure() -> None:
 def test_statistics_tell_failures_when_metrics_are_closed() -> None:
     stage = replace(PRE, failing={"BACKEND": 2.0})
 
-    assert read(FAILED_REQUESTS, "pre", stage, without=(Kind.METRICS,)).value == 120
-    assert read(REJECTED_REQUESTS, "pre", stage, without=(Kind.METRICS,)).value is None
+    assert read(FAILED_REQUESTS, "pre", stage, without=(BodyKind.METRICS,)).value == 120
+    assert read(REJECTED_REQUESTS, "pre", stage, without=(BodyKind.METRICS,)).value is None
 
 
 def test_rejections_are_those_with_that_reason() -> None:

@@ -12,7 +12,7 @@ from diagnostics.signals.reading import Missing
 from diagnostics.signals.signal import Signal
 from diagnostics.signals.subject import Scope
 from diagnostics.window.window import Window
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, model_config
 from tests.builders_machine import body, card_view, machine_window
 
@@ -101,7 +101,9 @@ def exporter_page(at: float, **values: float) -> str:
 
 
 def test_dcgm_stands_in_for_nvml_and_nvml_goes_before_it() -> None:
-    pages = [body(Kind.DCGM, at, exporter_page(at, DEV_GPU_UTIL=97, DEV_POWER_USAGE=690)) for at in range(0, 60, 10)]
+    pages = [
+        body(BodyKind.DCGM, at, exporter_page(at, DEV_GPU_UTIL=97, DEV_POWER_USAGE=690)) for at in range(0, 60, 10)
+    ]
     alone = machine_window(TRITON, more=pages)
     both = machine_window(TRITON, more=pages, gpus=lambda _: [{"utilization_gpu_percent": 10}])
 
@@ -113,7 +115,7 @@ def test_dcgm_stands_in_for_nvml_and_nvml_goes_before_it() -> None:
 
 def test_dcgms_last_error_counts_only_when_it_changes() -> None:
     def fault(codes: Callable[[int], float]) -> float | None:
-        pages = [body(Kind.DCGM, at, exporter_page(at, DEV_XID_ERRORS=codes(at))) for at in range(0, 60, 10)]
+        pages = [body(BodyKind.DCGM, at, exporter_page(at, DEV_XID_ERRORS=codes(at))) for at in range(0, 60, 10)]
         return gpu.FAULT_CODE.read(card_view(machine_window(TRITON, more=pages))).value
 
     assert fault(lambda _: 79) == 0

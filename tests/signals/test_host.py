@@ -10,7 +10,7 @@ from diagnostics.signals import host, memory
 from diagnostics.signals.device import HOST_CPU_BUSY
 from diagnostics.signals.reading import Missing
 from diagnostics.window.window import Window
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, explained, host_body, model_config, view_of
 from tests.builders_machine import START, machine_window, processes
 
@@ -19,7 +19,7 @@ STUBS = (11, 12, 13, 14)
 
 def starved(
     cpu_per_stub: float,
-    *without: Kind,
+    *without: BodyKind,
     busy: float = 0.99,
     queue: float = 0.5,
     pressure: float = 0.9,
@@ -57,8 +57,8 @@ def loud(window: Window) -> list[str]:
     return [finding.check for finding in explained(window).loud]
 
 
-@pytest.mark.parametrize("without", [(), (Kind.STATISTICS,)])
-def test_the_processors_of_an_executing_instance_are_those_of_the_busiest_stubs(without: tuple[Kind, ...]) -> None:
+@pytest.mark.parametrize("without", [(), (BodyKind.STATISTICS,)])
+def test_the_processors_of_an_executing_instance_are_those_of_the_busiest_stubs(without: tuple[BodyKind, ...]) -> None:
     found = host.CPU_PER_LANE.read(view_of(starved(0.3, *without), "m"))
 
     assert found.value == pytest.approx(1.2 / 3.92, rel=0.05)

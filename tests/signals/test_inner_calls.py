@@ -11,9 +11,9 @@ import pytest
 from diagnostics.signals.inner_calls import InnerCalls, inner_calls, possible_share
 from diagnostics.signals.nested import FILLABLE_SHARE, NESTED_SHARE, NESTED_WAIT
 from diagnostics.signals.reading import Missing
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import chain, model_config, view_of
 from tests.builders_traffic import Did, scrapes_told
 
@@ -35,7 +35,7 @@ def apart(by: Sequence[float], times: int = 1, counts: Sequence[float] = COUNTS)
     return [times * count + after - before for count, (before, after) in zip(counts, pairwise(ends), strict=True)]
 
 
-def view(story: Story, kinds: Sequence[Kind] = (), **configs: Mapping[str, object]) -> View:
+def view(story: Story, kinds: Sequence[BodyKind] = (), **configs: Mapping[str, object]) -> ModelView:
     settings = {model: configs.get(model, model_config(model)) for model in story}
     scrapes = scrapes_told({(model, "1"): steps for model, steps in story.items()}, configs=settings)
     return view_of(window_of([one for one in scrapes if one.kind not in kinds]), None, None)
@@ -274,7 +274,7 @@ def test_beside_a_callee_that_hides_its_time_those_that_surely_fill_most_of_it_a
 
 
 def test_a_metrics_page_tells_as_much_where_each_execution_is_of_one_request() -> None:
-    seen = view({"wrapper": WRAPPER, "full": FULL}, kinds=[Kind.STATISTICS])
+    seen = view({"wrapper": WRAPPER, "full": FULL}, kinds=[BodyKind.STATISTICS])
 
     assert inner_calls(seen)["wrapper"].source == "metrics"
 

@@ -15,7 +15,7 @@ from diagnostics.signals.lifecycle import (
 )
 from diagnostics.signals.reading import Missing, Reading
 from diagnostics.signals.signal import Signal
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Alter, Counts, Stage, SyntheticTriton, model_config, view_of
 
 STAGE = Stage("m", rate=10, execution=0.02, version="2", config=model_config("m"))
@@ -46,12 +46,12 @@ def loaded_cold(cold: float = 0.2, queue: float = 1.0) -> Alter:
     return alter
 
 
-def read(signal: Signal, alter: Alter, *without: Kind, reads: int = 14) -> Reading:
+def read(signal: Signal, alter: Alter, *without: BodyKind, reads: int = 14) -> Reading:
     window = SyntheticTriton(models=(STAGE,), alter=alter).without(*without).window(reads)
     return signal.read(view_of(window, "m", "2"))
 
 
-@pytest.mark.parametrize("without", [Kind.STATISTICS, Kind.METRICS])
+@pytest.mark.parametrize("without", [BodyKind.STATISTICS, BodyKind.METRICS])
 @pytest.mark.parametrize(
     ("signal", "expected"),
     [
@@ -64,7 +64,7 @@ def read(signal: Signal, alter: Alter, *without: Kind, reads: int = 14) -> Readi
     ids=lambda value: value.name if isinstance(value, Signal) else "",
 )
 def test_a_cold_version_costs_its_excess_over_all_requests_since(
-    signal: Signal, expected: float, without: Kind
+    signal: Signal, expected: float, without: BodyKind
 ) -> None:
     """Ten steps of 50 requests since loading; 100 of them were 180 ms slower and waited a second."""
     assert read(signal, loaded_cold(), without).value == pytest.approx(expected)

@@ -17,7 +17,7 @@ import pytest
 from diagnostics.signals.overlap import OVERLAP_STRETCH
 from diagnostics.signals.reading import Missing
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import (
     SERVER,
     START,
@@ -83,12 +83,12 @@ def window(
     config = model_config("safety", backend=backend, max_batch=0, groups=groups)
     ordered = sorted(executions)
     times = [run.ended for run in ordered]
-    bodies: list[tuple[Kind, float, object, str]] = [(Kind.CONFIG, 0.0, config, "safety")]
+    bodies: list[tuple[BodyKind, float, object, str]] = [(BodyKind.CONFIG, 0.0, config, "safety")]
     for number in range(int(SECONDS / EVERY)):
         at = number * EVERY
         rows = {("safety", "1"): counts(ordered[: bisect_right(times, at)])}
-        bodies += [(Kind.METRICS, at, metrics_page(rows), ""), (Kind.STATISTICS, at, statistics_body(rows), "")]
-        bodies.append((Kind.HOST, at, host_body(START + at, 0.2, cores=16), ""))
+        bodies += [(BodyKind.METRICS, at, metrics_page(rows), ""), (BodyKind.STATISTICS, at, statistics_body(rows), "")]
+        bodies.append((BodyKind.HOST, at, host_body(START + at, 0.2, cores=16), ""))
     spans = [
         one
         for number, run in enumerate(executions)
@@ -101,7 +101,7 @@ def window(
     return window_of([*(scrape(*body) for body in bodies), *([exported(export(spans))] if traced else [])])
 
 
-def scrape(kind: Kind, at: float, body: object, name: str) -> Scrape:
+def scrape(kind: BodyKind, at: float, body: object, name: str) -> Scrape:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     return Scrape(server=SERVER, kind=kind, at=START + at, mono=START + at, body=raw, name=name)
 

@@ -10,9 +10,9 @@ import pytest
 
 from diagnostics.signals import memory
 from diagnostics.signals.arrivals import BURST_SIZE, CROWDED_SECONDS
-from diagnostics.signals.bunching import Bin, dispersion
+from diagnostics.signals.bunching import ArrivalBin, dispersion
 from diagnostics.signals.callers import OUTSIDE_SECONDS
-from diagnostics.signals.device import GPU_AT_LIMIT, Load
+from diagnostics.signals.device import GPU_AT_LIMIT, DeviceLoad
 from diagnostics.signals.engine_samples import mean_over
 from diagnostics.signals.engine_tokens import ENGINE_TTFT
 from diagnostics.signals.executions import EXECUTION_SECONDS, INSTANCE_BUSY_SHARE
@@ -24,7 +24,7 @@ from diagnostics.signals.triton import QUEUE_SECONDS, REQUEST_RATE
 from diagnostics.signals.versions import VERSION_SLOWDOWN
 from diagnostics.units import Unit
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, model_config, view_of
 from tests.builders_machine import card_view, machine_window, processes, working
 from tests.builders_traffic import Did, scrapes_told, sent, told
@@ -76,7 +76,7 @@ def test_an_engines_latency_needs_thirty_answers(tokens: int, known: bool) -> No
     [(0.98, 0.85, True), (0.94, 0.85, False), (0.98, 0.75, False), (0.90, 0.99, False)],
 )
 def test_a_card_without_time_left_on_well_filled_processors_is_full(active: float, filled: float, full: bool) -> None:
-    load = Load(active=active, compute=filled, memory=None, power=None, samples=9, source="nvml")
+    load = DeviceLoad(active=active, compute=filled, memory=None, power=None, samples=9, source="nvml")
     room = load.headroom(time_sliced=False)
 
     assert room is not None
@@ -125,15 +125,15 @@ def test_versions_are_compared_from_ten_executions_of_each_on(executions: int, s
 @pytest.mark.parametrize(("batched", "estimated"), [(0.01, False), (0.05, True)])
 def test_a_hundredth_more_requests_than_executions_is_what_reads_cut_off(batched: float, estimated: bool) -> None:
     stage = Stage("m", rate=100, batches={1: 1 - batched, 2: batched}, execution=0.005, config=model_config("m"))
-    view = view_of(SyntheticTriton(models=(stage,)).without(Kind.STATISTICS).window(), "m")
+    view = view_of(SyntheticTriton(models=(stage,)).without(BodyKind.STATISTICS).window(), "m")
 
     assert EXECUTION_SECONDS.read(view).estimated is estimated
 
 
 @pytest.mark.parametrize(("seconds", "estimated"), [(5.5, False), (6.5, True)])
-@pytest.mark.parametrize("without", [(), (Kind.STATISTICS,)])
+@pytest.mark.parametrize("without", [(), (BodyKind.STATISTICS,)])
 def test_a_busy_share_is_an_estimate_when_one_execution_is_a_tenth_of_the_span(
-    seconds: float, estimated: bool, without: Sequence[Kind]
+    seconds: float, estimated: bool, without: Sequence[BodyKind]
 ) -> None:
     config = model_config("m", groups=[{"kind": "KIND_CPU", "count": 4}])
     stage = Stage("m", rate=0.2, execution=seconds, config=config)
@@ -197,7 +197,7 @@ def test_independent_arrivals_score_nearly_as_a_standard_normal_does() -> None:
     draw = random.Random(7)
     scores = []
     for _ in range(1500):
-        bins = [Bin(1.0, max(draw.gauss(400, 20), 0.0), None) for _ in range(13)]
+        bins = [ArrivalBin(1.0, max(draw.gauss(400, 20), 0.0), None) for _ in range(13)]
         found = dispersion(bins)
         assert found is not None
         scores.append(found.z)
@@ -207,14 +207,14 @@ def test_independent_arrivals_score_nearly_as_a_standard_normal_does() -> None:
 
 @pytest.mark.parametrize(("bins", "known"), [(7, False), (8, True)])
 def test_bursts_are_judged_from_eight_intervals_on(bins: int, known: bool) -> None:
-    assert (dispersion([Bin(1.0, 40.0 + n % 3, None) for n in range(bins)]) is not None) is known
+    assert (dispersion([ArrivalBin(1.0, 40.0 + n % 3, None) for n in range(bins)]) is not None) is known
 
 
 def test_intervals_are_joined_until_five_requests_are_expected_in_each() -> None:
     """Of 24 intervals, pairs are 12, triples 8, and sixfold ones too few."""
 
     def joined(rate: float) -> int:
-        found = dispersion([Bin(1.0, rate if n % 2 else rate * 1.001, None) for n in range(12)])
+        found = dispersion([ArrivalBin(1.0, rate if n % 2 else rate * 1.001, None) for n in range(12)])
         return found.bins if found else 0
 
     assert joined(5.2) == 12

@@ -26,18 +26,18 @@ from diagnostics.signals.orchestration import (
 )
 from diagnostics.signals.reading import Missing
 from diagnostics.signals.traces import BLOCKED_SECONDS, TRACED_SHARE
-from diagnostics.window.view import View
+from diagnostics.window.view import ModelView
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START, Stage, SyntheticTriton, chain, model_config, view_of
 from tests.builders_traces import Json, Leg, call, ensemble_trace, export, exported, span, trace_id
 
 
-def seen(triton: SyntheticTriton, model: str, *bodies: bytes, clients: Sequence[Json] = ()) -> View:
+def seen(triton: SyntheticTriton, model: str, *bodies: bytes, clients: Sequence[Json] = ()) -> ModelView:
     scrapes: list[Scrape] = [*triton.scrapes(), *map(exported, bodies)]
     if clients:
         lines = "\n".join(map(json.dumps, clients)).encode()
-        scrapes.append(Scrape(server="", kind=Kind.CLIENT, at=START, mono=START, body=lines))
+        scrapes.append(Scrape(server="", kind=BodyKind.CLIENT, at=START, mono=START, body=lines))
     return view_of(window_of(scrapes), model, None)
 
 
@@ -289,7 +289,7 @@ def test_the_frontend_holds_what_passes_between_reading_and_the_model() -> None:
 
 def test_reads_that_the_inference_port_did_not_answer_are_missed() -> None:
     scrapes = BUSY.scrapes(reads=20)
-    statistics = [scrape for scrape in scrapes if scrape.kind is Kind.STATISTICS]
+    statistics = [scrape for scrape in scrapes if scrape.kind is BodyKind.STATISTICS]
     kept = [scrape for scrape in scrapes if scrape not in statistics[5:10]]
 
     assert MISSED_READS.read(view_of(window_of(kept), "safety", None)).value == pytest.approx(0.25)
@@ -333,10 +333,12 @@ def test_counters_alone_show_no_overhead_of_python_stages() -> None:
     assert OVERHEAD_SECONDS.read(seen(triton, "chat")).missing is Missing.NOT_EXPORTED
 
 
-def lagging(*lags: float) -> View:
+def lagging(*lags: float) -> ModelView:
     """Return a server whose reads of the inference port end so much later than those of the metrics port."""
     scrapes = [
-        replace(one, at=one.at + lags[round((one.at - START) / 5) % len(lags)]) if one.kind is Kind.STATISTICS else one
+        replace(one, at=one.at + lags[round((one.at - START) / 5) % len(lags)])
+        if one.kind is BodyKind.STATISTICS
+        else one
         for one in SyntheticTriton(models=(SAFETY,)).scrapes()
     ]
     return view_of(window_of(scrapes), None, None)

@@ -23,17 +23,17 @@ from diagnostics.signals.triton import (
     REQUESTS,
 )
 from diagnostics.window.window import window_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, model_config, only_between, view_of
 
 STAGE = Stage("m", rate=20, execution=0.03, queue=0.2, input=0.001, output=0.002, config=model_config("m"))
 
 
-def read(signal: Signal, stage: Stage, *without: Kind, reads: int = 13) -> Reading:
+def read(signal: Signal, stage: Stage, *without: BodyKind, reads: int = 13) -> Reading:
     return signal.read(view_of(SyntheticTriton(models=(stage,)).without(*without).window(reads), stage.name))
 
 
-@pytest.mark.parametrize("without", [Kind.STATISTICS, Kind.METRICS])
+@pytest.mark.parametrize("without", [BodyKind.STATISTICS, BodyKind.METRICS])
 @pytest.mark.parametrize(
     ("signal", "expected"),
     [
@@ -46,13 +46,13 @@ def read(signal: Signal, stage: Stage, *without: Kind, reads: int = 13) -> Readi
     ],
     ids=lambda value: value.name if isinstance(value, Signal) else "",
 )
-def test_either_source_tells_the_same(signal: Signal, expected: float, without: Kind) -> None:
+def test_either_source_tells_the_same(signal: Signal, expected: float, without: BodyKind) -> None:
     assert read(signal, STAGE, without).value == pytest.approx(expected)
 
 
 def test_statistics_come_before_metrics() -> None:
     assert read(QUEUE_SECONDS, STAGE).source == "statistics"
-    assert read(QUEUE_SECONDS, STAGE, Kind.STATISTICS).source == "metrics"
+    assert read(QUEUE_SECONDS, STAGE, BodyKind.STATISTICS).source == "metrics"
 
 
 def test_a_request_computes_for_the_whole_time_of_its_batch() -> None:
@@ -99,7 +99,7 @@ def test_one_batch_size_does_not_tell_what_a_larger_one_costs() -> None:
 def test_without_the_batch_table_the_cost_of_an_item_is_not_known() -> None:
     stage = Stage("m", rate=50, batches={1: 0.5, 4: 0.5}, execution={1: 0.01, 4: 0.04})
 
-    assert read(BATCH_MARGINAL_COST, stage, Kind.STATISTICS).value is None
+    assert read(BATCH_MARGINAL_COST, stage, BodyKind.STATISTICS).value is None
 
 
 def test_arrivals_are_completions_and_the_growth_of_the_backlog() -> None:
@@ -116,7 +116,7 @@ def test_a_backlog_that_drains_is_no_arrival() -> None:
 
 
 def test_without_the_pending_gauge_completions_stand_for_arrivals_and_say_so() -> None:
-    found = read(ARRIVAL_RATE, STAGE, Kind.METRICS)
+    found = read(ARRIVAL_RATE, STAGE, BodyKind.METRICS)
 
     assert found.value == pytest.approx(20)
     assert found.estimated
@@ -179,7 +179,7 @@ class TestWhatIsMissing:
         assert read(REQUESTS, STAGE, reads=1).missing is Missing.TOO_FEW_EVENTS
 
     def test_a_closed_source_is_not_exported(self) -> None:
-        assert read(REQUESTS, STAGE, Kind.METRICS, Kind.STATISTICS).missing is Missing.NOT_EXPORTED
+        assert read(REQUESTS, STAGE, BodyKind.METRICS, BodyKind.STATISTICS).missing is Missing.NOT_EXPORTED
 
     def test_a_mean_over_no_request_is_idle(self) -> None:
         assert read(QUEUE_SECONDS, replace(STAGE, rate=0)).missing is Missing.IDLE
@@ -191,7 +191,7 @@ class TestWhatIsMissing:
         pages = [
             replace(one, body=b"\n".join(line for line in (one.body or b"").split(b"\n") if b"duration" not in line))
             for one in SyntheticTriton(models=(STAGE,), cpu_busy=None).scrapes()
-            if one.kind is Kind.METRICS
+            if one.kind is BodyKind.METRICS
         ]
         view = view_of(window_of(pages), "m")
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.diagnosis.incident import Change, Incident, IncidentBook, IncidentChange
+from diagnostics.diagnosis.incident import Incident, IncidentBook, IncidentChange, IncidentTransition
 from diagnostics.service.deployment import Deployment
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.state import Evaluation
@@ -47,7 +47,7 @@ def incident(check: str = "gpu-saturated", subject: Subject = SAFETY, **changes:
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def verdict(*changes: tuple[Change, Incident], findings: tuple[Finding, ...] = ()) -> Evaluation:
+def verdict(*changes: tuple[IncidentTransition, Incident], findings: tuple[Finding, ...] = ()) -> Evaluation:
     """Return a verdict of which only changes and findings matter."""
     return Evaluation(
         deployment="chat",
@@ -60,15 +60,15 @@ def verdict(*changes: tuple[Change, Incident], findings: tuple[Finding, ...] = (
 
 
 def opened(*incidents: Incident) -> Evaluation:
-    return verdict(*((Change.OPENED, one) for one in incidents))
+    return verdict(*((IncidentTransition.OPENED, one) for one in incidents))
 
 
 def updated(*incidents: Incident) -> Evaluation:
-    return verdict(*((Change.UPDATED, one) for one in incidents))
+    return verdict(*((IncidentTransition.UPDATED, one) for one in incidents))
 
 
 def closed(*incidents: Incident, at: float = BEGIN + 600) -> Evaluation:
-    return verdict(*((Change.CLOSED, replace(one, closed=at)) for one in incidents))
+    return verdict(*((IncidentTransition.CLOSED, replace(one, closed=at)) for one in incidents))
 
 
 @cache

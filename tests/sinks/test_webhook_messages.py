@@ -7,7 +7,7 @@ import pytest
 
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.incident import Incident
-from exporters.sinks.webhook import Told, encoded, headers, key_of, message, message_id
+from exporters.sinks.webhook import IncidentEvent, encoded, headers, key_of, message, message_id
 from tests.sinks.incidents import BEGIN, LINKS, SAFETY, incident
 
 
@@ -33,7 +33,7 @@ def test_a_secret_that_is_no_base64_is_refused_and_a_plain_one_is_its_bytes() ->
 
 
 def test_a_message_holds_the_whole_incident_under_the_names_of_its_fields() -> None:
-    body = json.loads(encoded(message(Told.OPENED, incident(), LINKS)))
+    body = json.loads(encoded(message(IncidentEvent.OPENED, incident(), LINKS)))
     assert (body["schema_version"], body["kind"], body["change"]) == (1, "incident", "opened")
     assert set(body["incident"]) == {field.name for field in fields(Incident)}
     assert body["incident"]["subject"] == SAFETY.to_dict()
@@ -47,14 +47,14 @@ def test_a_message_holds_the_whole_incident_under_the_names_of_its_fields() -> N
 
 def test_names_that_a_server_chose_are_harmless_in_a_message() -> None:
     one = incident(subject=replace(SAFETY, model="<!channel>\ud800"), summary="<!here>\x1b")
-    text = encoded(message(Told.OPENED, one, LINKS)).decode()
+    text = encoded(message(IncidentEvent.OPENED, one, LINKS)).decode()
     assert "<!" not in text
     assert "\\u001b" not in text
 
 
 def test_an_id_stays_when_a_message_is_repeated_and_differs_for_each_change_of_severity() -> None:
     one = incident()
-    assert message_id(Told.OPENED, one) == message_id(Told.OPENED, replace(one, seen=BEGIN + 60))
+    assert message_id(IncidentEvent.OPENED, one) == message_id(IncidentEvent.OPENED, replace(one, seen=BEGIN + 60))
     worse = replace(one, severity=Severity.CRITICAL)
     later = replace(worse, seen=BEGIN + 60)
-    assert message_id(Told.SEVERITY_CHANGED, worse) != message_id(Told.SEVERITY_CHANGED, later)
+    assert message_id(IncidentEvent.SEVERITY_CHANGED, worse) != message_id(IncidentEvent.SEVERITY_CHANGED, later)

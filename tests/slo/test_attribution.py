@@ -11,7 +11,7 @@ from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding, Impact
 from diagnostics.signals.subject import Subject
-from diagnostics.slo.attribution import Cause, attributed
+from diagnostics.slo.attribution import BudgetCause, attributed
 from diagnostics.slo.bins import Bins
 from diagnostics.slo.report import report_on
 from diagnostics.slo.slo import Promise, Slo, Triton
@@ -20,7 +20,7 @@ from diagnostics.slo.tally import Tally
 LATENCY = Triton(promise=Promise.LATENCY, model="chat", seconds=0.5)
 AVAILABILITY = Triton(promise=Promise.AVAILABILITY, model="chat")
 SAFETY = Subject(server="triton-0", model="safety", version="1", ensemble="chat")
-CAUSE = Cause("a", "single-instance-serialization", "triton-0", "safety")
+CAUSE = BudgetCause("a", "single-instance-serialization", "triton-0", "safety")
 
 
 def finding(identity: str, share: float, *, failed: float = 0.0, **changes: object) -> Finding:

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagnostics.slo.burn import DAY, HOUR, Counted, burn_rate, fewest_bad_events, firing, forecast, pairs
+from diagnostics.slo.burn import DAY, HOUR, WindowEvents, burn_rate, fewest_bad_events, firing, forecast, pairs
 from diagnostics.slo.chance import at_least, count_interval, share_interval
 
 
-def counted(seconds: float, total: float, bad: float) -> Counted:
-    return Counted(seconds=seconds, total=total, bad=bad, low=bad, high=bad)
+def counted(seconds: float, total: float, bad: float) -> WindowEvents:
+    return WindowEvents(seconds=seconds, total=total, bad=bad, low=bad, high=bad)
 
 
 def test_the_windows_of_a_month_are_the_workbooks() -> None:

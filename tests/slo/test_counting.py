@@ -17,7 +17,7 @@ from diagnostics.slo.silence import silence_of
 from diagnostics.slo.slo import Promise, Triton
 from diagnostics.slo.tally import Tally
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import SERVER, START, Stage, SyntheticTriton, ensemble_config, model_config, restarted_at
 
 BOUNDS = (0.1, 0.25, 0.5, 1.0, math.inf)
@@ -91,7 +91,7 @@ def test_failures_are_counted_whatever_their_reason_but_clients_own() -> None:
     assert (found.total, found.bad, found.source) == (600.0, 120.0, "metrics")
 
 
-def without_failures(*kinds: Kind) -> Window:
+def without_failures(*kinds: BodyKind) -> Window:
     """Return a window whose pages tell of no failures, and whose other kinds were not read."""
     stage = Stage("m", rate=8, execution=0.01, failing={"BACKEND": 2})
     scrapes = SyntheticTriton(models=(stage,)).without(*kinds).scrapes()
@@ -104,7 +104,7 @@ def without_failures(*kinds: Kind) -> Window:
 
 
 def test_where_failures_are_not_counted_no_request_is_known_to_be_good() -> None:
-    window, sli = without_failures(Kind.STATISTICS), Triton(promise=Promise.AVAILABILITY, model="m")
+    window, sli = without_failures(BodyKind.STATISTICS), Triton(promise=Promise.AVAILABILITY, model="m")
 
     assert tally(sli, window, SERVER, *EVER) is None
     assert silence_of(sli, window).startswith("failures of m are not counted")
@@ -132,7 +132,7 @@ def test_a_restart_is_no_request_and_loses_none_after_it() -> None:
 
 def test_statistics_alone_count_too() -> None:
     stage = Stage("m", rate=8, execution=0.01, failing={"OTHER": 2})
-    found = counted(SyntheticTriton(models=(stage,)).without(Kind.METRICS).window(), Promise.AVAILABILITY)
+    found = counted(SyntheticTriton(models=(stage,)).without(BodyKind.METRICS).window(), Promise.AVAILABILITY)
     assert (found.total, found.bad, found.source) == (600.0, 120.0, "statistics")
 
 

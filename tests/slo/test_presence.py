@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from diagnostics.slo.bins import Span
-from diagnostics.wire.prometheus_answer import Answer, SampledSeries
+from diagnostics.wire.prometheus_answer import QueryResult, SampledSeries
 from exporters.sources.prometheus_presence import spans_of
 
 END, DAY, HOUR = 1.8e9 + 17.0, 86_400.0, 3_600.0
@@ -27,21 +27,21 @@ class Held:
         found = bisect_right(self._times, at)
         return self._times[found - 1] if found and at - self._times[found - 1] < 300 else None
 
-    def ranged(self, query: str, start: float, end: float, step: float) -> Answer:
+    def ranged(self, query: str, start: float, end: float, step: float) -> QueryResult:
         assert query == "count(up)"
         self.asked += 1
         grid = [start + i * step for i in range(int((end - start) / step + 1e-9) + 1)]
         times = [at for at in grid if self._sample(at) is not None]
-        return Answer(series=(SampledSeries(labels={}, times=times, values=[1.0] * len(times)),) if times else ())
+        return QueryResult(series=(SampledSeries(labels={}, times=times, values=[1.0] * len(times)),) if times else ())
 
-    def instant(self, query: str, at: float) -> Answer:
+    def instant(self, query: str, at: float) -> QueryResult:
         self.asked += 1
         span, step = map(float, _SUBQUERY.findall(query)[0])
         grid = [i * step for i in range(int((at - span) // step) + 1, int(at // step) + 1)]
         found = [began for one in grid if (began := self._sample(one)) is not None]
         now = self._sample(at)
         value = min(found, default=now)
-        return Answer(series=() if value is None else (SampledSeries(labels={}, times=[at], values=[value]),))
+        return QueryResult(series=() if value is None else (SampledSeries(labels={}, times=[at], values=[value]),))
 
 
 def ago(*spans: Span) -> list[Span]:

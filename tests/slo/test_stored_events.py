@@ -14,7 +14,7 @@ from diagnostics.render.slo.text import slo_text
 from diagnostics.slo.burn import DAY
 from diagnostics.slo.report import report_on
 from diagnostics.slo.slo import Promise, Promql, Slo, Triton
-from diagnostics.wire.prometheus_answer import Answer, SampledSeries
+from diagnostics.wire.prometheus_answer import QueryResult, SampledSeries
 from exporters.sources.prometheus_address import parse_prometheus
 from exporters.sources.prometheus_slo import StoredEvents
 
@@ -34,17 +34,17 @@ class Store:
     def label_values(self, label: str, selector: str, start: float, end: float) -> tuple[str, ...]:
         return self._models if label == "model" else ()
 
-    def ranged(self, query: str, start: float, end: float, step: float) -> Answer:
+    def ranged(self, query: str, start: float, end: float, step: float) -> QueryResult:
         times = [one for one in self.there.get(query, []) if start <= one <= end]
-        return Answer(series=(SampledSeries(labels={}, times=times, values=times),) if times else ())
+        return QueryResult(series=(SampledSeries(labels={}, times=times, values=times),) if times else ())
 
-    def instant(self, query: str, at: float | None = None) -> Answer:
+    def instant(self, query: str, at: float | None = None) -> QueryResult:
         self.asked.append(query)
         parts = _PART.findall(query) or [(query, "")]
         found = [(rows, {"part": part} if part else {}) for one, part in parts for rows in self._rows(one)]
         times = [at or 0.0]
         series = (SampledSeries(labels=own | part, times=times, values=[value]) for (own, value), part in found)
-        return Answer(series=tuple(series), warnings=self.warnings)
+        return QueryResult(series=tuple(series), warnings=self.warnings)
 
     def _rows(self, query: str) -> list[tuple[dict[str, str], float]]:
         return next((rows for text, rows in self._answers.items() if text in query), [])
@@ -120,7 +120,7 @@ def test_a_query_that_the_store_cannot_read_is_told_with_the_line_of_its_objecti
     slo = Slo(name="gate", objective=0.99, sli=Promql(total="all", bad="bad"), where="slos.yaml:7")
     seen, store = stored(slo, {})
 
-    def refuse(query: str, at: float | None = None) -> Answer:
+    def refuse(query: str, at: float | None = None) -> QueryResult:
         raise UsageError("the query was refused (parse error)", where="prometheus+http://store", hint="the selector")
 
     store.instant = refuse  # type: ignore[method-assign]

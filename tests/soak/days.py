@@ -19,10 +19,10 @@ from pathlib import Path
 from unittest import mock
 
 from diagnostics.diagnosis.incident import IncidentBook
-from diagnostics.service.deployment import Deployment, Traced
+from diagnostics.service.deployment import Deployment, SpanBatch
 from diagnostics.service.http.metrics import Exposition, format_of
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.state import Board
+from diagnostics.service.state import StateBoard
 from diagnostics.store.history import History
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.records import Scrape
@@ -69,7 +69,7 @@ class Service:
         self.clock, self.metrics, self.folder = clock, OwnMetrics(), folder
         keep = {"keep_raw": KEEP_RAW_DAYS * DAY, "keep_signals": KEEP_SIGNALS_DAYS * DAY, "segment": 10 * interval}
         self.history: History = opened(folder, self.metrics, **keep)
-        self.board, self.page = Board(started=clock.now), Exposition(self.metrics, 5 * interval, clock.time)
+        self.board, self.page = StateBoard(started=clock.now), Exposition(self.metrics, 5 * interval, clock.time)
         window = RollingWindow(NAME, 5 * interval, max_spans=1_000)
         book = IncidentBook(NAME, close_after=5 * interval)
         self.deployment = Deployment(NAME, window, book, self.metrics, interval=interval)
@@ -82,7 +82,7 @@ class Service:
             self.deployment.give(scrape)
             self.history.take_scrape(NAME, scrape)
         spans = decode_spans(export(ensemble_trace(trace_id(number), at - START, LEGS))).spans
-        self.deployment.give(Traced(spans, at))
+        self.deployment.give(SpanBatch(spans, at))
         self.deployment.take_in()
         evaluation = self.deployment.evaluate()
         self.opened += sum(change.kind.value == "opened" for change in evaluation.changes)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, chain, model_config
 
 INTERVAL = 15.0
@@ -69,7 +69,7 @@ def reads(count: int) -> list[Routes]:
     triton = SyntheticTriton(
         models=models, interval=INTERVAL, extra_metrics=lambda read: summaries(models, read), cpu_busy=None
     )
-    found: dict[float, dict[Kind, bytes]] = {}
+    found: dict[float, dict[BodyKind, bytes]] = {}
     for scrape in triton.scrapes(count):
         found.setdefault(scrape.at, {})[scrape.kind] = scrape.body or b""
     fixed = {(API, f"/v2/models/{one.name}/config".encode()): json.dumps(one.config).encode() for one in models}
@@ -78,7 +78,7 @@ def reads(count: int) -> list[Routes]:
         [{"name": one.name, "version": "1", "state": "READY"} for one in models]
     ).encode()
     return [
-        {**fixed, (METRICS, b"/metrics"): body[Kind.METRICS], (API, b"/v2/models/stats"): body[Kind.STATISTICS]}
+        {**fixed, (METRICS, b"/metrics"): body[BodyKind.METRICS], (API, b"/v2/models/stats"): body[BodyKind.STATISTICS]}
         for body in found.values()
     ]
 

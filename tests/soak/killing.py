@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnostics.store import raw
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.collect.fake_triton import free_ports
 from tests.service.telling.hook import Hook, listening
 from tests.soak.forking import Forks, forks
@@ -108,7 +108,7 @@ def check_database(file: Path) -> None:
 def lost_rounds(directory: Path, triton: MovingTriton) -> int:
     """Return how many rounds were read of the server after the last one that is on disk: one at most."""
     now = time.time()
-    kept = [one.at for one in raw.scrapes(directory, NAME, now - 120.0, now) if one.kind is Kind.STATISTICS]
+    kept = [one.at for one in raw.scrapes(directory, NAME, now - 120.0, now) if one.kind is BodyKind.STATISTICS]
     lost = sum(at > max(kept) + INTERVAL / 2 for at in triton.rounds)
     assert lost <= 1, f"{lost} rounds were lost"
     return lost

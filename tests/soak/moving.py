@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import SyntheticTriton
 from tests.collect.fake_triton import Answer, FakeServer, free_ports, page
 from tests.store.lived import FAST, QUEUED
@@ -28,7 +28,7 @@ class MovingTriton:
     """
 
     def __init__(self, seconds: float) -> None:
-        found: dict[float, dict[Kind, bytes]] = {}
+        found: dict[float, dict[BodyKind, bytes]] = {}
         for scrape in SyntheticTriton(models=MODELS, interval=SPEED * STEP).scrapes(round(seconds / STEP)):
             found.setdefault(scrape.mono, {})[scrape.kind] = scrape.body or b""
         self._reads, self._begun = list(found.values()), time.monotonic()
@@ -43,15 +43,15 @@ class MovingTriton:
         with self.api.running(), self.metrics.running():
             yield self
 
-    def _now(self, kind: Kind) -> bytes:
+    def _now(self, kind: BodyKind) -> bytes:
         return self._reads[min(int((time.monotonic() - self._begun) / STEP), len(self._reads) - 1)][kind]
 
     def _metrics(self, handler: BaseHTTPRequestHandler) -> None:
-        page(self._now(Kind.METRICS))(handler)
+        page(self._now(BodyKind.METRICS))(handler)
 
     def _statistics(self, handler: BaseHTTPRequestHandler) -> None:
         self.rounds.append(time.time())
-        page(self._now(Kind.STATISTICS), "application/json")(handler)
+        page(self._now(BodyKind.STATISTICS), "application/json")(handler)
 
     def _api(self) -> dict[str, Answer]:
         fixed: dict[str, object] = {f"GET /v2/models/{one.name}/config": one.config for one in MODELS}

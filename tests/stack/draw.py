@@ -18,7 +18,7 @@ from typing import Any
 import matplotlib
 
 from dashboards.__main__ import BOARDS
-from dashboards.layout import COLUMNS, Board, Kind, Panel, Place, flow
+from dashboards.layout import COLUMNS, DashboardSpec, GridPosition, Panel, PanelKind, flow
 from tests.soak.running import until
 from tests.stack.prometheus import Prometheus
 from tests.stack.stack import running_stack
@@ -33,7 +33,7 @@ _SECONDS = 60.0
 _MOST_SERIES = 8
 
 
-def draw(board: Board, prometheus: Prometheus, file: Path) -> None:
+def draw(board: DashboardSpec, prometheus: Prometheus, file: Path) -> None:
     """Write one dashboard as a picture."""
     places, top = [], 0
     for section in board.sections:
@@ -47,12 +47,14 @@ def draw(board: Board, prometheus: Prometheus, file: Path) -> None:
         axes = figure.add_axes(_box(place, top))
         axes.set_title(f"{panel.title} ({panel.unit.value})", fontsize=8, loc="left")
         axes.tick_params(labelsize=6)
-        (_flat if panel.kind in (Kind.TABLE, Kind.NUMBER, Kind.BARS) else _lines)(axes, panel, prometheus)
+        (_flat if panel.kind in (PanelKind.TABLE, PanelKind.NUMBER, PanelKind.BARS) else _lines)(
+            axes, panel, prometheus
+        )
     figure.savefig(file, dpi=70)
     plt.close(figure)
 
 
-def _box(place: Place, rows: int) -> tuple[float, float, float, float]:
+def _box(place: GridPosition, rows: int) -> tuple[float, float, float, float]:
     left, width = (place.x + 1.2) / COLUMNS, (place.width - 1.6) / COLUMNS
     bottom = 1 - (place.y + place.height - 0.9) / rows
     return left, bottom, width, (place.height - 2.2) / rows

@@ -19,12 +19,12 @@ from pathlib import Path
 
 from diagnostics.demo.driving import run_load
 from diagnostics.demo.environment import find_environment
-from diagnostics.demo.faults import Fault, load_fault
+from diagnostics.demo.faults import DemoFault, load_fault
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.window.window import window_of
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import explained
 from tests.collect.fake_triton import free_ports
 from tests.promql.victoria_metrics import victoria_metrics
@@ -145,7 +145,7 @@ def _settings(
 
 
 @contextlib.contextmanager
-def _load(url: str, fault: Fault) -> Iterator[None]:
+def _load(url: str, fault: DemoFault) -> Iterator[None]:
     stop = threading.Event()
     profile = replace(fault.load, duration=_LOAD_SECONDS)
     thread = threading.Thread(target=run_load, args=(url, profile), kwargs={"stop": stop}, daemon=True)
@@ -163,7 +163,7 @@ def _replayed(name: str) -> Iterator[tuple[str, str]]:
     scrapes = [
         one
         for one in open_capture(ROOT / f"fixtures/captures/{name}.tar.xz").scrapes()
-        if one.kind is Kind.METRICS and one.body is not None
+        if one.kind is BodyKind.METRICS and one.body is not None
     ]
     begun, length = time.monotonic(), scrapes[-1].mono - scrapes[0].mono
 

@@ -6,11 +6,11 @@ import pytest
 
 from diagnostics.store import cleaning
 from diagnostics.store.cleaning import Cleaner
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 
 def page(body: bytes) -> Scrape:
-    return Scrape(server="t", kind=Kind.METRICS, at=0.0, mono=0.0, body=body)
+    return Scrape(server="t", kind=BodyKind.METRICS, at=0.0, mono=0.0, body=body)
 
 
 def test_other_numbers_are_no_reason_to_search_again(monkeypatch: pytest.MonkeyPatch) -> None:

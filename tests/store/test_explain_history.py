@@ -10,7 +10,7 @@ import pytest
 from diagnostics.cli.main import main
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.store.recorder import Recorder
-from diagnostics.store.trouble import Trouble
+from diagnostics.store.trouble import WriteErrors
 from tests.store.lived import rounds
 
 BEGIN = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC
@@ -19,7 +19,7 @@ BEGIN = 1_700_000_000.0  # 2023-11-14 22:13:20 UTC
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metrics, made = OwnMetrics(), tmp_path_factory.mktemp("data")
-    recorder = Recorder(made, 120.0, metrics, Trouble(metrics), lambda _: None)
+    recorder = Recorder(made, 120.0, metrics, WriteErrors(metrics), lambda _: None)
     recorder.start()
     for scrape in (scrape for one in rounds(40, begin=BEGIN) for scrape in one):
         recorder.take("triton-0:8000", scrape)

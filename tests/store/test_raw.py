@@ -21,16 +21,16 @@ from diagnostics.store import raw
 from diagnostics.store.packing import Calendar, Packer
 from diagnostics.store.recorder import Recorder
 from diagnostics.store.segment import OpenSegment, mended
-from diagnostics.store.trouble import Trouble
+from diagnostics.store.trouble import WriteErrors
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.store.lived import INTERVAL, NAME, rounds, value
 
 BEGIN = 1_700_000_000.0
 
 
 def recorder(directory: Path, metrics: OwnMetrics, seconds: float = 120.0) -> Recorder:
-    return Recorder(directory, seconds, metrics, Trouble(metrics), lambda _: None)
+    return Recorder(directory, seconds, metrics, WriteErrors(metrics), lambda _: None)
 
 
 def record(directory: Path, lived: list[list[Scrape]], metrics: OwnMetrics | None = None, **more: float) -> None:
@@ -43,12 +43,12 @@ def record(directory: Path, lived: list[list[Scrape]], metrics: OwnMetrics | Non
 
 def packer(directory: Path, metrics: OwnMetrics | None = None, **settings: object) -> Packer:
     chosen = HistorySettings(directory=directory, **settings)  # type: ignore[arg-type]
-    return Packer(chosen, Trouble(metrics or OwnMetrics()))
+    return Packer(chosen, WriteErrors(metrics or OwnMetrics()))
 
 
 def counters(directory: Path, start: float = 0.0, end: float = 4e9) -> list[float]:
     found = raw.scrapes(directory, NAME, start, end)
-    return [round(one.at, 3) for one in found if one.kind is Kind.STATISTICS]
+    return [round(one.at, 3) for one in found if one.kind is BodyKind.STATISTICS]
 
 
 def files(directory: Path) -> list[Path]:
@@ -62,7 +62,7 @@ def test_each_segment_can_be_explained_alone(tmp_path: Path, capsys: pytest.Capt
     for file in files(tmp_path):
         assert file.name.endswith(".tar.xz")
         capture = open_capture(file)
-        assert {scrape.name for scrape in capture.scrapes() if scrape.kind is Kind.CONFIG} == {"fast", "slow"}
+        assert {scrape.name for scrape in capture.scrapes() if scrape.kind is BodyKind.CONFIG} == {"fast", "slow"}
         assert capture.damage is None
         assert main(["explain", str(file)]) == 0
         assert "slow" in capsys.readouterr().out
@@ -81,30 +81,30 @@ def test_segments_together_hold_what_was_read_once(tmp_path: Path) -> None:
 def test_what_lasts_is_found_however_long_ago_it_was_read(tmp_path: Path) -> None:
     record(tmp_path, rounds(24, begin=BEGIN))
     found = raw.scrapes(tmp_path, NAME, BEGIN + 300, BEGIN + 320)
-    assert [one.name for one in found if one.kind is Kind.CONFIG] == ["fast", "slow"]
-    assert len([one for one in found if one.kind is Kind.METRICS]) == 2
+    assert [one.name for one in found if one.kind is BodyKind.CONFIG] == ["fast", "slow"]
+    assert len([one for one in found if one.kind is BodyKind.METRICS]) == 2
 
 
 def test_a_configuration_that_is_read_later_is_not_known_before(tmp_path: Path) -> None:
     lived = rounds(8, begin=BEGIN)
     late = replace(lived[0][0], name="new", at=lived[5][0].at, mono=lived[5][0].mono)
     record(tmp_path, [*lived[:6], [late], *lived[6:]])
-    known = [one.name for one in raw.scrapes(tmp_path, NAME, BEGIN, BEGIN + 60) if one.kind is Kind.CONFIG]
+    known = [one.name for one in raw.scrapes(tmp_path, NAME, BEGIN, BEGIN + 60) if one.kind is BodyKind.CONFIG]
     assert "new" not in known
-    known = [one.name for one in raw.scrapes(tmp_path, NAME, BEGIN, BEGIN + 75) if one.kind is Kind.CONFIG]
+    known = [one.name for one in raw.scrapes(tmp_path, NAME, BEGIN, BEGIN + 75) if one.kind is BodyKind.CONFIG]
     assert "new" in known
 
 
 def test_a_restart_goes_on_with_a_new_segment_that_begins_with_what_lasts(tmp_path: Path) -> None:
     lived = rounds(10, begin=BEGIN)
     record(tmp_path, lived[:5])
-    without = [[one for one in scrapes if one.kind is not Kind.CONFIG] for scrapes in lived[5:]]
+    without = [[one for one in scrapes if one.kind is not BodyKind.CONFIG] for scrapes in lived[5:]]
     # The steady clock of another boot.
     record(tmp_path, [[replace(one, mono=one.mono + 7e6) for one in scrapes] for scrapes in without])
     assert len(files(tmp_path)) == 2
     second = open_capture(files(tmp_path)[1]).scrapes()
-    assert {one.name for one in second if one.kind is Kind.CONFIG} == {"fast", "slow"}
-    found = [one for one in raw.scrapes(tmp_path, NAME, BEGIN, BEGIN + 500) if one.kind is Kind.METRICS]
+    assert {one.name for one in second if one.kind is BodyKind.CONFIG} == {"fast", "slow"}
+    found = [one for one in raw.scrapes(tmp_path, NAME, BEGIN, BEGIN + 500) if one.kind is BodyKind.METRICS]
     steps = [later.mono - sooner.mono for sooner, later in pairwise(found)]
     assert steps == pytest.approx([INTERVAL] * 9)
 
@@ -115,7 +115,7 @@ def test_a_clock_that_is_set_begins_a_new_segment_and_keeps_steady_steps(tmp_pat
     moved = [[replace(one, at=one.at + step) for one in scrapes] for scrapes in lived[5:]]
     record(tmp_path, [*lived[:5], *moved], seconds=3600.0)
     assert len(files(tmp_path)) == 2
-    found = [one for one in raw.scrapes(tmp_path, NAME, BEGIN - 9000, BEGIN + 9000) if one.kind is Kind.METRICS]
+    found = [one for one in raw.scrapes(tmp_path, NAME, BEGIN - 9000, BEGIN + 9000) if one.kind is BodyKind.METRICS]
     assert [one.mono for one in found] == pytest.approx([500 + INTERVAL * number for number in range(10)])
 
 
@@ -123,15 +123,15 @@ def test_secrets_are_taken_out_of_every_body(tmp_path: Path) -> None:
     scrapes = [
         Scrape(
             server="s",
-            kind=Kind.CONFIG,
+            kind=BodyKind.CONFIG,
             at=BEGIN,
             mono=0.0,
             name="m",
             body=b'{"name": "m", "parameters": {"api_key": {"string_value": "hunter2"}}}',
         ),
-        Scrape(server="s", kind=Kind.METRICS, at=BEGIN, mono=0.0, body=b'up{url="http://a:hunter2@b/"} 1\n'),
-        Scrape(server="s", kind=Kind.METRICS, at=BEGIN + 1, mono=1.0, body=b'up{url="http://a:hunter2@b/"} 2\n'),
-        Scrape(server="s", kind=Kind.METRICS, at=BEGIN + 2, mono=2.0, error="http://a:hunter2@b/ is closed"),
+        Scrape(server="s", kind=BodyKind.METRICS, at=BEGIN, mono=0.0, body=b'up{url="http://a:hunter2@b/"} 1\n'),
+        Scrape(server="s", kind=BodyKind.METRICS, at=BEGIN + 1, mono=1.0, body=b'up{url="http://a:hunter2@b/"} 2\n'),
+        Scrape(server="s", kind=BodyKind.METRICS, at=BEGIN + 2, mono=2.0, error="http://a:hunter2@b/ is closed"),
     ]
     record(tmp_path, [scrapes])
     (file,) = files(tmp_path)
@@ -140,7 +140,7 @@ def test_secrets_are_taken_out_of_every_body(tmp_path: Path) -> None:
 
 def test_a_page_without_secrets_is_searched_again_when_its_text_changes(tmp_path: Path) -> None:
     def page(text: bytes, at: float) -> Scrape:
-        return Scrape(server="s", kind=Kind.METRICS, at=BEGIN + at, mono=at, body=text)
+        return Scrape(server="s", kind=BodyKind.METRICS, at=BEGIN + at, mono=at, body=text)
 
     pages = [page(b'up{a="b"} 1\n', 0.0), page(b'up{a="b"} 2\n', 1.0), page(b'up{a="http://a:hunter2@b"} 3\n', 2.0)]
     record(tmp_path, [pages])
@@ -318,7 +318,7 @@ def test_bodies_that_wait_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch
     metrics = OwnMetrics()
     made = recorder(tmp_path, metrics)
     for number in range(10):
-        made.take(NAME, Scrape(server="s", kind=Kind.STATISTICS, at=BEGIN + number, mono=number, body=b"x" * 3_000))
+        made.take(NAME, Scrape(server="s", kind=BodyKind.STATISTICS, at=BEGIN + number, mono=number, body=b"x" * 3_000))
     assert value(metrics, "diag_dropped_total", queue="history") == 7
     made.start()
     made.stop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue, Warmup
+from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue, WarmupChange
 
 _TENSORS = """\
 input [ { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] } ]
@@ -58,7 +58,7 @@ def _to(*settings: tuple[str, SettingValue]) -> ConfigChange:
 
 
 _MORE = _to(("instance_group.count", 2))
-_WARM = _to(("model_warmup", Warmup(batch_sizes=(1, 8))))
+_WARM = _to(("model_warmup", WarmupChange(batch_sizes=(1, 8))))
 # What a batcher can be told, all of it in one change; and what has no place in any scheduler.
 _BATCHER = _to(
     ("max_batch_size", 32),
@@ -100,7 +100,7 @@ IN_FILES: tuple[tuple[str, str, ConfigChange], ...] = (
     ("a larger KV cache", CASE_PLAIN, _to(("parameters.max_tokens_in_paged_kv_cache", "20480"))),
     ("warm-up of every kind of input", _EVERY_INPUT, _WARM),
     ("warm-up beside a sample that is there", _file(_WARMED), _WARM),
-    ("warm-up without a batch dimension", _file(most=0), _to(("model_warmup", Warmup(batch_sizes=(1,))))),
+    ("warm-up without a batch dimension", _file(most=0), _to(("model_warmup", WarmupChange(batch_sizes=(1,))))),
     ("warm-up of a decoupled model", _file(_DECOUPLED), _WARM),
     ("warm-up of a sequence model", _file(_SEQUENCES), _WARM),
     ("all that no scheduler is told", _file(_PARAMETERS), _OTHERS),

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from diagnostics.tuning.service import ServiceTime
-from diagnostics.tuning.simulation.outcome import ModelOutcome, Outcome
-from diagnostics.tuning.simulation.scenario import Entry, Model, OpenLoop, Scenario, Step
+from diagnostics.tuning.simulation.outcome import ModelOutcome, SimulationResult
+from diagnostics.tuning.simulation.scenario import EntryGraph, Model, ModelVisit, OpenLoop, Scenario
 from diagnostics.tuning.simulation.simulate import simulate
 
 
@@ -22,8 +22,8 @@ def model(seconds: float = 0.01, *, name: str = "m", per_item: float = 0.0, gap:
     return Model(name=name, service=service(seconds, per_item=per_item, gap=gap), **settings)
 
 
-def single(name: str = "m") -> Entry:
-    return Entry(name=name, steps=(Step(model=name),))
+def single(name: str = "m") -> EntryGraph:
+    return EntryGraph(name=name, steps=(ModelVisit(model=name),))
 
 
 def alone(model: Model, *traffic: OpenLoop, **shared: Any) -> Scenario:
@@ -52,7 +52,7 @@ def milliseconds(values: Sequence[float]) -> list[float]:
     return [round(value * 1e3, 6) for value in values]
 
 
-def run(scenario: Scenario, *, seconds: float = 2.0, seed: int = 0) -> Outcome:
+def run(scenario: Scenario, *, seconds: float = 2.0, seed: int = 0) -> SimulationResult:
     return simulate(scenario, seconds=seconds, seed=seed)
 
 

@@ -25,7 +25,7 @@ from diagnostics.tuning.changes import ENGINE_BACKENDS, ConfigChange
 from diagnostics.tuning.patch import Patch, patch
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.model_config import ModelConfig, parse_model_config
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.captures.recorded import FOLDER, explanation_of
 from tests.checks.stated import decided
 from tests.incidents.story import stories
@@ -157,7 +157,7 @@ def _of_cases() -> Iterator[Suggested]:
 
 def of_explanation(origin: str, scrapes: Sequence[Scrape], explanation: Explanation) -> Iterator[Suggested]:
     """Yield what the explanation of these scrapes suggests."""
-    bodies = {(s.server, s.name): s.body for s in scrapes if s.kind is Kind.CONFIG and s.body}
+    bodies = {(s.server, s.name): s.body for s in scrapes if s.kind is BodyKind.CONFIG and s.body}
     for finding in explanation.findings:
         change = finding.suggestion.change if finding.suggestion else None
         if change is None:

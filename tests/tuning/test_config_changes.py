@@ -12,7 +12,7 @@ from diagnostics.tuning.changes import (
     ConfigChange,
     Setting,
     SettingValue,
-    Warmup,
+    WarmupChange,
     blast_radius,
 )
 from diagnostics.tuning.current import current
@@ -35,7 +35,7 @@ def change(*settings: tuple[str, SettingValue]) -> ConfigChange:
         ("dynamic_batching.max_queue_delay_microseconds", 0),
         ("dynamic_batching.default_queue_policy.max_queue_size", 64),
         ("dynamic_batching.default_queue_policy.timeout_action", "DELAY"),
-        ("model_warmup", Warmup(batch_sizes=(1, 8))),
+        ("model_warmup", WarmupChange(batch_sizes=(1, 8))),
         ("version_policy", "specific:1,3"),
         ("response_cache.enable", True),
         ("parameters.kv_cache_free_gpu_mem_fraction", "0.8"),
@@ -60,7 +60,7 @@ def test_a_setting_of_the_configuration_is_accepted(path: str, value: SettingVal
         ("dynamic_batching.preferred_batch_size", (0,)),
         ("dynamic_batching.max_queue_delay_microseconds", -1),
         ("dynamic_batching.default_queue_policy.timeout_action", "IGNORE"),
-        ("model_warmup", Warmup(batch_sizes=())),
+        ("model_warmup", WarmupChange(batch_sizes=())),
         ("version_policy", "latest:0"),
         ("version_policy", "newest"),
         ("engine.max_num_tokens", None),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
 from diagnostics.errors import MalformedBody, UsageError
-from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue, Warmup
+from diagnostics.tuning.changes import ConfigChange, Setting, SettingValue, WarmupChange
 from diagnostics.tuning.patch import edited, patch
 from diagnostics.wire.model_config import (
     DynamicBatching,
@@ -223,7 +223,7 @@ EVERYTHING = change(
     ("max_batch_size", 16),
     ("dynamic_batching.preferred_batch_size", (4, 8)),
     ("dynamic_batching.default_queue_policy.max_queue_size", 64),
-    ("model_warmup", Warmup(batch_sizes=(1, 8))),
+    ("model_warmup", WarmupChange(batch_sizes=(1, 8))),
     ("version_policy", "specific:1,2"),
     ("response_cache.enable", True),
     ("parameters.quote", 'say "\\x"\n'),
@@ -281,9 +281,12 @@ input [{ name: "A" data_type: TYPE_INT64 dims: [ -1, 3 ] }, { name: "B" data_typ
 model_warmup { name: "mine" batch_size: 4 }
 """
     made = patch(
-        change(("model_warmup", Warmup(batch_sizes=(4, 1)))), file_text=before, path="a/config.pbtxt", effective=None
+        change(("model_warmup", WarmupChange(batch_sizes=(4, 1)))),
+        file_text=before,
+        path="a/config.pbtxt",
+        effective=None,
     )
-    after = config(edited(before, change(("model_warmup", Warmup(batch_sizes=(4, 1))))))
+    after = config(edited(before, change(("model_warmup", WarmupChange(batch_sizes=(4, 1))))))
 
     assert [(s.name, s.batch_size) for s in after.model_warmup] == [("mine", 4), ("batch 1", 1)]
     assert list(after.model_warmup[1].inputs) == ["A"]
@@ -382,7 +385,7 @@ def test_without_the_file_a_fragment_says_what_it_is(wanted: ConfigChange, lines
 
 def test_a_fragment_never_holds_warmup_samples_without_their_inputs() -> None:
     warmed = replace(EFFECTIVE, warmups=(Sample(name="mine", batch_size=1),))
-    asked = change(("model_warmup", Warmup(batch_sizes=(1, 8))), ("max_batch_size", 8))
+    asked = change(("model_warmup", WarmupChange(batch_sizes=(1, 8))), ("max_batch_size", 8))
     made = patch(asked, file_text=None, path="safety/config.pbtxt", effective=warmed)
 
     assert made.text.splitlines()[2:] == ["max_batch_size: 8"]
@@ -545,7 +548,7 @@ def test_late_requests_cannot_be_delayed_where_responses_keep_their_order() -> N
 
 def test_warm_up_requests_are_written_for_the_inputs_in_effect() -> None:
     inputs = (Input(name="text", data_type="TYPE_STRING", dims=(-1,)), Input(name="more", data_type="", dims=(2,)))
-    wanted = change(("model_warmup", Warmup(batch_sizes=(1, 4))))
+    wanted = change(("model_warmup", WarmupChange(batch_sizes=(1, 4))))
     made = patch(wanted, file_text=None, path="safety/config.pbtxt", effective=replace(EFFECTIVE, inputs=inputs))
 
     warmed = config(made.text).model_warmup

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2
 
 from diagnostics.errors import MalformedBody
-from diagnostics.tuning.pbtxt import MAX_DEPTH, MAX_LENGTH, ListValue, Message, Scalar, parse, quote
+from diagnostics.tuning.pbtxt import MAX_DEPTH, MAX_LENGTH, ListValue, Scalar, TextMessage, parse, quote
 
 TENSORRT_LLM = """\
 # Copyright
@@ -46,11 +46,11 @@ parameters: {
 
 
 def test_every_node_knows_its_place_in_the_text() -> None:
-    def walk(message: Message) -> None:
+    def walk(message: TextMessage) -> None:
         for field in message.fields:
             assert TENSORRT_LLM[field.start :].startswith(field.name)
             for value in field.values():
-                if isinstance(value, Message):
+                if isinstance(value, TextMessage):
                     assert TENSORRT_LLM[value.start] + TENSORRT_LLM[value.end - 1] in ("{}", "<>")
                     walk(value)
                 elif isinstance(value, Scalar):

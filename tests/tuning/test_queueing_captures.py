@@ -13,7 +13,7 @@ from diagnostics.tuning.queueing import StageForecast, StageLoad, headroom_limit
 from diagnostics.tuning.service import BatchPoint, fit
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.model_config import ModelConfig, parse_model_config
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.statistics import ModelStatistics, parse_statistics
 
 CAPTURES = Path(__file__).parents[2] / "fixtures" / "captures"
@@ -65,8 +65,8 @@ def _load(config: ModelConfig, service: object, rate: float) -> StageLoad:
 @cache
 def _bodies(capture: str, model: str) -> tuple[ModelConfig, list[Scrape]]:
     scrapes = list(open_capture(CAPTURES / f"{capture}.tar.xz").scrapes())
-    config = next(s for s in scrapes if s.kind is Kind.CONFIG and s.name == model)
-    statistics = sorted((s for s in scrapes if s.kind is Kind.STATISTICS), key=lambda s: s.mono)
+    config = next(s for s in scrapes if s.kind is BodyKind.CONFIG and s.name == model)
+    statistics = sorted((s for s in scrapes if s.kind is BodyKind.STATISTICS), key=lambda s: s.mono)
     assert config.body
     return parse_model_config(config.body), [s for s in statistics if s.body]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from diagnostics.tuning.simulation.scenario import DynamicBatcher, Model, QueuePolicy, TimeoutAction
+from diagnostics.tuning.simulation.scenario import DynamicBatcher, Model, QueueDiscipline, TimeoutAction
 from tests.tuning.simulated import milliseconds, model, replayed, run, waits
 
-REJECT = QueuePolicy(timeout_seconds=0.004)
+REJECT = QueueDiscipline(timeout_seconds=0.004)
 
 
 def batched(*, max_batch: int = 8, seconds: float = 0.01, instances: int = 1, **settings: Any) -> Model:
@@ -69,7 +69,7 @@ def test_without_a_window_a_payload_stops_at_a_preferred_size() -> None:
 
 def test_the_largest_preferred_size_that_the_queue_holds_goes() -> None:
     # With a queue policy nothing is formed ahead, so that six wait at 10: four go then, two at 20.
-    limited = batched(delay_seconds=0.05, preferred=(2, 4), policy=QueuePolicy(max_size=10))
+    limited = batched(delay_seconds=0.05, preferred=(2, 4), policy=QueueDiscipline(max_size=10))
     assert waits(replayed(limited, [0, 0, 1, 1, 1, 1, 1, 1])) == [0, 0, 9, 9, 9, 9, 19, 19]
 
 
@@ -105,7 +105,7 @@ def test_a_request_without_a_priority_has_the_default_one() -> None:
 
 
 def test_a_queue_of_limited_size_refuses_what_finds_it_full() -> None:
-    outcome = run(replayed(batched(max_batch=1, policy=QueuePolicy(max_size=1)), [0, 1, 2, 12]))
+    outcome = run(replayed(batched(max_batch=1, policy=QueueDiscipline(max_size=1)), [0, 1, 2, 12]))
 
     assert milliseconds(outcome.models["m"].waits) == [0, 9, 8]
     assert (outcome.models["m"].refused, outcome.entries["m"].failed) == (1, 1)
@@ -126,17 +126,17 @@ def test_a_request_past_its_timeout_is_delayed_behind_those_in_time() -> None:
 
 
 def test_with_a_queue_policy_a_batcher_that_looks_too_early_sleeps_for_half_a_second() -> None:
-    limited = batched(max_batch=1, policy=QueuePolicy(max_size=10), overtakes=1.0)
+    limited = batched(max_batch=1, policy=QueueDiscipline(max_size=10), overtakes=1.0)
     assert waits(replayed(limited, [0, 1])) == [0, 509]
 
 
 def test_the_next_request_wakes_a_batcher_that_overslept() -> None:
-    limited = batched(max_batch=1, policy=QueuePolicy(max_size=10), overtakes=1.0)
+    limited = batched(max_batch=1, policy=QueueDiscipline(max_size=10), overtakes=1.0)
     assert waits(replayed(limited, [0, 1, 100]))[:2] == [0, 99]
 
 
 def test_a_refused_request_does_not_wake_a_batcher_that_overslept() -> None:
-    limited = batched(max_batch=1, policy=QueuePolicy(max_size=1), overtakes=1.0)
+    limited = batched(max_batch=1, policy=QueueDiscipline(max_size=1), overtakes=1.0)
     assert waits(replayed(limited, [0, 1, 100, 200])) == [0, 509]
 
 

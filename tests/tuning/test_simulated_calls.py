@@ -8,8 +8,15 @@ from random import Random
 
 import pytest
 
-from diagnostics.tuning.simulation.outcome import Outcome
-from diagnostics.tuning.simulation.scenario import DynamicBatcher, Entry, OpenLoop, QueuePolicy, Scenario, Step
+from diagnostics.tuning.simulation.outcome import SimulationResult
+from diagnostics.tuning.simulation.scenario import (
+    DynamicBatcher,
+    EntryGraph,
+    ModelVisit,
+    OpenLoop,
+    QueueDiscipline,
+    Scenario,
+)
 from tests.tuning.simpy_calls import Caller
 from tests.tuning.simulated import mean, milliseconds, model, run
 
@@ -31,15 +38,15 @@ def calling(
     """Return a wrapper that calls these models (name, instances, seconds) in turn, so many times."""
     names = [name for _ in range(rounds) for name, _, _ in called]
     steps = (
-        Step(model="wrapper"),
-        *(Step(model=name, after=(place,), caller=0) for place, name in enumerate(names)),
+        ModelVisit(model="wrapper"),
+        *(ModelVisit(model=name, after=(place,), caller=0) for place, name in enumerate(names)),
     )
     return Scenario(
         models=(
             model(own, name="wrapper", instances=instances),
             *(model(seconds, name=name, instances=count) for name, count, seconds in called),
         ),
-        entries=(Entry(name="wrapper", steps=steps),),
+        entries=(EntryGraph(name="wrapper", steps=steps),),
         traffic=(OpenLoop(entry="wrapper", times=times),),
     )
 
@@ -48,7 +55,7 @@ def keeps_up(scenario: Scenario, rate: float) -> bool:
     return run(replace(scenario, traffic=(OpenLoop(entry="wrapper", rate=rate),)), seconds=60.0).stable
 
 
-def latencies(outcome: Outcome) -> list[float]:
+def latencies(outcome: SimulationResult) -> list[float]:
     return milliseconds(sorted(outcome.entries["wrapper"].latencies))
 
 
@@ -76,10 +83,14 @@ def test_several_calls_of_one_model_follow_each_other() -> None:
 
 
 def test_a_callee_that_calls_holds_its_instance_too() -> None:
-    steps = (Step(model="outer"), Step(model="inner", caller=0, after=(0,)), Step(model="leaf", caller=1, after=(1,)))
+    steps = (
+        ModelVisit(model="outer"),
+        ModelVisit(model="inner", caller=0, after=(0,)),
+        ModelVisit(model="leaf", caller=1, after=(1,)),
+    )
     scenario = Scenario(
         models=(model(0.01, name="outer", instances=4), model(0.01, name="inner"), model(0.03, name="leaf")),
-        entries=(Entry(name="outer", steps=steps),),
+        entries=(EntryGraph(name="outer", steps=steps),),
         traffic=(OpenLoop(entry="outer", times=(0.0, 0.001)),),
     )
     outcome = run(scenario)
@@ -92,10 +103,14 @@ def test_a_callee_that_calls_holds_its_instance_too() -> None:
 
 
 def test_what_follows_a_caller_follows_its_last_call() -> None:
-    steps = (Step(model="caller"), Step(model="callee", caller=0, after=(0,)), Step(model="last", after=(1,)))
+    steps = (
+        ModelVisit(model="caller"),
+        ModelVisit(model="callee", caller=0, after=(0,)),
+        ModelVisit(model="last", after=(1,)),
+    )
     scenario = Scenario(
         models=tuple(model(0.01, name=name) for name in ("caller", "callee", "last")),
-        entries=(Entry(name="e", steps=steps),),
+        entries=(EntryGraph(name="e", steps=steps),),
         traffic=(OpenLoop(entry="e", times=(0.0, 0.0)),),
     )
     outcome = run(scenario)
@@ -105,15 +120,19 @@ def test_what_follows_a_caller_follows_its_last_call() -> None:
 
 
 def test_a_call_that_is_turned_away_fails_the_request_and_releases_its_caller() -> None:
-    policy = QueuePolicy(max_size=1)
-    steps = (Step(model="caller"), Step(model="callee", caller=0, after=(0,)), Step(model="last", after=(1,)))
+    policy = QueueDiscipline(max_size=1)
+    steps = (
+        ModelVisit(model="caller"),
+        ModelVisit(model="callee", caller=0, after=(0,)),
+        ModelVisit(model="last", after=(1,)),
+    )
     scenario = Scenario(
         models=(
             model(0.001, name="caller", instances=3),
             model(0.1, name="callee", batcher=DynamicBatcher(policy=policy, overtakes=0.0)),
             model(0.001, name="last"),
         ),
-        entries=(Entry(name="e", steps=steps),),
+        entries=(EntryGraph(name="e", steps=steps),),
         traffic=(OpenLoop(entry="e", times=(0.0, 0.01, 0.02, 0.03)),),
     )
     outcome = run(scenario)

@@ -7,8 +7,8 @@ import tarfile
 
 import pytest
 
-from diagnostics.tuning.simulation.outcome import Outcome
-from diagnostics.tuning.simulation.scenario import OVERTAKES, DynamicBatcher, Model, OpenLoop, QueuePolicy
+from diagnostics.tuning.simulation.outcome import SimulationResult
+from diagnostics.tuning.simulation.scenario import OVERTAKES, DynamicBatcher, Model, OpenLoop, QueueDiscipline
 from diagnostics.tuning.simulation.simulate import simulate
 from tests.tuning.simulated import alone, mean, queue
 from tests.tuning.test_queueing_captures import CAPTURES, recorded
@@ -29,9 +29,9 @@ def sent(capture: str) -> list[float]:
 def test_a_queue_limit_under_overload_stalls_as_recorded(capture: str, overtakes: float) -> None:
     name = f"{capture}-handed-queue-overflow"
     seen, times = recorded(name, "safety"), sent(name)
-    batcher = DynamicBatcher(policy=QueuePolicy(max_size=4), overtakes=overtakes)
+    batcher = DynamicBatcher(policy=QueueDiscipline(max_size=4), overtakes=overtakes)
     stage = Model(name="safety", service=seen.load.service, batcher=batcher)
-    outcomes: list[Outcome] = [
+    outcomes: list[SimulationResult] = [
         simulate(alone(stage, OpenLoop(entry="safety", times=times)), seconds=times[-1], seed=seed) for seed in SEEDS
     ]
     stages = [outcome.models["safety"] for outcome in outcomes]

@@ -16,21 +16,21 @@ from diagnostics.tuning.erlang import waiting_seconds
 from diagnostics.tuning.simulation.draws import arrivals
 from diagnostics.tuning.simulation.scenario import (
     DynamicBatcher,
-    Engine,
-    Entry,
+    EngineModel,
+    EntryGraph,
     Model,
+    ModelVisit,
     OpenLoop,
-    QueuePolicy,
+    QueueDiscipline,
     Resource,
     Scenario,
-    Step,
     TimeoutAction,
 )
 from diagnostics.tuning.simulation.simulate import simulate
 from tests.tuning.simulated import alone, mean, model, queue, replayed, run
 
 _POLICIES = st.none() | st.builds(
-    QueuePolicy,
+    QueueDiscipline,
     max_size=st.sampled_from([0, 1, 5]),
     timeout_seconds=st.sampled_from([0.0, 0.003, 0.02]),
     action=st.sampled_from(TimeoutAction),
@@ -45,7 +45,7 @@ _BATCHERS = st.builds(
     overtakes=st.sampled_from([0.0, 0.3, 1.0]),
 )
 _ENGINES = st.builds(
-    Engine,
+    EngineModel,
     slots=st.integers(1, 4),
     prefill_seconds=st.sampled_from([0.0, 0.001]),
     iteration_seconds=st.just(0.002),
@@ -83,10 +83,10 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     models = tuple(replace(draw(_MODELS), name=name) for name in "abc")
     joined = draw(st.booleans())
     steps = (
-        Step(model="a", gap_seconds=draw(st.sampled_from([0.0, 0.0003]))),
-        Step(model="b", after=(0,), tail_seconds=draw(st.sampled_from([0.0, 0.004]))),
-        Step(model="c", after=(0,) if joined else (1,)),
-        Step(model="a", after=(1, 2) if joined else (2,)),
+        ModelVisit(model="a", gap_seconds=draw(st.sampled_from([0.0, 0.0003]))),
+        ModelVisit(model="b", after=(0,), tail_seconds=draw(st.sampled_from([0.0, 0.004]))),
+        ModelVisit(model="c", after=(0,) if joined else (1,)),
+        ModelVisit(model="a", after=(1, 2) if joined else (2,)),
     )
     rng = Random(draw(st.integers(0, 1000)))
     traffic = tuple(
@@ -95,7 +95,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     )
     return Scenario(
         models=models,
-        entries=(Entry(name="e", steps=steps),),
+        entries=(EntryGraph(name="e", steps=steps),),
         traffic=traffic,
         resources=(Resource(name="gpu"),),
         rate_limits={"slot": 2},

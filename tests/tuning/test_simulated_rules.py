@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from diagnostics.errors import UsageError
-from diagnostics.tuning.simulation.outcome import Outcome
+from diagnostics.tuning.simulation.outcome import SimulationResult
 from diagnostics.tuning.simulation.scenario import (
     ClosedLoop,
     DynamicBatcher,
-    Engine,
-    Entry,
+    EngineModel,
+    EntryGraph,
     Model,
+    ModelVisit,
     OpenLoop,
-    QueuePolicy,
+    QueueDiscipline,
     Resource,
     Scenario,
-    Step,
 )
 from tests.tuning.simulated import alone, mean, milliseconds, model, replayed, run, service, waits
 
@@ -86,7 +86,7 @@ def test_the_rate_limiter_lets_only_what_its_resources_allow_execute() -> None:
 
 def test_what_needs_much_of_the_rate_limiter_holds_up_those_behind_it() -> None:
     large, small = model(0.01, name="large", rate_limit={"slot": 2}), model(0.01, name="small", rate_limit={"slot": 1})
-    entries = tuple(Entry(name=each.name, steps=(Step(model=each.name),)) for each in (large, small))
+    entries = tuple(EntryGraph(name=each.name, steps=(ModelVisit(model=each.name),)) for each in (large, small))
     traffic = tuple(OpenLoop(entry=name, times=times) for name, times in (("small", (0.0, 0.002)), ("large", (0.001,))))
     two = replace(small, instances=2)
     outcome = run(Scenario(models=(large, two), entries=entries, traffic=traffic, rate_limits={"slot": 2}))
@@ -97,7 +97,7 @@ def test_what_needs_much_of_the_rate_limiter_holds_up_those_behind_it() -> None:
 
 def test_the_rate_limiter_prefers_the_instance_that_executed_least() -> None:
     busy, rare = (model(0.01, name=name, rate_limit={"slot": 1}) for name in ("busy", "rare"))
-    entries = tuple(Entry(name=each.name, steps=(Step(model=each.name),)) for each in (busy, rare))
+    entries = tuple(EntryGraph(name=each.name, steps=(ModelVisit(model=each.name),)) for each in (busy, rare))
     traffic = (OpenLoop(entry="busy", times=(0.0, 0.001, 0.012)), OpenLoop(entry="rare", times=(0.015,)))
     outcome = run(Scenario(models=(busy, rare), entries=entries, traffic=traffic, rate_limits={"slot": 1}))
 
@@ -110,7 +110,7 @@ def test_the_rate_limiter_lets_a_waiting_payload_grow() -> None:
     assert waits(replayed(limited, [0, 1, 5], rate_limits={"slot": 1})) == [0, 9, 5]
 
 
-ENGINE = Engine(slots=2, prefill_seconds=0.001, iteration_seconds=0.01, iterations=3)
+ENGINE = EngineModel(slots=2, prefill_seconds=0.001, iteration_seconds=0.01, iterations=3)
 
 
 def engine(**settings: object) -> Model:
@@ -158,34 +158,43 @@ def test_a_static_batch_ends_before_the_next_one_begins() -> None:
     assert waits(replayed(engine(continuous=False), [0, 1, 2])) == [0, 30, 29]
 
 
-def chain(*steps: Step, seconds: float = 0.01) -> Scenario:
+def chain(*steps: ModelVisit, seconds: float = 0.01) -> Scenario:
     names = {step.model for step in steps}
     return Scenario(
         models=tuple(model(seconds * position, name=name) for position, name in enumerate(sorted(names), start=1)),
-        entries=(Entry(name="e", steps=steps),),
+        entries=(EntryGraph(name="e", steps=steps),),
         traffic=(OpenLoop(entry="e", times=(0.0,)),),
     )
 
 
 def test_parallel_branches_are_joined_by_the_slowest() -> None:
     forked = chain(
-        Step(model="a"), Step(model="b", after=(0,)), Step(model="c", after=(0,)), Step(model="d", after=(1, 2))
+        ModelVisit(model="a"),
+        ModelVisit(model="b", after=(0,)),
+        ModelVisit(model="c", after=(0,)),
+        ModelVisit(model="d", after=(1, 2)),
     )
     assert latencies(forked, "e") == [10 + 30 + 40]
 
 
 def test_an_answer_needs_all_ends_of_the_graph() -> None:
-    assert latencies(chain(Step(model="a"), Step(model="b"), Step(model="c", after=(0,))), "e") == [10 + 30]
+    assert latencies(chain(ModelVisit(model="a"), ModelVisit(model="b"), ModelVisit(model="c", after=(0,))), "e") == [
+        10 + 30
+    ]
 
 
 def test_gaps_and_tails_pass_outside_the_queue() -> None:
-    outcome = run(chain(Step(model="a", gap_seconds=0.001, tail_seconds=0.002), Step(model="b", after=(0,))))
+    outcome = run(
+        chain(ModelVisit(model="a", gap_seconds=0.001, tail_seconds=0.002), ModelVisit(model="b", after=(0,)))
+    )
     assert milliseconds(outcome.entries["e"].latencies) == [10 + 1 + 2 + 20]
     assert milliseconds(outcome.models["a"].waits + outcome.models["b"].waits) == [0, 0]
 
 
 def test_a_tail_varies_as_it_should() -> None:
-    tailed = replace(chain(Step(model="a", tail_seconds=0.02, tail_scv=0.5)), traffic=(OpenLoop(entry="e", rate=20.0),))
+    tailed = replace(
+        chain(ModelVisit(model="a", tail_seconds=0.02, tail_scv=0.5)), traffic=(OpenLoop(entry="e", rate=20.0),)
+    )
     tails = [latency - 0.01 for latency in run(tailed, seconds=100.0).entries["e"].latencies]
     assert min(tails) > 0
     # Of 2,000 requests; what they queue for 10 ms at 20/s adds 1.3 ms to the mean.
@@ -194,8 +203,13 @@ def test_a_tail_varies_as_it_should() -> None:
 
 
 def test_a_request_that_one_stage_refuses_fails_as_a_whole() -> None:
-    scenario = chain(Step(model="a"), Step(model="b"), Step(model="c", after=(0, 1)), Step(model="d", after=(1,)))
-    refusing = replace(scenario.models[0], batcher=DynamicBatcher(policy=QueuePolicy(max_size=1)), instances=1)
+    scenario = chain(
+        ModelVisit(model="a"),
+        ModelVisit(model="b"),
+        ModelVisit(model="c", after=(0, 1)),
+        ModelVisit(model="d", after=(1,)),
+    )
+    refusing = replace(scenario.models[0], batcher=DynamicBatcher(policy=QueueDiscipline(max_size=1)), instances=1)
     outcome = run(
         replace(
             scenario,
@@ -216,14 +230,14 @@ def test_closed_clients_ask_again_when_they_were_answered() -> None:
 
 
 def test_a_refused_closed_client_asks_again_after_a_round_trip() -> None:
-    limited = model(0.01, batcher=DynamicBatcher(policy=QueuePolicy(max_size=1), overtakes=0.0))
+    limited = model(0.01, batcher=DynamicBatcher(policy=QueueDiscipline(max_size=1), overtakes=0.0))
     outcome = run(alone(limited, ClosedLoop(entry="m", clients=3)), seconds=0.0995)  # type: ignore[arg-type]
     # The third is refused every millisecond that it does not win the place in the queue.
     assert outcome.entries["m"].failed >= 80
     assert len(outcome.entries["m"].latencies) == 9
 
 
-def over(outcome: Outcome) -> bool:
+def over(outcome: SimulationResult) -> bool:
     return not outcome.stable
 
 
@@ -236,7 +250,9 @@ def over(outcome: Outcome) -> bool:
         (alone(model(0.01, max_batch=4, batcher=DynamicBatcher()), OpenLoop(entry="m", rate=395)), False),
         (alone(model(0.01, max_batch=4, batcher=DynamicBatcher()), OpenLoop(entry="m", rate=401)), True),
         (
-            alone(model(0.01, batcher=DynamicBatcher(policy=QueuePolicy(max_size=4))), OpenLoop(entry="m", rate=200)),
+            alone(
+                model(0.01, batcher=DynamicBatcher(policy=QueueDiscipline(max_size=4))), OpenLoop(entry="m", rate=200)
+            ),
             False,
         ),
         (alone(model(0.01, instances=3, demand={"gpu": 0.5}), OpenLoop(entry="m", rate=201), resources=(GPU,)), True),
@@ -267,7 +283,7 @@ def test_growth_that_no_capacity_explains_is_seen() -> None:
     [
         (alone(model(0.01), OpenLoop(entry="m", rate=1)), 0.0, "0 seconds"),
         (alone(model(0.01), OpenLoop(entry="n", rate=1)), 1.0, "lacks n"),
-        (replace(chain(Step(model="a")), models=()), 1.0, "lacks a"),
+        (replace(chain(ModelVisit(model="a")), models=()), 1.0, "lacks a"),
     ],
 )
 def test_what_cannot_be_simulated_is_said(scenario: Scenario, seconds: float, said: str) -> None:

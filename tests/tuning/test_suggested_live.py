@@ -18,7 +18,7 @@ import urllib3
 
 from diagnostics.demo.environment import find_environment
 from diagnostics.demo.server import TritonLauncher
-from diagnostics.tuning.changes import Setting, Warmup
+from diagnostics.tuning.changes import Setting, WarmupChange
 from tests.tuning.suggested import Suggested, proto, suggested
 
 pytestmark = pytest.mark.live
@@ -101,7 +101,7 @@ def in_effect(told: dict[str, Any], setting: Setting) -> bool:
         case "instance_group":
             return all(group["passive"] or same(group.get(names[0]), value) for group in told[head])
         case "model_warmup":
-            assert isinstance(value, Warmup)
+            assert isinstance(value, WarmupChange)
             return {max(sample["batch_size"], 1) for sample in told[head]} >= set(value.batch_sizes)
         case "version_policy":
             kind, _, numbers = str(value).partition(":")

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from diagnostics.window.lifecycle import Change, Happened, changes
+from diagnostics.window.lifecycle import Happened, ServerChange, changes
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import SERVER, START, Stage, SyntheticTriton
 from tests.builders_traffic import Did, indexed, logged, scrapes_told, told
 
@@ -14,7 +14,7 @@ BUSY = Did(requests=40)
 READY = "READY"
 
 
-def happened(window: Window) -> list[Change]:
+def happened(window: Window) -> list[ServerChange]:
     return [change for change in changes(window.servers[SERVER]) if window.start <= change.at <= window.end]
 
 
@@ -33,7 +33,7 @@ def test_a_version_that_appears_in_the_counters_was_loaded() -> None:
 def test_statistics_that_start_anew_while_metrics_go_on_are_a_reload_in_place() -> None:
     steady = scrapes_told({("m", "1"): [BUSY] * 6, ("n", "1"): [BUSY] * 6})
     reset = scrapes_told({("m", "1"): [BUSY] * 3 + [Did(requests=10, anew=True)] + [BUSY] * 2, ("n", "1"): [BUSY] * 6})
-    mixed = [s for s in steady if s.kind is Kind.METRICS] + [s for s in reset if s.kind is Kind.STATISTICS]
+    mixed = [s for s in steady if s.kind is BodyKind.METRICS] + [s for s in reset if s.kind is BodyKind.STATISTICS]
     (change,) = happened(window_of(mixed))
 
     assert (change.kind, change.model) == (Happened.RELOADED, "m")

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagnostics.window.counters import Batches, Counter, CounterTable, Delta, Opened, Point
+from diagnostics.window.counters import Batches, Counter, CounterPoint, CounterTable, Delta, Opened
 from diagnostics.window.numbers import Numbers
 
 FOREVER = (-1e12, 1e12)
 UNDERFLOW_SECONDS = 2**64 * 1e-6
 
 
-def point(at: float, requests: float, *, seconds: float | None = None, mono: float | None = None) -> Point:
+def point(at: float, requests: float, *, seconds: float | None = None, mono: float | None = None) -> CounterPoint:
     """Return a read: so many requests, a tenth of a second each unless told otherwise."""
     values = {
         Counter.SUCCESS: requests,
@@ -24,10 +24,10 @@ def point(at: float, requests: float, *, seconds: float | None = None, mono: flo
         Counter.REQUEST_SECONDS: requests * 0.1 if seconds is None else seconds,
     }
     batches = {1: Batches(requests, requests * 0.1)} if requests else {}
-    return Point(at=at, mono=at if mono is None else mono, values=Numbers(values), batches=batches)
+    return CounterPoint(at=at, mono=at if mono is None else mono, values=Numbers(values), batches=batches)
 
 
-def table_of(points: Sequence[Point], previous: tuple[float, float] | None = None) -> CounterTable:
+def table_of(points: Sequence[CounterPoint], previous: tuple[float, float] | None = None) -> CounterTable:
     """Return the table of some reads; `previous` is the server's read before the first of them."""
     table = CounterTable("statistics")
     for one in points:
@@ -36,7 +36,7 @@ def table_of(points: Sequence[Point], previous: tuple[float, float] | None = Non
     return table
 
 
-def whole(points: Sequence[Point], previous: tuple[float, float] | None = None) -> Delta:
+def whole(points: Sequence[CounterPoint], previous: tuple[float, float] | None = None) -> Delta:
     """Return the increase over all reads, which must exist."""
     delta = table_of(points, previous).delta(*FOREVER)
     assert delta is not None
@@ -76,7 +76,7 @@ def test_after_a_reset_counting_starts_from_zero_in_a_new_epoch() -> None:
 def test_failures_that_survive_a_reload_are_no_reset_of_the_rest() -> None:
     points = [point(0, 100), point(10, 40)]
     points = [
-        Point(at=p.at, mono=p.mono, values=Numbers({**p.values, Counter.FAILURE: failed}), batches=p.batches)
+        CounterPoint(at=p.at, mono=p.mono, values=Numbers({**p.values, Counter.FAILURE: failed}), batches=p.batches)
         for p, failed in zip(points, (50.0, 52.0), strict=True)
     ]
 
@@ -86,7 +86,7 @@ def test_failures_that_survive_a_reload_are_no_reset_of_the_rest() -> None:
 
 def test_failures_that_restart_never_count_negative() -> None:
     points = [
-        Point(at=at, mono=at, values=Numbers({Counter.SUCCESS: ok, Counter.FAILURE: failed}), batches={})
+        CounterPoint(at=at, mono=at, values=Numbers({Counter.SUCCESS: ok, Counter.FAILURE: failed}), batches={})
         for at, ok, failed in ((0.0, 10.0, 50.0), (10.0, 20.0, 1.0))
     ]
 
@@ -171,7 +171,7 @@ def test_a_wall_clock_that_jumps_changes_labels_and_no_duration() -> None:
 
 
 def test_a_counter_that_some_steps_lack_is_not_summed() -> None:
-    poor = Point(at=10, mono=10, values=Numbers({Counter.SUCCESS: 20.0}), batches={})
+    poor = CounterPoint(at=10, mono=10, values=Numbers({Counter.SUCCESS: 20.0}), batches={})
     delta = whole([point(0, 10), poor, point(20, 30)])
 
     assert delta.values == {Counter.SUCCESS: 20}
@@ -179,8 +179,8 @@ def test_a_counter_that_some_steps_lack_is_not_summed() -> None:
 
 def test_a_batch_size_seen_for_the_first_time_counts_from_zero() -> None:
     values = {Counter.SUCCESS: 1.0}
-    first = Point(at=0, mono=0, values=Numbers(values), batches={1: Batches(5, 0.5)})
-    then = Point(at=10, mono=10, values=Numbers(values), batches={1: Batches(5, 0.5), 4: Batches(3, 0.9)})
+    first = CounterPoint(at=0, mono=0, values=Numbers(values), batches={1: Batches(5, 0.5)})
+    then = CounterPoint(at=10, mono=10, values=Numbers(values), batches={1: Batches(5, 0.5), 4: Batches(3, 0.9)})
 
     assert whole([first, then]).batches == {4: Batches(3, 0.9)}
 

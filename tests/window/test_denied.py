@@ -6,10 +6,10 @@ import pytest
 
 from diagnostics.window.lifecycle import changes
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow, window_of
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import SERVER, START, Alter, Counts, Rows, Stage, SyntheticTriton, only_between, restarted_at
 
-KINDS = {METRICS: Kind.METRICS, STATISTICS: Kind.STATISTICS}
+KINDS = {METRICS: BodyKind.METRICS, STATISTICS: BodyKind.STATISTICS}
 STEADY = (Stage("m", rate=5, execution=0.02), Stage("n", rate=5, execution=0.02))
 BUSY = (Stage("m", rate=20, execution=0.02), Stage("n", rate=20, execution=0.02))
 READS = 13

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from diagnostics.window.counters import Counter, CounterTable, Point
+from diagnostics.window.counters import Counter, CounterPoint, CounterTable
 from diagnostics.window.logs import parse_log
 from diagnostics.window.numbers import Numbers
 from diagnostics.window.onset import rise
 from diagnostics.window.openings import doubtful_openings
 from diagnostics.window.paths import path_of
 from diagnostics.window.points import plausible
-from diagnostics.window.steps import Opened, Step
-from diagnostics.window.visits import Visit
+from diagnostics.window.steps import CounterStep, Opened
+from diagnostics.window.visits import TracedVisit
 
 DAY = 86_400.0
 
@@ -40,8 +40,8 @@ def test_a_rise_begins_at_its_limits(values: list[float], found: bool) -> None:
     assert (rise(values) is not None) is found
 
 
-def step(number: int, requests: float, *, opened: Opened = Opened.BEFORE_WINDOW, unwatched: float = 2.0) -> Step:
-    return Step(
+def step(number: int, requests: float, *, opened: Opened = Opened.BEFORE_WINDOW, unwatched: float = 2.0) -> CounterStep:
+    return CounterStep(
         start=2.0 * number,
         end=2.0 * number + 2,
         seconds=2.0,
@@ -109,14 +109,14 @@ def read_with_falls(reads: int, jumps: int, *, begun: float, to: Callable[[float
     for number in range(reads):
         last = to(last) if number in restarts else last + 10.0
         values = dict.fromkeys((Counter.SUCCESS, Counter.EXECUTIONS, Counter.INFERENCES), last)
-        table.add(Point(at=2.0 * number, mono=2.0 * number, values=Numbers(values), batches={}), None)
+        table.add(CounterPoint(at=2.0 * number, mono=2.0 * number, values=Numbers(values), batches={}), None)
     return table
 
 
 @pytest.mark.parametrize(("early", "steps"), [(900_000, 2), (1_100_000, 1)])
 def test_a_stage_that_starts_a_millisecond_before_its_source_ends_comes_after_it(early: int, steps: int) -> None:
-    def visit(model: str, start: int, end: int, *below: Visit) -> Visit:
-        return Visit(model, "1", start, end, None, None, None, None, None, below)
+    def visit(model: str, start: int, end: int, *below: TracedVisit) -> TracedVisit:
+        return TracedVisit(model, "1", start, end, None, None, None, None, None, below)
 
     root = visit("e", 0, 90_000_000, visit("a", 0, 50_000_000), visit("b", 50_000_000 - early, 90_000_000))
     path = path_of(root, None)

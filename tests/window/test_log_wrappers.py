@@ -7,7 +7,7 @@ import pytest
 from diagnostics.window.logs import LogKind, parse_log, rate_limiter_is_on
 from diagnostics.wire.anonymize_text import anonymize_log
 from diagnostics.wire.pseudonyms import Pseudonyms
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.saved import recognised
 
 BARE = 'I1127 21:12:54.661855 8447 model_lifecycle.cc:472] "loading: safety:2"'
@@ -48,7 +48,7 @@ def test_a_time_that_is_none_is_passed_over(stamp: object) -> None:
 
 @pytest.mark.parametrize("wrapped", [one for one in WRAPPED if "\n" not in one])
 def test_a_wrapped_log_is_known_for_a_log(wrapped: str) -> None:
-    assert recognised(wrapped.encode()) is Kind.LOG
+    assert recognised(wrapped.encode()) is BodyKind.LOG
 
 
 @pytest.mark.parametrize("wrapped", WRAPPED)

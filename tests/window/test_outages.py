@@ -8,7 +8,7 @@ import pytest
 
 from diagnostics.window.outages import INDEX, LOG, READS, RESTARTED, Outage, outages
 from diagnostics.window.window import METRICS, STATISTICS, Window, window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START
 from tests.builders_traffic import Did, indexed, logged, scrapes_told
 
@@ -126,10 +126,10 @@ class TestTheLog:
 
 class TestCounters:
     @pytest.mark.parametrize(
-        ("without", "source"), [(None, STATISTICS), (Kind.STATISTICS, METRICS), (Kind.METRICS, STATISTICS)]
+        ("without", "source"), [(None, STATISTICS), (BodyKind.STATISTICS, METRICS), (BodyKind.METRICS, STATISTICS)]
     )
     def test_what_no_version_of_was_listed_and_that_counts_from_zero_was_unloaded(
-        self, without: Kind | None, source: str
+        self, without: BodyKind | None, source: str
     ) -> None:
         story = {M: [*[BUSY] * 5, AWAY, AWAY, AWAY, *[BUSY] * 3], OTHER: [BUSY] * 11}
         (one,) = found([scrape for scrape in scrapes_told(story) if scrape.kind is not without])
@@ -141,8 +141,8 @@ class TestCounters:
         """Seen on 2.51: a Python model's row stays until its processes have ended."""
         gone = [*[BUSY] * 5, AWAY, AWAY, AWAY, AWAY, *[BUSY] * 3]
         stays = [*[BUSY] * 5, Did(), Did(), AWAY, AWAY, *[BUSY] * 3]
-        exact = [s for s in scrapes_told({M: gone, OTHER: [BUSY] * 12}) if s.kind is Kind.STATISTICS]
-        later = [s for s in scrapes_told({M: stays, OTHER: [BUSY] * 12}) if s.kind is Kind.METRICS]
+        exact = [s for s in scrapes_told({M: gone, OTHER: [BUSY] * 12}) if s.kind is BodyKind.STATISTICS]
+        later = [s for s in scrapes_told({M: stays, OTHER: [BUSY] * 12}) if s.kind is BodyKind.METRICS]
         (one,) = found([*exact, *later])
 
         assert (one.after, one.since, one.until, one.before) == (10.0, 12.0, 18.0, 20.0)
@@ -163,7 +163,7 @@ class TestCounters:
 def without_m(scrape: Scrape) -> bytes:
     """Return a body that lost the rows of model m."""
     body = scrape.body or b""
-    if scrape.kind is Kind.METRICS:
+    if scrape.kind is BodyKind.METRICS:
         return b"".join(line for line in body.splitlines(keepends=True) if b'model="m"' not in line)
     return body.replace(b'"name": "m"', b'"name": "other"')
 
@@ -183,7 +183,7 @@ class TestServers:
         tries = [
             Scrape(server=SERVER, kind=kind, at=START + at, mono=START + at, error="connection refused")
             for at in (14.0, 16.0, 18.0)
-            for kind in (Kind.METRICS, Kind.STATISTICS)
+            for kind in (BodyKind.METRICS, BodyKind.STATISTICS)
         ]
         (one,) = found([*self.restarted(4), *tries])
 

@@ -10,7 +10,7 @@ from diagnostics.signals.device import DEVICE_HEADROOM
 from diagnostics.window.partitions import as_seen_from, occupied
 from diagnostics.window.window import Window
 from diagnostics.wire.gpu import Gpu
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.builders import Stage, SyntheticTriton, explained, model_config
 from tests.builders_machine import body, card_view, machine_window, processes
 
@@ -85,7 +85,7 @@ def test_a_whole_card_is_left_as_it_is() -> None:
 def test_blank_or_absent_profiling_fields_are_a_blind_spot(blank: str | None) -> None:
     rows = ['DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-0"} 95']
     rows += [f'DCGM_FI_PROF_SM_ACTIVE{{gpu="0",UUID="GPU-0"}} {blank}'] if blank else []
-    pages = [body(Kind.DCGM, at, "".join(f"{row}\n" for row in rows)) for at in (0.0, 30.0, 60.0)]
+    pages = [body(BodyKind.DCGM, at, "".join(f"{row}\n" for row in rows)) for at in (0.0, 30.0, 60.0)]
     window = machine_window(SyntheticTriton(models=(STAGE,), cpu_busy=None), more=pages)
 
     assert "how full GPU-0 is" in spots(window)

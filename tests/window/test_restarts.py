@@ -11,7 +11,7 @@ import pytest
 from diagnostics.diagnosis.explanation import explain_window
 from diagnostics.window.outages import RESTARTED, outages
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Counts, Rows, Stage, SyntheticTriton, host_body
 from tests.builders_traffic import indexed, logged
 
@@ -53,7 +53,7 @@ def refused() -> list[Scrape]:
     return [
         Scrape(server=SERVER, kind=kind, at=at, mono=at, error="connection refused")
         for at in (START + INTERVAL * (number - 1) for number in ANEW)
-        for kind in (Kind.METRICS, Kind.STATISTICS)
+        for kind in (BodyKind.METRICS, BodyKind.STATISTICS)
     ]
 
 
@@ -79,7 +79,7 @@ def hosts(*, pid: bool) -> list[Scrape]:
 
 
 def host_scrape(at: float, body: dict[str, object]) -> Scrape:
-    return Scrape(server=SERVER, kind=Kind.HOST, at=at, mono=at, body=json.dumps(body).encode())
+    return Scrape(server=SERVER, kind=BodyKind.HOST, at=at, mono=at, body=json.dumps(body).encode())
 
 
 def logged_loads() -> list[Scrape]:

@@ -15,13 +15,13 @@ from diagnostics.window import rolling
 from diagnostics.window.recent_spans import RecentSpans
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.window.window import Window, window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import START, Stage, SyntheticTriton, explained, model_config
 from tests.builders_traces import Leg, call, ensemble_trace, export, trace_id
 
 BUSY = Stage("slow", rate=38, execution=0.0245, queue=0.17, failing={"BACKEND": 2.0}, config=model_config("slow"))
 SAFETY = (Leg(model="safety", queue=0.1, compute=0.02),)
-TIMELESS = {Kind.CONFIG, Kind.SERVER, Kind.REPOSITORY}
+TIMELESS = {BodyKind.CONFIG, BodyKind.SERVER, BodyKind.REPOSITORY}
 
 
 def lived_through(scrapes: Sequence[Scrape], seconds: float = 300.0) -> RollingWindow:
@@ -60,7 +60,7 @@ def test_the_window_lived_through_is_that_of_its_bodies(
         for one in triton.scrapes(reads)
     ]
     end = scrapes[-1].mono
-    inside = [one for one in scrapes if one.mono >= end - 300.0 - rolling.SLACK or one.kind is Kind.CONFIG]
+    inside = [one for one in scrapes if one.mono >= end - 300.0 - rolling.SLACK or one.kind is BodyKind.CONFIG]
     assert said(lived_through(scrapes).window()) == said(window_of(inside))
 
 
@@ -74,7 +74,7 @@ def test_a_verdict_depends_on_nothing_that_has_left():
 
 def test_a_configuration_is_known_until_it_is_read_anew():
     scrapes = SyntheticTriton(models=(BUSY,), interval=15.0).scrapes(100)
-    assert [one.kind for one in scrapes].count(Kind.CONFIG) == 1, "it was read once, at the beginning"
+    assert [one.kind for one in scrapes].count(BodyKind.CONFIG) == 1, "it was read once, at the beginning"
     window = lived_through(scrapes).window()
     assert "slow" in window.servers["triton-0"].configs
     changed = replace(scrapes[0], at=scrapes[-1].at, mono=scrapes[-1].mono, body=b'{"name": "slow", "backend": "onnx"}')
@@ -87,7 +87,7 @@ def test_servers_in_each_others_way_keep_their_own_order():
     other = [moved(scrape, 7.0, server="triton-1") for scrape in one]
     both = sorted([*one, *other], key=lambda scrape: scrape.mono)
     end = both[-1].mono
-    inside = [s for s in both if s.mono >= end - 300.5 or s.kind is Kind.CONFIG]
+    inside = [s for s in both if s.mono >= end - 300.5 or s.kind is BodyKind.CONFIG]
     assert said(lived_through(both).window()) == said(window_of(inside))
 
 
@@ -108,12 +108,12 @@ def test_thirty_days_leave_no_more_than_one_did():
         model = f"v{number // 144}"
         page = f'nv_inference_request_success{{model="{model}",version="1"}} {number}\n'
         config = f'{{"name": "{model}"}}' if number % 144 == 0 else None
-        for kind, body in ((Kind.METRICS, page), (Kind.CONFIG, config)):
+        for kind, body in ((BodyKind.METRICS, page), (BodyKind.CONFIG, config)):
             if body is not None:
-                name = model if kind is Kind.CONFIG else ""
+                name = model if kind is BodyKind.CONFIG else ""
                 window.add(Scrape(server="t", kind=kind, at=at, mono=at, body=body.encode(), name=name))
         trace = call(trace_id(number), Leg(model=model, compute=0.1), number * 300.0)
-        window.add(Scrape(server="", kind=Kind.TRACES, at=at + 0.2, mono=at + 0.2, body=export(trace)))
+        window.add(Scrape(server="", kind=BodyKind.TRACES, at=at + 0.2, mono=at + 0.2, body=export(trace)))
         if number % 144 == 143:
             built = window.window()
             sizes.append((len(window._recent), len(window._spans._traces), len(window._spans._arrivals)))
@@ -128,7 +128,7 @@ def test_models_that_are_invented_for_ever_are_let_go_of(monkeypatch: pytest.Mon
     for number in range(500):
         at = START + number * 15.0
         config = f'{{"name": "m{number}"}}'.encode()
-        window.add(Scrape(server="t", kind=Kind.CONFIG, at=at, mono=at, body=config, name=f"m{number}"))
+        window.add(Scrape(server="t", kind=BodyKind.CONFIG, at=at, mono=at, body=config, name=f"m{number}"))
     assert len(window._lasting) == 50
 
 
@@ -144,12 +144,12 @@ def test_spans_are_gone_when_counters_go_on_without_them():
 
 def scraped(at: float) -> Scrape:
     body = b'nv_inference_request_success{model="m",version="1"} 1\n'
-    return Scrape(server="t", kind=Kind.METRICS, at=at, mono=at, body=body)
+    return Scrape(server="t", kind=BodyKind.METRICS, at=at, mono=at, body=body)
 
 
 def traced(arrived: float, began: float) -> Scrape:
     body = export(ensemble_trace(trace_id(1), began, SAFETY))
-    return Scrape(server="", kind=Kind.TRACES, at=arrived, mono=arrived, body=body)
+    return Scrape(server="", kind=BodyKind.TRACES, at=arrived, mono=arrived, body=body)
 
 
 def spans_of(number: int, began: float) -> bytes:

@@ -10,18 +10,18 @@ from diagnostics.window import rolling
 from diagnostics.window.normalize import _shared_key, counters_from_metrics, key_of
 from diagnostics.window.rolling import RollingWindow
 from diagnostics.wire.exposition import ExpositionReader
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 
 def statistics(server: str, mono: float, models: int) -> Scrape:
     rows = [{"name": f"m{number}", "version": "1"} for number in range(models)]
     body = json.dumps({"model_stats": rows}).encode()
-    return Scrape(server=server, kind=Kind.STATISTICS, at=mono, mono=mono, body=body)
+    return Scrape(server=server, kind=BodyKind.STATISTICS, at=mono, mono=mono, body=body)
 
 
 def config(server: str, mono: float, name: str) -> Scrape:
     body = json.dumps({"name": name, "platform": "x" * 1_000}).encode()
-    return Scrape(server=server, kind=Kind.CONFIG, name=name, at=mono, mono=mono, body=body)
+    return Scrape(server=server, kind=BodyKind.CONFIG, name=name, at=mono, mono=mono, body=body)
 
 
 def test_a_server_that_says_more_than_there_is_room_for_has_a_shorter_window_alone(monkeypatch: pytest.MonkeyPatch):
@@ -63,7 +63,7 @@ def test_pages_whose_series_are_new_each_time_count_by_their_series(monkeypatch:
     for number in range(50):
         rows = (f'nv_inference_count{{model="m{number}-{one}",version="1"}} 1\n' for one in range(20))
         body = "".join(rows).encode()
-        window.add(Scrape(server="one", kind=Kind.METRICS, at=1.0 * number, mono=1.0 * number, body=body))
+        window.add(Scrape(server="one", kind=BodyKind.METRICS, at=1.0 * number, mono=1.0 * number, body=body))
     assert len(window.records().parsed) <= 10
 
 

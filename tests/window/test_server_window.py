@@ -8,7 +8,7 @@ import pytest
 
 from diagnostics.window.counters import Counter, Opened
 from diagnostics.window.window import METRICS, STATISTICS, ServerWindow, Window, window_of
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.builders import SERVER, START, Counts, Stage, SyntheticTriton, model_config, only_between, restarted_at
 
 STEADY = Stage("safety", rate=10, execution=0.02, queue=0.1)
@@ -19,7 +19,7 @@ def server_of(window: Window) -> ServerWindow:
     return window.servers[SERVER]
 
 
-def scrape(kind: Kind, at: float, body: str | None, error: str | None = None) -> Scrape:
+def scrape(kind: BodyKind, at: float, body: str | None, error: str | None = None) -> Scrape:
     raw = body.encode() if body is not None else None
     return Scrape(server=SERVER, kind=kind, at=at, mono=at, body=raw, error=error)
 
@@ -42,21 +42,21 @@ def test_counters_split_by_gpu_uuid_are_summed() -> None:
         name = "nv_inference_request_success"
         return f'{name}{{model="m",version="1"}} {plain}\n{name}{{gpu_uuid="GPU-1",model="m",version="1"}} {on_card}\n'
 
-    window = window_of([scrape(Kind.METRICS, 0, page(5, 100)), scrape(Kind.METRICS, 10, page(6, 140))])
+    window = window_of([scrape(BodyKind.METRICS, 0, page(5, 100)), scrape(BodyKind.METRICS, 10, page(6, 140))])
 
     assert requests(window, key=("m", "1")) == 41
 
 
 def test_a_value_that_is_no_number_is_absent() -> None:
     page = 'nv_inference_request_success{model="m",version="1"} Nan\n'
-    window = window_of([scrape(Kind.METRICS, 0, page), scrape(Kind.METRICS, 10, page)])
+    window = window_of([scrape(BodyKind.METRICS, 0, page), scrape(BodyKind.METRICS, 10, page)])
 
     assert server_of(window).keys_seen() == []
 
 
 def test_a_row_with_failures_alone_is_a_model_that_is_gone() -> None:
     page = 'nv_inference_request_failure{model="m",reason="OTHER",version="1"} 3\n'
-    window = window_of([scrape(Kind.METRICS, 0, page), scrape(Kind.METRICS, 10, page)])
+    window = window_of([scrape(BodyKind.METRICS, 0, page), scrape(BodyKind.METRICS, 10, page)])
 
     assert server_of(window).keys_seen() == []
 
@@ -130,20 +130,20 @@ def test_an_absurd_duration_costs_its_steps_and_no_more() -> None:
 
 def test_a_failed_read_and_a_body_that_is_no_metrics_page_are_counted_with_their_reason() -> None:
     bodies = [
-        scrape(Kind.METRICS, 0, None, error="connection refused"),
-        scrape(Kind.METRICS, 1, "<html>sign in</html>"),
-        scrape(Kind.STATISTICS, 1, '{"model_stats": ['),
+        scrape(BodyKind.METRICS, 0, None, error="connection refused"),
+        scrape(BodyKind.METRICS, 1, "<html>sign in</html>"),
+        scrape(BodyKind.STATISTICS, 1, '{"model_stats": ['),
     ]
     failures = server_of(window_of(bodies)).failures
 
-    assert failures[Kind.METRICS].count == 2
-    assert "html" in failures[Kind.METRICS].reason
-    assert failures[Kind.STATISTICS].count == 1
+    assert failures[BodyKind.METRICS].count == 2
+    assert "html" in failures[BodyKind.METRICS].reason
+    assert failures[BodyKind.STATISTICS].count == 1
 
 
 def test_a_truncated_page_in_the_middle_is_one_longer_step() -> None:
     scrapes = SyntheticTriton(models=(STEADY,)).scrapes(reads=5)
-    pages = [one for one in scrapes if one.kind is Kind.METRICS]
+    pages = [one for one in scrapes if one.kind is BodyKind.METRICS]
     cut = replace(pages[2], body=(pages[2].body or b"")[:-3])
     window = window_of([cut if one is pages[2] else one for one in scrapes])
 
@@ -165,7 +165,7 @@ def test_a_wall_clock_that_jumps_back_changes_no_rate() -> None:
 
 def test_a_gauge_is_summed_over_its_series_per_read() -> None:
     pages = [f'depth{{m="a",v="1"}} {i}\ndepth{{m="a",v="2"}} 10\ndepth{{m="b",v="1"}} 5\n' for i in range(3)]
-    window = window_of(scrape(Kind.METRICS, i, page) for i, page in enumerate(pages))
+    window = window_of(scrape(BodyKind.METRICS, i, page) for i, page in enumerate(pages))
 
     assert list(server_of(window).gauge("depth", {"m": "a"})) == [(0, 10), (1, 11), (2, 12)]
     assert list(server_of(window).gauge("depth", {"m": "c"})) == []
@@ -173,7 +173,7 @@ def test_a_gauge_is_summed_over_its_series_per_read() -> None:
 
 def test_a_configuration_is_filed_under_the_name_it_states() -> None:
     body = '{"name": "safety", "max_batch_size": 4}'
-    window = window_of([replace(scrape(Kind.CONFIG, 0, body), name="file-name")])
+    window = window_of([replace(scrape(BodyKind.CONFIG, 0, body), name="file-name")])
 
     assert server_of(window).configs["safety"].max_batch_size == 4
 
@@ -187,7 +187,8 @@ def test_scrapes_given_in_any_order_make_the_same_window() -> None:
 def test_a_damaged_gpu_sample_is_left_out() -> None:
     triton = SyntheticTriton(models=(STEADY,), gpu={"utilization_gpu_percent": 50})
     scrapes = [
-        replace(one, body=b"{") if one.kind is Kind.NVML and one.at == START else one for one in triton.scrapes(reads=4)
+        replace(one, body=b"{") if one.kind is BodyKind.NVML and one.at == START else one
+        for one in triton.scrapes(reads=4)
     ]
 
     assert len(window_of(scrapes).gpus) == 3

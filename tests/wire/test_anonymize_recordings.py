@@ -12,7 +12,7 @@ from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.gpu import parse_nvml
 from diagnostics.wire.host import parse_host
 from diagnostics.wire.model_config import parse_model_config
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import Anonymizer
 from diagnostics.wire.server import parse_index, parse_server
 from diagnostics.wire.statistics import parse_statistics
@@ -21,21 +21,21 @@ CAPTURES = Path(__file__).parents[2] / "fixtures/captures"
 INCIDENTS = ["gpu-handed-noisy-neighbour", "cpu-handed-cold-start", "cpu-handed-kv-exhausted"]
 MODELS = ["chat", "detokenizer", "embedder", "llm", "safety", "tokenizer"]
 PARSERS = {
-    Kind.STATISTICS: parse_statistics,
-    Kind.CONFIG: parse_model_config,
-    Kind.INDEX: parse_index,
-    Kind.SERVER: parse_server,
-    Kind.NVML: parse_nvml,
-    Kind.HOST: parse_host,
+    BodyKind.STATISTICS: parse_statistics,
+    BodyKind.CONFIG: parse_model_config,
+    BodyKind.INDEX: parse_index,
+    BodyKind.SERVER: parse_server,
+    BodyKind.NVML: parse_nvml,
+    BodyKind.HOST: parse_host,
 }
 
 
-def scrape(kind: Kind, body: object, name: str = "") -> Scrape:
+def scrape(kind: BodyKind, body: object, name: str = "") -> Scrape:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     return Scrape(server="s", kind=kind, at=1.0, mono=1.0, body=raw, name=name)
 
 
-def anonymized(kind: Kind, body: object, name: str = "") -> str:
+def anonymized(kind: BodyKind, body: object, name: str = "") -> str:
     return Anonymizer(b"seed").apply(scrape(kind, body, name)).body.decode()
 
 
@@ -59,7 +59,7 @@ def pairs(request) -> list[tuple[Scrape, Scrape]]:
 def test_an_anonymized_incident_still_parses_and_keeps_every_number(pairs):
     for before, after in pairs:
         assert after.error is None
-        if before.kind is Kind.METRICS:
+        if before.kind is BodyKind.METRICS:
             assert values_of(after.body) == values_of(before.body)
         elif parse := PARSERS.get(before.kind):
             assert numbers_of(parse(after.body)) == numbers_of(parse(before.body))
@@ -83,7 +83,7 @@ def spans(body: bytes) -> Iterator[dict]:
 def test_traces_keep_their_times_and_links(pairs):
     kept = ("traceId", "spanId", "parentSpanId", "startTimeUnixNano", "endTimeUnixNano", "events", "kind")
     for before, after in pairs:
-        if before.kind is Kind.TRACES:
+        if before.kind is BodyKind.TRACES:
             assert [[span.get(key) for key in kept] for span in spans(after.body)] == [
                 [span.get(key) for key in kept] for span in spans(before.body)
             ]
@@ -91,18 +91,28 @@ def test_traces_keep_their_times_and_links(pairs):
 
 def test_one_model_has_one_pseudonym_in_every_body(pairs):
     anonymizer = Anonymizer(b"seed")
-    safety = anonymizer.apply(scrape(Kind.CONFIG, {"name": "safety"}, "safety")).name
+    safety = anonymizer.apply(scrape(BodyKind.CONFIG, {"name": "safety"}, "safety")).name
     found = {after.kind for _, after in pairs if safety in f"{after.name} {after.body.decode()}"}
 
-    assert found >= {Kind.METRICS, Kind.STATISTICS, Kind.INDEX, Kind.CONFIG, Kind.REPOSITORY, Kind.LOG, Kind.TRACES}
+    assert found >= {
+        BodyKind.METRICS,
+        BodyKind.STATISTICS,
+        BodyKind.INDEX,
+        BodyKind.CONFIG,
+        BodyKind.REPOSITORY,
+        BodyKind.LOG,
+        BodyKind.TRACES,
+    }
     ensemble = next(
-        parse_model_config(after.body) for before, after in pairs if (before.kind, before.name) == (Kind.CONFIG, "chat")
+        parse_model_config(after.body)
+        for before, after in pairs
+        if (before.kind, before.name) == (BodyKind.CONFIG, "chat")
     )
     assert safety in {step.model for step in ensemble.ensemble_steps}
 
 
 def test_another_seed_gives_other_pseudonyms():
-    names = {Anonymizer(seed).apply(scrape(Kind.CONFIG, {"name": "m"}, "m")).name for seed in (b"1", b"2")}
+    names = {Anonymizer(seed).apply(scrape(BodyKind.CONFIG, {"name": "m"}, "m")).name for seed in (b"1", b"2")}
 
     assert len(names) == 2
 
@@ -117,7 +127,7 @@ def test_an_ensemble_keeps_its_shape():
             ]
         },
     }
-    steps = parse_model_config(anonymized(Kind.CONFIG, body, "chat").encode()).ensemble_steps
+    steps = parse_model_config(anonymized(BodyKind.CONFIG, body, "chat").encode()).ensemble_steps
 
     assert list(steps[0].output_map.values()) == list(steps[1].input_map.values())
     assert steps[0].input_map != steps[0].output_map
@@ -138,7 +148,7 @@ def test_what_is_not_listed_does_not_stay():
         },
         "acme": {"acme": "acme"},
     }
-    text = anonymized(Kind.CONFIG, config, "m")
+    text = anonymized(BodyKind.CONFIG, config, "m")
 
     assert "acme" not in text
     assert parse_model_config(text.encode()).parameters == {
@@ -153,7 +163,7 @@ def test_foreign_families_go_and_foreign_labels_become_pseudonyms():
         'nv_inference_count{model="m",acme="acme",version="1"} 7 # {trace_id="acme"} 1\n'
         'acme_loans_total{model="m"} 5\nnv_gpu_utilization{gpu_uuid="GPU-acme"} 0.5\n'
     )
-    text = anonymized(Kind.METRICS, page)
+    text = anonymized(BodyKind.METRICS, page)
     snapshot = ExpositionReader().read(text.encode())
 
     assert "acme" not in text
@@ -163,9 +173,9 @@ def test_foreign_families_go_and_foreign_labels_become_pseudonyms():
 
 
 def test_a_gpu_has_the_same_pseudonym_in_metrics_and_samples():
-    gpu = json.loads(anonymized(Kind.NVML, {"gpus": [{"uuid": "GPU-1", "name": "NVIDIA H200"}]}))["gpus"][0]
+    gpu = json.loads(anonymized(BodyKind.NVML, {"gpus": [{"uuid": "GPU-1", "name": "NVIDIA H200"}]}))["gpus"][0]
 
-    assert f'gpu_uuid="{gpu["uuid"]}"' in anonymized(Kind.METRICS, 'nv_gpu_utilization{gpu_uuid="GPU-1"} 1\n')
+    assert f'gpu_uuid="{gpu["uuid"]}"' in anonymized(BodyKind.METRICS, 'nv_gpu_utilization{gpu_uuid="GPU-1"} 1\n')
     assert gpu["name"] == "NVIDIA H200"
 
 
@@ -181,7 +191,7 @@ def test_a_log_keeps_only_lines_of_known_shape():
             "Signal (15) received.",
         ]
     )
-    lines = anonymized(Kind.LOG, log).splitlines()
+    lines = anonymized(BodyKind.LOG, log).splitlines()
 
     assert "acme" not in "".join(lines)
     assert [line.rpartition("] ")[2].split(" ")[0].strip('"') for line in lines] == [
@@ -195,7 +205,7 @@ def test_a_log_keeps_only_lines_of_known_shape():
 
 def test_a_configuration_file_keeps_its_settings_and_loses_words():
     text = anonymized(
-        Kind.REPOSITORY,
+        BodyKind.REPOSITORY,
         '# for acme\nname: "m"\nbackend: "python"\nmax_batch_size: ${acme_size}\n'
         'instance_group [{ count: 2 kind: KIND_GPU name: "m_0" }]\n'
         "dynamic_batching { preferred_batch_size: [4, 8] max_queue_delay_microseconds: 100 }\n"
@@ -204,7 +214,7 @@ def test_a_configuration_file_keeps_its_settings_and_loses_words():
         'parameters { key: "acme_path" value { string_value: "/acme" } }\nacme_field: "acme"\n',
         "m/config.pbtxt",
     )
-    model = Anonymizer(b"seed").apply(scrape(Kind.CONFIG, {"name": "m"}, "m")).name
+    model = Anonymizer(b"seed").apply(scrape(BodyKind.CONFIG, {"name": "m"}, "m")).name
 
     assert "acme" not in text
     assert f'name: "{model}"' in text
@@ -214,7 +224,9 @@ def test_a_configuration_file_keeps_its_settings_and_loses_words():
     assert 'backend: "python"' in text
 
 
-@pytest.mark.parametrize("kind", [Kind.METRICS, Kind.STATISTICS, Kind.CONFIG, Kind.TRACES, Kind.NVML])
+@pytest.mark.parametrize(
+    "kind", [BodyKind.METRICS, BodyKind.STATISTICS, BodyKind.CONFIG, BodyKind.TRACES, BodyKind.NVML]
+)
 @pytest.mark.parametrize("body", ["<html>acme</html>", '{"error": "acme"}', "\x00acme"])
 def test_a_body_that_is_not_what_it_should_be_is_left_out(kind, body):
     after = Anonymizer(b"seed").apply(scrape(kind, body))
@@ -224,7 +236,7 @@ def test_a_body_that_is_not_what_it_should_be_is_left_out(kind, body):
 
 
 def test_the_reason_of_a_failed_read_names_no_host():
-    failed = Scrape(server="h", kind=Kind.METRICS, at=1.0, mono=1.0, error="http://acme:8000: refused")
+    failed = Scrape(server="h", kind=BodyKind.METRICS, at=1.0, mono=1.0, error="http://acme:8000: refused")
     after = Anonymizer(b"seed").apply(failed)
 
     assert "acme" not in after.error

@@ -13,7 +13,7 @@ from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.gpu import parse_nvml
 from diagnostics.wire.host import parse_host
 from diagnostics.wire.model_config import parse_model_config
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import Anonymizer, redact
 from diagnostics.wire.server import parse_index, parse_server
 from diagnostics.wire.statistics import parse_statistics
@@ -60,7 +60,7 @@ def test_any_body_parses_or_is_malformed(parse, body):
     assert _message(parse, body).isprintable()
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", BodyKind)
 @given(body=st.binary(max_size=80) | EXPOSITION | BODIES.map(lambda value: json.dumps(value).encode()))
 def test_any_body_can_be_redacted_and_anonymized(kind, body):
     scrape = Scrape(server="s", kind=kind, at=1.0, mono=1.0, body=body, name="a/config.pbtxt")

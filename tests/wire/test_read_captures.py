@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from diagnostics.errors import CaptureError
 from diagnostics.wire import archive as bounds
 from diagnostics.wire.capture import Manifest, open_capture
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 CAPTURES = Path(__file__).parents[2] / "fixtures/captures"
 ONE = CAPTURES / "gpu-handed-noisy-neighbour.tar.xz"
@@ -91,17 +91,17 @@ def test_a_recorded_incident_holds_what_was_scraped():
     )
     assert 20 < capture.manifest.window_to - capture.manifest.window_from < 30
     assert kinds == {
-        Kind.METRICS: 12,
-        Kind.STATISTICS: 12,
-        Kind.INDEX: 12,
-        Kind.HOST: 12,
-        Kind.NVML: 22,
-        Kind.TRACES: 6,
-        Kind.CONFIG: 6,
-        Kind.REPOSITORY: 12,
-        Kind.SERVER: 1,
-        Kind.LOG: 1,
-        Kind.CLIENT: 1,
+        BodyKind.METRICS: 12,
+        BodyKind.STATISTICS: 12,
+        BodyKind.INDEX: 12,
+        BodyKind.HOST: 12,
+        BodyKind.NVML: 22,
+        BodyKind.TRACES: 6,
+        BodyKind.CONFIG: 6,
+        BodyKind.REPOSITORY: 12,
+        BodyKind.SERVER: 1,
+        BodyKind.LOG: 1,
+        BodyKind.CLIENT: 1,
     }
 
 
@@ -110,18 +110,18 @@ def test_a_recorded_incident_holds_what_was_scraped():
 def test_a_wrapping_folder_and_the_order_make_no_difference(tmp_path, top, order):
     (tmp_path / "c").write_bytes(tar_of(dict(list(PARTS.items())[::order]), top))
 
-    def made(server: str, kind: Kind, at: float, path: str, name: str = "") -> Scrape:
+    def made(server: str, kind: BodyKind, at: float, path: str, name: str = "") -> Scrape:
         return Scrape(server=server, kind=kind, at=at, mono=at, body=PARTS[path], name=name)
 
     assert scrapes_of(tmp_path / "c") == {
-        made("s", Kind.METRICS, 10.0, "s/metrics/10000.prom"),
-        made("s", Kind.METRICS, 12.0, "s/metrics/12000.prom"),
-        made("s", Kind.CONFIG, 10.0, "s/config/m.json", "m"),
-        made("s", Kind.REPOSITORY, 10.0, "s/repository/m/config.pbtxt", "m/config.pbtxt"),
-        made("s", Kind.LOG, 10.0, "s/server.log"),
-        made("", Kind.NVML, 11.5, "nvml/11500.json"),
-        made("", Kind.TRACES, 11.0, "traces/11000-0002.pb"),
-        made("", Kind.CLIENT, 10.0, "client.jsonl"),
+        made("s", BodyKind.METRICS, 10.0, "s/metrics/10000.prom"),
+        made("s", BodyKind.METRICS, 12.0, "s/metrics/12000.prom"),
+        made("s", BodyKind.CONFIG, 10.0, "s/config/m.json", "m"),
+        made("s", BodyKind.REPOSITORY, 10.0, "s/repository/m/config.pbtxt", "m/config.pbtxt"),
+        made("s", BodyKind.LOG, 10.0, "s/server.log"),
+        made("", BodyKind.NVML, 11.5, "nvml/11500.json"),
+        made("", BodyKind.TRACES, 11.0, "traces/11000-0002.pb"),
+        made("", BodyKind.CLIENT, 10.0, "client.jsonl"),
     }
 
 
@@ -226,7 +226,7 @@ def test_of_a_truncated_archive_what_came_whole_is_used_and_the_damage_told(tmp_
     whole = pack(tar_of({**PARTS, **bodies}))
     (tmp_path / "c").write_bytes(whole[: len(whole) // 2])
     capture = open_capture(tmp_path / "c")
-    metrics = [scrape for scrape in capture.scrapes() if scrape.kind is Kind.METRICS]
+    metrics = [scrape for scrape in capture.scrapes() if scrape.kind is BodyKind.METRICS]
 
     assert 0 < len(metrics) < 20
     assert all(

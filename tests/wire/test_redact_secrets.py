@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from diagnostics.wire.capture import open_capture
 from diagnostics.wire.exposition import ExpositionReader
 from diagnostics.wire.model_config import parse_model_config
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from diagnostics.wire.redact import REDACTED, redact
 from diagnostics.wire.secret_shapes import names_a_secret, scrub
 
@@ -28,7 +28,7 @@ HARMLESS = """
 """
 
 
-def redacted(kind: Kind, body: object, **other: str) -> str:
+def redacted(kind: BodyKind, body: object, **other: str) -> str:
     raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
     cleaned = redact(Scrape(server="s", kind=kind, at=1.0, mono=1.0, body=raw, **other))
     return cleaned.body.decode()
@@ -126,7 +126,7 @@ def test_a_configuration_loses_its_secret_parameters_and_still_parses():
             "step": [{"model_name": "a", "input_map": {"TOKEN": "token"}, "output_map": {"TOKEN": "out"}}]
         },
     }
-    parsed = parse_model_config(redacted(Kind.CONFIG, config, name="m").encode())
+    parsed = parse_model_config(redacted(BodyKind.CONFIG, config, name="m").encode())
 
     assert parsed.parameters == {
         "api_key": REDACTED,
@@ -146,7 +146,7 @@ def test_trace_attributes_and_argument_lists_lose_their_secrets():
         "args": ["--api-key", SECRET, "--port", "8000"],
         "nested": {"credentials": {"user": SECRET, "pin": 1234, "list": [SECRET]}},
     }
-    text = redacted(Kind.TRACES, body)
+    text = redacted(BodyKind.TRACES, body)
 
     assert SECRET not in text
     assert "1234" not in text
@@ -154,7 +154,7 @@ def test_trace_attributes_and_argument_lists_lose_their_secrets():
 
 
 def test_secret_labels_go_and_the_page_still_parses():
-    text = redacted(Kind.METRICS, f'vllm:x{{api_key="{SECRET}\\"{SECRET}",model="m"}} 5\n')
+    text = redacted(BodyKind.METRICS, f'vllm:x{{api_key="{SECRET}\\"{SECRET}",model="m"}} 5\n')
     snapshot = ExpositionReader().read(text.encode())
 
     assert SECRET not in text
@@ -164,7 +164,7 @@ def test_secret_labels_go_and_the_page_still_parses():
 
 @pytest.mark.parametrize("line", ["# HELP x token: {}", "password: 12345678", 'x{{a="b"}} 1 # {{token="{}"}} 1'])
 def test_help_texts_exemplars_and_pages_that_are_no_metrics_are_cleaned_too(line):
-    text = redacted(Kind.METRICS, line.format(SECRET) + "\n")
+    text = redacted(BodyKind.METRICS, line.format(SECRET) + "\n")
 
     assert SECRET not in text
     assert "12345678" not in text
@@ -173,7 +173,7 @@ def test_help_texts_exemplars_and_pages_that_are_no_metrics_are_cleaned_too(line
 def test_the_server_name_and_the_error_are_cleaned_too():
     scrape = Scrape(
         server=f"http://u:{SECRET}@h",
-        kind=Kind.METRICS,
+        kind=BodyKind.METRICS,
         at=1.0,
         mono=1.0,
         error=f"GET http://u:{SECRET}@h/metrics: timed out",
@@ -184,7 +184,7 @@ def test_the_server_name_and_the_error_are_cleaned_too():
 
 
 def test_a_binary_body_is_left_out_with_the_reason():
-    cleaned = redact(Scrape(server="", kind=Kind.TRACES, at=1.0, mono=1.0, body=b"\x0a\xff" + SECRET.encode()))
+    cleaned = redact(Scrape(server="", kind=BodyKind.TRACES, at=1.0, mono=1.0, body=b"\x0a\xff" + SECRET.encode()))
 
     assert cleaned.body is None
     assert "binary" in cleaned.error

@@ -12,7 +12,7 @@ import pytest
 
 from diagnostics.errors import MalformedBody
 from diagnostics.wire.perf_analyzer import parse_perf_analyzer
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from diagnostics.wire.saved import Other, at_start, bare, recognised, whole_answer, whole_page
 from diagnostics.wire.statistics import parse_statistics
 
@@ -75,25 +75,25 @@ CSV = b"""Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Ser
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        (PAGE, Kind.METRICS),
-        (b'vllm:num_requests_running{model="m",version="1"} 1\n', Kind.METRICS),
-        (b'[{"iter": 3, "numActiveRequests": 1}]', Kind.METRICS),
-        (b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 3\n', Kind.DCGM),
-        (json.dumps(STATISTICS).encode(), Kind.STATISTICS),
-        (json.dumps(STATISTICS, indent=4).encode(), Kind.STATISTICS),
-        (b'{"modelStats": []}', Kind.STATISTICS),
-        (b'[{"name": "m", "version": "1", "state": "READY"}]', Kind.INDEX),
-        (b'{"models": [{"name": "m"}]}', Kind.INDEX),
-        (b'{"name": "m", "platform": "", "max_batch_size": 8}', Kind.CONFIG),
-        (b'{"name": "m", "maxBatchSize": 8}', Kind.CONFIG),
-        (b'{"name": "triton", "version": "2.51.0", "extensions": []}', Kind.SERVER),
+        (PAGE, BodyKind.METRICS),
+        (b'vllm:num_requests_running{model="m",version="1"} 1\n', BodyKind.METRICS),
+        (b'[{"iter": 3, "numActiveRequests": 1}]', BodyKind.METRICS),
+        (b'DCGM_FI_DEV_GPU_UTIL{gpu="0"} 3\n', BodyKind.DCGM),
+        (json.dumps(STATISTICS).encode(), BodyKind.STATISTICS),
+        (json.dumps(STATISTICS, indent=4).encode(), BodyKind.STATISTICS),
+        (b'{"modelStats": []}', BodyKind.STATISTICS),
+        (b'[{"name": "m", "version": "1", "state": "READY"}]', BodyKind.INDEX),
+        (b'{"models": [{"name": "m"}]}', BodyKind.INDEX),
+        (b'{"name": "m", "platform": "", "max_batch_size": 8}', BodyKind.CONFIG),
+        (b'{"name": "m", "maxBatchSize": 8}', BodyKind.CONFIG),
+        (b'{"name": "triton", "version": "2.51.0", "extensions": []}', BodyKind.SERVER),
         (b'{"name": "m", "versions": ["1"], "platform": "python", "inputs": []}', Other.MODEL_METADATA),
-        (b'{"t": 1.0, "gpus": []}', Kind.NVML),
-        (b'{"resourceSpans": []}', Kind.TRACES),
-        (b'{"t": 1.0, "ms": 3, "model": "m"}\n{"t": 2.0, "ms": 3, "model": "m"}\n', Kind.CLIENT),
-        (b'name: "m"\nbackend: "python"\nmax_batch_size: 8\n', Kind.REPOSITORY),
-        (b'I1128 03:10:00.123456 1 model_lifecycle.cc:472] "loading: m:2"\n', Kind.LOG),
-        (b'triton-1  | I1128 03:10:00.123456 1 model_lifecycle.cc:472] "loading: m:2"\n', Kind.LOG),
+        (b'{"t": 1.0, "gpus": []}', BodyKind.NVML),
+        (b'{"resourceSpans": []}', BodyKind.TRACES),
+        (b'{"t": 1.0, "ms": 3, "model": "m"}\n{"t": 2.0, "ms": 3, "model": "m"}\n', BodyKind.CLIENT),
+        (b'name: "m"\nbackend: "python"\nmax_batch_size: 8\n', BodyKind.REPOSITORY),
+        (b'I1128 03:10:00.123456 1 model_lifecycle.cc:472] "loading: m:2"\n', BodyKind.LOG),
+        (b'triton-1  | I1128 03:10:00.123456 1 model_lifecycle.cc:472] "loading: m:2"\n', BodyKind.LOG),
         (TABLE, Other.PERF_ANALYZER),
         (CSV, Other.PERF_ANALYZER),
     ],
@@ -139,7 +139,7 @@ def test_lines_around_a_body_are_cut_off_in_time_that_grows_with_them(line: byte
 def test_statistics_that_were_cut_out_of_their_answer_are_statistics(part: object) -> None:
     body = json.dumps(part).encode()
 
-    assert recognised(body) is Kind.STATISTICS
+    assert recognised(body) is BodyKind.STATISTICS
     assert [row.name for row in parse_statistics(whole_answer(body))] == [STATISTICS["model_stats"][0]["name"]]
 
 
@@ -168,12 +168,12 @@ def test_a_page_that_was_cut_keeps_its_whole_lines() -> None:
 
 
 def test_a_server_that_counted_nothing_has_its_counters_at_zero_and_its_gauges_as_they_are() -> None:
-    lines = at_start(Kind.METRICS, PAGE).decode().splitlines()
+    lines = at_start(BodyKind.METRICS, PAGE).decode().splitlines()
 
     assert 'nv_inference_request_success{model="m",version="1"} 0' in lines
     assert 'nv_inference_request_summary_us_count{model="m",version="1"} 0' in lines
     assert 'nv_inference_pending_request_count{model="m",version="1"} 3' in lines
-    assert parse_statistics(at_start(Kind.STATISTICS, json.dumps(STATISTICS).encode()))[0].success.count == 0
+    assert parse_statistics(at_start(BodyKind.STATISTICS, json.dumps(STATISTICS).encode()))[0].success.count == 0
 
 
 def test_a_table_has_a_load_per_concurrency_with_its_length_and_counters() -> None:

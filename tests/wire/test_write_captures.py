@@ -16,30 +16,30 @@ from diagnostics.errors import CaptureError, UsageError
 from diagnostics.wire import capture_writer
 from diagnostics.wire.capture import CaptureWriter, open_capture
 from diagnostics.wire.capture_layout import place, scrape_at
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 
 FORMS = ["recording", "recording.tar", "recording.tar.gz", "recording.tgz", "recording.tar.xz"]
 
 
-def scrape(kind: Kind = Kind.METRICS, at: float = 10.0, body: bytes | None = b"x 1\n", **other) -> Scrape:
+def scrape(kind: BodyKind = BodyKind.METRICS, at: float = 10.0, body: bytes | None = b"x 1\n", **other) -> Scrape:
     return Scrape(**{"server": "s", "kind": kind, "at": at, "mono": at, "body": body} | other)
 
 
 SCRAPES = [
-    scrape(Kind.SERVER, body=b"{}"),
-    scrape(Kind.CONFIG, body=b'{"name": "m"}', name="m"),
-    scrape(Kind.REPOSITORY, body=b"", name="m/1/.keep"),
-    scrape(Kind.METRICS, at=10.001),
-    scrape(Kind.METRICS, at=12.0, server="t"),
-    scrape(Kind.STATISTICS, at=12.0, body=b"{}"),
-    scrape(Kind.INDEX, at=12.0, body=b"[]"),
-    scrape(Kind.HOST, at=12.0, body=b"{}"),
-    scrape(Kind.NVML, at=12.0, body=b"{}", server=""),
-    scrape(Kind.TRACES, at=12.0, body=b'{"resourceSpans": []}', server=""),
-    scrape(Kind.TRACES, at=12.5, body=b"\x0a\x00", server=""),
-    scrape(Kind.CLIENT, body=b'{"t": 1}\n', server=""),
-    scrape(Kind.LOG, body=b"I1 x\n"),
-    scrape(Kind.STATISTICS, at=14.0, body=None, error="timed out after 2 s"),
+    scrape(BodyKind.SERVER, body=b"{}"),
+    scrape(BodyKind.CONFIG, body=b'{"name": "m"}', name="m"),
+    scrape(BodyKind.REPOSITORY, body=b"", name="m/1/.keep"),
+    scrape(BodyKind.METRICS, at=10.001),
+    scrape(BodyKind.METRICS, at=12.0, server="t"),
+    scrape(BodyKind.STATISTICS, at=12.0, body=b"{}"),
+    scrape(BodyKind.INDEX, at=12.0, body=b"[]"),
+    scrape(BodyKind.HOST, at=12.0, body=b"{}"),
+    scrape(BodyKind.NVML, at=12.0, body=b"{}", server=""),
+    scrape(BodyKind.TRACES, at=12.0, body=b'{"resourceSpans": []}', server=""),
+    scrape(BodyKind.TRACES, at=12.5, body=b"\x0a\x00", server=""),
+    scrape(BodyKind.CLIENT, body=b'{"t": 1}\n', server=""),
+    scrape(BodyKind.LOG, body=b"I1 x\n"),
+    scrape(BodyKind.STATISTICS, at=14.0, body=None, error="timed out after 2 s"),
 ]
 
 
@@ -78,7 +78,7 @@ def test_bodies_of_the_same_millisecond_are_all_kept(tmp_path):
 @pytest.mark.parametrize("form", ["c", "c.tar"])
 def test_a_configuration_read_again_is_kept_with_its_time_when_it_changed(tmp_path, form):
     before, same, after = (
-        scrape(Kind.CONFIG, at=at, body=body, name="m") for at, body in [(10, b"1"), (20, b"1"), (30, b"2")]
+        scrape(BodyKind.CONFIG, at=at, body=body, name="m") for at, body in [(10, b"1"), (20, b"1"), (30, b"2")]
     )
     record(tmp_path / form, [before, same, after])
 
@@ -87,7 +87,8 @@ def test_a_configuration_read_again_is_kept_with_its_time_when_it_changed(tmp_pa
 
 def test_a_configuration_that_is_changed_and_put_back_is_kept_each_time(tmp_path):
     first, second, same, third = (
-        scrape(Kind.CONFIG, at=at, body=body, name="m") for at, body in [(10, b"1"), (20, b"2"), (30, b"2"), (40, b"1")]
+        scrape(BodyKind.CONFIG, at=at, body=body, name="m")
+        for at, body in [(10, b"1"), (20, b"2"), (30, b"2"), (40, b"1")]
     )
     record(tmp_path / "c", [first, second, same, third])
 
@@ -189,10 +190,14 @@ NAMES = st.text(min_size=1, max_size=20) | st.sampled_from(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(server=NAMES, model=NAMES, kind=st.sampled_from([Kind.CONFIG, Kind.METRICS, Kind.LOG, Kind.REPOSITORY]))
+@given(
+    server=NAMES,
+    model=NAMES,
+    kind=st.sampled_from([BodyKind.CONFIG, BodyKind.METRICS, BodyKind.LOG, BodyKind.REPOSITORY]),
+)
 def test_no_name_leads_out_of_the_capture_and_each_reads_back(server, model, kind):
-    name = model if kind in (Kind.CONFIG, Kind.REPOSITORY) else ""
-    if kind is Kind.REPOSITORY:
+    name = model if kind in (BodyKind.CONFIG, BodyKind.REPOSITORY) else ""
+    if kind is BodyKind.REPOSITORY:
         name = "/".join(part for part in name.split("/") if part) or "m"
     one = scrape(kind, server=server, name=name)
     path = place(one)

@@ -24,11 +24,11 @@ from difflib import get_close_matches
 
 from diagnostics import names
 from diagnostics.lint.model_folder import ENSEMBLE, PLATFORMS
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.versions import served
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 _BACKENDS = frozenset(
     {names.PYTHON_BACKEND, "dali", "fil", "openvino", "vllm", "identity", "repeat", "square", "dlpack", "tritontrtllm"}
@@ -39,7 +39,7 @@ _ALIKE = 0.8
 _DEFAULT_FILES = {"tensorflow_savedmodel": "model.savedmodel", "tensorflow_graphdef": "model.graphdef"}
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each name that the server refuses."""
     backend, platform = see.config.text("backend"), see.config.text("platform")
     if backend is None or platform is None:
@@ -54,7 +54,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         )
 
 
-def _of_platform(see: ModelView, platform: str) -> Iterator[Problem]:
+def _of_platform(see: ModelView, platform: str) -> Iterator[LintProblem]:
     if platform in PLATFORMS or platform == ENSEMBLE:
         return
     near = (
@@ -68,7 +68,7 @@ def _of_platform(see: ModelView, platform: str) -> Iterator[Problem]:
     )
 
 
-def _of_backend(see: ModelView, backend: str, platform: str) -> Iterator[Problem]:
+def _of_backend(see: ModelView, backend: str, platform: str) -> Iterator[LintProblem]:
     owner = PLATFORMS.get(platform)
     if platform and backend in PLATFORMS.values() and owner != backend:
         message = f"{platform!r} is no platform of the backend {backend}: the model does not load"
@@ -84,7 +84,7 @@ def _of_backend(see: ModelView, backend: str, platform: str) -> Iterator[Problem
         yield from _of_files(see, platform)
 
 
-def _of_files(see: ModelView, platform: str) -> Iterator[Problem]:
+def _of_files(see: ModelView, platform: str) -> Iterator[LintProblem]:
     name = see.config.text("default_model_filename", _DEFAULT_FILES.get(platform, "model.py"))
     for version in sorted(served(see.model) or ()) if name else ():
         held = see.model.version_files(version)
@@ -104,19 +104,19 @@ def _model(head: str, *more: str) -> dict[str, str]:
 
 _AT = ("models/a/config.pbtxt:1:1",)
 CASES = (
-    Case(title="speaks when a platform is a backend's name", files=_model('platform: "onnxruntime"'), places=_AT),
-    Case(
+    RuleCase(title="speaks when a platform is a backend's name", files=_model('platform: "onnxruntime"'), places=_AT),
+    RuleCase(
         title="speaks when platform and backend differ",
         files=_model('platform: "tensorrt_plan" backend: "onnxruntime"'),
         places=_AT,
     ),
-    Case(title="speaks when a backend is misspelled", files=_model('backend: "Python"'), places=_AT),
-    Case(
+    RuleCase(title="speaks when a backend is misspelled", files=_model('backend: "Python"'), places=_AT),
+    RuleCase(
         title="speaks when a Python model's file has another name",
         files=_model('default_model_filename: "main.py" backend: "python"'),
         places=_AT,
     ),
-    Case(
+    RuleCase(
         title="is silent about backends of one's own, and platforms that stand for one",
         files={
             **_model('backend: "ranker"'),
@@ -124,5 +124,5 @@ CASES = (
             "models/c/config.pbtxt": 'backend: "onnxruntime" platform: "onnxruntime_onnx"\n',
         },
     ),
-    Case(title="is silent about templates", files=_model('backend: "${backend}" platform: "${platform}"')),
+    RuleCase(title="is silent about templates", files=_model('backend: "${backend}" platform: "${platform}"')),
 )

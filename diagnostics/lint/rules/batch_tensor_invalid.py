@@ -20,17 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import tensors
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 _TYPES = frozenset({"TYPE_INT32", "8", "TYPE_FP32", "11"})
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each declaration that the server refuses."""
     for field in ("batch_input", "batch_output"):
         for block in see.config.blocks(field):
@@ -39,7 +39,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
                 yield see.problem(f"the {field} {wrong}: the model does not load", at=block.place)
 
 
-def _wrong_source(see: ModelView, block: Block) -> str:
+def _wrong_source(see: ModelView, block: ConfigMessage) -> str:
     sources, inputs = block.texts("source_input"), tensors(see.config, "input")
     if not block.complete or any(source.value is None for source in sources):
         return ""
@@ -50,12 +50,12 @@ def _wrong_source(see: ModelView, block: Block) -> str:
     return f"is made of {sources[0].value!r}, which is no input" if unknown else ""
 
 
-def _wrong_type(block: Block, field: str) -> str:
+def _wrong_type(block: ConfigMessage, field: str) -> str:
     data_type = block.text("data_type") if field == "batch_input" else None
     return f"is of {data_type or 'no type'}, not TYPE_INT32 or TYPE_FP32" if data_type not in (None, *_TYPES) else ""
 
 
-def _wrong_target(see: ModelView, block: Block, field: str) -> str:
+def _wrong_target(see: ModelView, block: ConfigMessage, field: str) -> str:
     names = [target.value for target in block.texts("target_name")]
     if field == "batch_input" or None in names or not block.complete:
         return ""
@@ -79,14 +79,14 @@ _AT = ("models/a/config.pbtxt:5:13",)
 _INPUT = 'batch_input { kind: BATCH_ELEMENT_COUNT target_name: "N" data_type: TYPE_FP32 source_input: "X" }'
 _OUTPUT = 'batch_output { target_name: "Y" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "X" }'
 CASES = (
-    Case(title="speaks when it has no source", files=_model(_INPUT.replace('source_input: "X" ', "")), places=_AT),
-    Case(title="speaks when its source is no input", files=_model(_INPUT.replace('"X"', '"Z"')), places=_AT),
-    Case(title="speaks when its type is another", files=_model(_INPUT.replace("FP32", "INT64")), places=_AT),
-    Case(
+    RuleCase(title="speaks when it has no source", files=_model(_INPUT.replace('source_input: "X" ', "")), places=_AT),
+    RuleCase(title="speaks when its source is no input", files=_model(_INPUT.replace('"X"', '"Z"')), places=_AT),
+    RuleCase(title="speaks when its type is another", files=_model(_INPUT.replace("FP32", "INT64")), places=_AT),
+    RuleCase(
         title="speaks when a target is no output",
         files=_model(_OUTPUT.replace('"Y"', '"Z"')),
         places=("models/a/config.pbtxt:5:14",),
     ),
-    Case(title="is silent about whole ones", files=_model(f"{_INPUT}\n{_OUTPUT}")),
-    Case(title="is silent about templates", files=_model(_INPUT.replace('"X"', '"${input}"'))),
+    RuleCase(title="is silent about whole ones", files=_model(f"{_INPUT}\n{_OUTPUT}")),
+    RuleCase(title="is silent about templates", files=_model(_INPUT.replace('"X"', '"${input}"'))),
 )

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import is_engine
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
-from diagnostics.lint.settings import Settings
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
+from diagnostics.lint.settings import LintSettings
 from diagnostics.lint.tensors import steps
 from diagnostics.units import Limit, Unit
 
@@ -40,9 +40,9 @@ WITHOUT_BUDGET = Limit(
     "is a part of it; such a value is often meant in ms",
 )
 RULE = Rule(
-    scope=Scope.REPOSITORY,
-    severity=Severity.WARNING,
-    question=Question.BATCHING,
+    scope=RuleScope.REPOSITORY,
+    severity=LintSeverity.WARNING,
+    question=LintTopic.BATCHING,
     limits={"share_of_budget": MOST_OF_BUDGET, "window": WITHOUT_BUDGET},
 )
 
@@ -50,7 +50,7 @@ _FIELD = "max_queue_delay_microseconds"
 _WITHOUT = "latency_budget in .diag-lint.toml has it judged by your target"
 
 
-def lint(see: RepositoryView) -> Iterator[Problem]:
+def lint(see: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each window that is too long, and of ensembles whose windows add up."""
     windows = {name: window for name, model in see.repository.models.items() if (window := _window(model))}
     for name, window in windows.items():
@@ -63,11 +63,11 @@ def lint(see: RepositoryView) -> Iterator[Problem]:
             yield see.problem(
                 f"the batchers of its steps may hold a request {_shown(total)}, of a budget of {_shown(budget)}",
                 at=model.place,
-                severity=Severity.ERROR,
+                severity=LintSeverity.ERROR,
             )
 
 
-def _of_model(see: RepositoryView, model: ModelFolder, window: float) -> Iterator[Problem]:
+def _of_model(see: RepositoryView, model: ModelFolder, window: float) -> Iterator[LintProblem]:
     budget = see.settings.latency_budget_seconds
     limit = budget * MOST_OF_BUDGET.value if budget else WITHOUT_BUDGET.value
     batching = model.config.block("dynamic_batching") if model.config else None
@@ -78,7 +78,7 @@ def _of_model(see: RepositoryView, model: ModelFolder, window: float) -> Iterato
         f"a request without company waits {_shown(window)} for others{of}",
         at=batching.at(_FIELD),
         help="shorten the window; its unit is microseconds" + ("" if budget else f"; {_WITHOUT}"),
-        severity=Severity.ERROR if budget and window >= budget else None,
+        severity=LintSeverity.ERROR if budget and window >= budget else None,
     )
 
 
@@ -102,25 +102,25 @@ def _model(name: str, window: str) -> dict[str, str]:
 _ENSEMBLE = (
     'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "a" } step { model_name: "b" } }\n'
 )
-_BUDGET = Settings(latency_budget_seconds=0.2)
+_BUDGET = LintSettings(latency_budget_seconds=0.2)
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a window is half of the budget",
         files=_model("a", "100000"),
         places=("models/a/config.pbtxt:3:20",),
         settings=_BUDGET,
     ),
-    Case(
+    RuleCase(
         title="speaks when the windows of an ensemble add up to the budget",
         files={**_model("a", "90000"), **_model("b", "110000"), "models/all/config.pbtxt": _ENSEMBLE},
         places=("models/all/config.pbtxt:1:1", "models/b/config.pbtxt:3:20"),
         settings=_BUDGET,
     ),
-    Case(
+    RuleCase(
         title="speaks when nobody has said a budget and the window is half a second",
         files=_model("a", "500000"),
         places=("models/a/config.pbtxt:3:20",),
     ),
-    Case(title="is silent when the window is short", files=_model("a", "5000"), settings=_BUDGET),
-    Case(title="is silent when the window is a template", files=_model("a", "${delay}"), settings=_BUDGET),
+    RuleCase(title="is silent when the window is short", files=_model("a", "5000"), settings=_BUDGET),
+    RuleCase(title="is silent when the window is a template", files=_model("a", "${delay}"), settings=_BUDGET),
 )

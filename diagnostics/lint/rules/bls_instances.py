@@ -25,14 +25,14 @@ from diagnostics import names
 from diagnostics.lint.engines import called_models, engine_of, is_engine, keeps_several_calls_open
 from diagnostics.lint.instances import instances
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.OVERLAP)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.OVERLAP)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the engine that gets too few requests."""
     count = instances(see.model)
     if see.model.backend != names.PYTHON_BACKEND or count is None or keeps_several_calls_open(see.model):
@@ -65,12 +65,12 @@ _CALLS = 'parameters { key: "tensorrt_llm_model_name" value { string_value: "llm
 _BLS = f'name: "bls"\nbackend: "python"\ninstance_group {{ count: 4 kind: KIND_CPU }}\n{_CALLS}'
 _ENGINE = 'name: "llm"\nbackend: "tensorrtllm"\nmax_batch_size: 64\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the engine could work on more",
         files={"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE},
         places=("models/bls/config.pbtxt:3:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent when an instance awaits several calls",
         files={
             "models/bls/config.pbtxt": _BLS,
@@ -78,11 +78,11 @@ CASES = (
             "models/llm/config.pbtxt": _ENGINE,
         },
     ),
-    Case(
+    RuleCase(
         title="is silent when there are as many",
         files={"models/bls/config.pbtxt": _BLS.replace("4", "64"), "models/llm/config.pbtxt": _ENGINE},
     ),
-    Case(
+    RuleCase(
         title="is silent when the engine's batch is a template",
         files={"models/bls/config.pbtxt": _BLS, "models/llm/config.pbtxt": _ENGINE.replace("64", "${most}")},
     ),

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Question, Rule, Scope, TroubleView
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, Rule, RuleCase, RuleScope, TroubleView
 from diagnostics.lint.walk import Difficulty
 
-RULE = Rule(scope=Scope.READING, severity=Severity.ERROR, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 
 
-def lint(see: TroubleView) -> Iterator[Problem]:
+def lint(see: TroubleView) -> Iterator[LintProblem]:
     """Tell of a configuration that is not text format."""
     trouble = see.trouble
     if trouble.difficulty is Difficulty.MALFORMED:
@@ -33,12 +33,12 @@ def lint(see: TroubleView) -> Iterator[Problem]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a block is not closed, and where",
         files={"models/a/config.pbtxt": 'name: "a"\ninput [ { name: "X"\n', "models/b/config.pbtxt": 'name: "b"\n'},
         places=("models/a/config.pbtxt:3:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent about fields that it does not know, and about templates",
         files={"models/a/config.pbtxt": 'name: "a"\nnewest_field { x: 1 }\nmax_batch_size: ${size}\n'},
     ),

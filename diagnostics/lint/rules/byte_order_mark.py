@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 
 
 _MARK = "\ufeff"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the mark."""
     if see.config.file.text.startswith(_MARK):
         message = "the file begins with a byte order mark: the model does not load"
@@ -34,10 +34,10 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when there is one",
         files={"models/a/config.pbtxt": f'{_MARK}backend: "python"\n'},
         places=("models/a/config.pbtxt:1:1",),
     ),
-    Case(title="is silent without", files={"models/a/config.pbtxt": 'backend: "python"\n# \ufeff\n'}),
+    RuleCase(title="is silent without", files={"models/a/config.pbtxt": 'backend: "python"\n# \ufeff\n'}),
 )

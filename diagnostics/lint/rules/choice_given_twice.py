@@ -20,22 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.typed_fields import TypedMessage, typed_messages
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 
 _SCHEDULERS = "scheduling_choice"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the second field of each choice."""
     for found in typed_messages(see.model):
         yield from _of_message(see, found)
 
 
-def _of_message(see: ModelView, found: TypedMessage) -> Iterator[Problem]:
+def _of_message(see: ModelView, found: TypedMessage) -> Iterator[LintProblem]:
     made: dict[str, str] = {}
     for field, held in found.known:
         first = made.setdefault(held.choice, field.name) if held.choice not in ("", _SCHEDULERS) else field.name
@@ -49,15 +49,15 @@ def _model(policy: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a version policy is two",
         files=_model("latest { num_versions: 1 } all { }"),
         places=("models/a/config.pbtxt:2:45",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a sequence batcher has two strategies",
         files={"models/a/config.pbtxt": "sequence_batching { direct { } oldest { } }\n"},
         places=("models/a/config.pbtxt:1:32",),
     ),
-    Case(title="is silent about one, and a template", files=_model("all { } ${more}")),
+    RuleCase(title="is silent about one, and a template", files=_model("all { } ${more}")),
 )

@@ -22,18 +22,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.engines import code_of
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.COMPILED)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.COMPILED)
 
 _CACHE = "trt_engine_cache_enable"
 _COMPILE = "torch.compile("
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of accelerators without a cache, and of code that compiles."""
     optimization = see.config.block("optimization")
     accelerators = optimization.block("execution_accelerators") if optimization else None
@@ -47,12 +47,12 @@ def lint(see: ModelView) -> Iterator[Problem]:
     yield from _compiles(see)
 
 
-def _cached(accelerator: Block) -> bool:
+def _cached(accelerator: ConfigMessage) -> bool:
     text = accelerator.map("parameters").get(_CACHE)
     return not accelerator.complete or (text is not None and text.value in (None, "true", "True", "1"))
 
 
-def _compiles(see: ModelView) -> Iterator[Problem]:
+def _compiles(see: ModelView) -> Iterator[LintProblem]:
     if see.config.has("model_warmup") is not False:
         return
     for file in code_of(see.model):
@@ -62,7 +62,7 @@ def _compiles(see: ModelView) -> Iterator[Problem]:
                 "torch.compile compiles when a shape is first served, and there is no model_warmup",
                 at=file.place(at),
                 help="warm up each shape that is served",
-                severity=Severity.INFO,
+                severity=LintSeverity.INFO,
             )
 
 
@@ -74,21 +74,21 @@ def _model(parameters: str) -> dict[str, str]:
 
 _PYTHON = 'backend: "python"\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the accelerator has no cache",
         files=_model('parameters { key: "precision_mode" value: "FP16" }'),
         places=("models/a/config.pbtxt:2:70",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a Python model compiles unwarmed",
         files={"models/a/config.pbtxt": _PYTHON, "models/a/1/model.py": "import torch\nm = torch.compile(m)\n"},
         places=("models/a/1/model.py:2:5",),
     ),
-    Case(
+    RuleCase(
         title="is silent when there is a cache",
         files=_model('parameters { key: "trt_engine_cache_enable" value: "true" }'),
     ),
-    Case(
+    RuleCase(
         title="is silent when a template may turn it on, and when compiling is a comment",
         files={
             **_model('parameters { key: "trt_engine_cache_enable" value: "${cache}" }'),

@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.versions import served
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.INFO, question=Question.COMPILED)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopic.COMPILED)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of a TensorRT model with several versions."""
     versions = served(see.model)
     if see.model.backend == "tensorrt" and versions is not None and len(versions) > 1:
@@ -42,12 +42,12 @@ def lint(see: ModelView) -> Iterator[Problem]:
 _MODEL = 'platform: "tensorrt_plan"\nversion_policy { all { } }\n'
 _PLANS = {"models/a/1/model.plan": b"", "models/a/2/model.plan": b""}
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when two are served",
         files={"models/a/config.pbtxt": _MODEL, **_PLANS},
         places=("models/a/config.pbtxt:2:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent when the latest is served",
         files={"models/a/config.pbtxt": _MODEL.partition("version")[0], **_PLANS},
     ),

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: RepositoryView) -> Iterator[Problem]:
+def lint(see: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each configuration of a folder that looks like a version."""
     models = see.repository.models
     if see.repository.misplaced:
@@ -39,12 +39,12 @@ def lint(see: RepositoryView) -> Iterator[Problem]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when it stands in a version",
         files={"models/a/1/config.pbtxt": 'name: "other"\nbackend: "python"\n'},
         places=("models/a/1/config.pbtxt:1:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent when it stands where it belongs, also in a model that a number names",
         files={"models/7/config.pbtxt": 'backend: "python"\n', "models/7/1/model.py": ""},
     ),

@@ -21,13 +21,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.engines import flag, is_tensorrt_llm, number, parameters, unset
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of graphs that nobody captures, or keeps."""
     optimization = see.config.block("optimization")
     cuda = optimization.block("cuda") if optimization else None
@@ -55,12 +55,12 @@ def _engine(size: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the backend captures none",
         files=_graphs("onnxruntime"),
         places=("models/a/config.pbtxt:2:23",),
     ),
-    Case(title="speaks when none is kept", files=_engine("0"), places=("models/llm/config.pbtxt:2:59",)),
-    Case(title="is silent when they are kept, or captured", files={**_engine("16"), **_graphs("tensorrt")}),
-    Case(title="is silent when a template says how many", files=_engine("${size}")),
+    RuleCase(title="speaks when none is kept", files=_engine("0"), places=("models/llm/config.pbtxt:2:59",)),
+    RuleCase(title="is silent when they are kept, or captured", files={**_engine("16"), **_graphs("tensorrt")}),
+    RuleCase(title="is silent when a template says how many", files=_engine("${size}")),
 )

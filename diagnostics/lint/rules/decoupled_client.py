@@ -20,16 +20,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 from diagnostics.lint.streaming import streams
 
-RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.ERROR, question=Question.DEPLOYMENT)
+RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.ERROR, question=LintTopic.DEPLOYMENT)
 
 _ADDRESS = re.compile(r"/v2/models/([\w.\-]+)(?:/versions/\d+)?/(infer|generate)(?![\w\-])")
 
 
-def lint(see: FileView) -> Iterator[Problem]:
+def lint(see: FileView) -> Iterator[LintProblem]:
     """Tell of each address."""
     known: dict[str, bool] = {}
     for found in _ADDRESS.finditer(see.file.text):
@@ -43,7 +43,7 @@ def lint(see: FileView) -> Iterator[Problem]:
                 f"{name} is decoupled: {verb} {what}",
                 at=see.file.place(found.start()),
                 help="ask generate_stream, or stream over gRPC",
-                severity=Severity.WARNING if one else None,
+                severity=LintSeverity.WARNING if one else None,
             )
 
 
@@ -63,17 +63,17 @@ def _files(address: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a decoupled model is asked for one answer",
         files=_files("/v2/models/llm/versions/1/infer"),
         places=("compose.yaml:4:32",),
     ),
-    Case(
+    RuleCase(
         title="speaks when an ensemble with such a member is",
         files=_files("/v2/models/all/generate"),
         places=("compose.yaml:4:32",),
     ),
-    Case(title="is silent when the answers are streamed", files=_files("/v2/models/llm/generate_stream")),
-    Case(title="is silent about a model that answers once", files=_files("/v2/models/safety/infer")),
-    Case(title="is silent about a model that is not there", files=_files("/v2/models/other/infer")),
+    RuleCase(title="is silent when the answers are streamed", files=_files("/v2/models/llm/generate_stream")),
+    RuleCase(title="is silent about a model that answers once", files=_files("/v2/models/safety/infer")),
+    RuleCase(title="is silent about a model that is not there", files=_files("/v2/models/other/infer")),
 )

@@ -23,15 +23,15 @@ from collections.abc import Iterator
 from diagnostics import names
 from diagnostics.lint.engines import is_engine, parameters
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
 from diagnostics.lint.streaming import decoupled, streams
 from diagnostics.lint.tensors import steps
 
-RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.ENGINE)
+RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 
-def lint(see: RepositoryView) -> Iterator[Problem]:
+def lint(see: RepositoryView) -> Iterator[LintProblem]:
     """Tell of callers and engines that differ, and of ensembles that stream."""
     for model in see.repository.models.values():
         if model.ensemble:
@@ -40,7 +40,7 @@ def lint(see: RepositoryView) -> Iterator[Problem]:
             yield from _of_caller(see, model)
 
 
-def _of_caller(see: RepositoryView, caller: ModelFolder) -> Iterator[Problem]:
+def _of_caller(see: RepositoryView, caller: ModelFolder) -> Iterator[LintProblem]:
     for key, text in parameters(caller).items():
         engine = see.repository.models.get(text.value or "") if key.endswith(names.CALLED_MODEL) else None
         if engine is None or not is_engine(engine):
@@ -51,7 +51,7 @@ def _of_caller(see: RepositoryView, caller: ModelFolder) -> Iterator[Problem]:
             yield see.problem(f"{streams} is decoupled, but {other} is not: answers do not stream", at=caller.place)
 
 
-def _of_ensemble(see: RepositoryView, ensemble: ModelFolder) -> Iterator[Problem]:
+def _of_ensemble(see: RepositoryView, ensemble: ModelFolder) -> Iterator[LintProblem]:
     models = see.repository.models
     members = [step.model or "" for step in steps(ensemble.config)] if ensemble.config else []
     streaming = [name for name in members if name in models and streams(models[name], models.get)]
@@ -60,7 +60,7 @@ def _of_ensemble(see: RepositoryView, ensemble: ModelFolder) -> Iterator[Problem
             f"{streaming[0]} is decoupled, so clients of {ensemble.name} have to stream",
             at=ensemble.place,
             help="use gRPC streams or generate_stream; `infer` over HTTP is refused",
-            severity=Severity.INFO,
+            severity=LintSeverity.INFO,
         )
 
 
@@ -72,13 +72,13 @@ _ALL = {
     "models/all/config.pbtxt": 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "llm" } }\n'
 }
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the caller cannot stream, and of the ensemble that does",
         files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE + _POLICY},
         places=("models/all/config.pbtxt:1:1", "models/bls/config.pbtxt:1:1"),
     ),
-    Case(title="is silent when neither does", files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE}),
-    Case(
+    RuleCase(title="is silent when neither does", files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE}),
+    RuleCase(
         title="is silent when a template decides",
         files={**_BLS, **_ALL, "models/llm/config.pbtxt": _ENGINE + _POLICY.replace("true", "${decoupled}")},
     ),

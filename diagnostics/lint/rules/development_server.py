@@ -22,10 +22,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.containers import Container, containers_of
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Question.DEPLOYMENT)
+RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, question=LintTopic.DEPLOYMENT)
 
 # Words that follow one another; the last word is what is shown and looked for in the file.
 _COMMANDS = (
@@ -41,7 +41,7 @@ _COMMANDS = (
 _RELOADING = ("uvicorn", "gunicorn", "hypercorn")
 
 
-def lint(see: FileView) -> Iterator[Problem]:
+def lint(see: FileView) -> Iterator[LintProblem]:
     """Tell of each container that runs one."""
     for container in containers_of(see.documents):
         found = _command(container)
@@ -90,17 +90,17 @@ spec:
           command: ["sh", "-c", "exec uvicorn app:app --reload"]
 """
 CASES = (
-    Case(
+    RuleCase(
         title="speaks of the command and of the debug mode of a compose file",
         files={"compose.yaml": _COMPOSE},
         places=("compose.yaml:4:20", "compose.yaml:6:9"),
     ),
-    Case(
+    RuleCase(
         title="speaks of a manifest",
         files={"gateway.yaml": _MANIFEST},
         places=("gateway.yaml:9:55",),
     ),
-    Case(
+    RuleCase(
         title="is silent about a server made for load",
         files={
             "compose.yaml": _COMPOSE.replace("flask run", "gunicorn app:app").replace("=1", "=0"),

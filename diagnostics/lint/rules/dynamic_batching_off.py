@@ -22,16 +22,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.engines import is_engine
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.BATCHING)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.BATCHING)
 
 _GETS_ONE = frozenset({"onnxruntime", "tensorrt"})
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of a model that batches without a batcher."""
     most, policy = see.model.max_batch_size, see.config.block("model_transaction_policy")
     batcher = [see.config.has(field) for field in ("dynamic_batching", "sequence_batching")]
@@ -45,24 +45,26 @@ def lint(see: ModelView) -> Iterator[Problem]:
         at=see.config.at("max_batch_size"),
         help="add dynamic_batching { }",
         fix=ConfigChange(model=see.model.name, settings=(Setting(path="dynamic_batching", value=True),)),
-        severity=Severity.INFO if given else None,
+        severity=LintSeverity.INFO if given else None,
     )
 
 
 _MODEL = 'name: "safety"\nbackend: "pytorch"\nmax_batch_size: 8\n'
 _ENGINE = 'name: "llm"\nbackend: "tensorrtllm"\nmax_batch_size: 8\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when there is none",
         files={"models/safety/config.pbtxt": _MODEL},
         places=("models/safety/config.pbtxt:3:1",),
     ),
-    Case(title="is silent when there is one", files={"models/safety/config.pbtxt": _MODEL + "dynamic_batching { }\n"}),
-    Case(
+    RuleCase(
+        title="is silent when there is one", files={"models/safety/config.pbtxt": _MODEL + "dynamic_batching { }\n"}
+    ),
+    RuleCase(
         title="is silent about engines, and models that do not batch",
         files={"models/llm/config.pbtxt": _ENGINE, "models/safety/config.pbtxt": _MODEL.replace("8", "1")},
     ),
-    Case(
+    RuleCase(
         title="is silent when a template may become one",
         files={"models/safety/config.pbtxt": _MODEL + "${batcher}\n"},
     ),

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.engines import batches_in_flight
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 from diagnostics.units import Limit, Unit
 
@@ -32,13 +32,16 @@ ONE_STEP = Limit(
     because="one step of a small model's engine on today's GPUs takes milliseconds: a shorter window joins one step",
 )
 RULE = Rule(
-    scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE, limits={"one_engine_step": ONE_STEP}
+    scope=RuleScope.MODEL,
+    severity=LintSeverity.WARNING,
+    question=LintTopic.ENGINE,
+    limits={"one_engine_step": ONE_STEP},
 )
 
 _FIELD = "max_queue_delay_microseconds"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the window."""
     batching = see.config.block("dynamic_batching")
     window = batching.integer(_FIELD) if batching else None
@@ -51,7 +54,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         at=batching.at(_FIELD),
         help="set it to 0",
         fix=ConfigChange(model=see.model.name, settings=(setting,)),
-        severity=None if seconds >= ONE_STEP.value else Severity.INFO,
+        severity=None if seconds >= ONE_STEP.value else LintSeverity.INFO,
     )
 
 
@@ -61,9 +64,9 @@ def _model(delay: str, backend: str = "tensorrtllm", name: str = "llm") -> dict[
 
 
 CASES = (
-    Case(title="speaks when there is one", files=_model("10000"), places=("models/llm/config.pbtxt:3:20",)),
-    Case(title="is silent when it is 0, or a template", files={**_model("0"), **_model("${delay}", name="other")}),
-    Case(
+    RuleCase(title="speaks when there is one", files=_model("10000"), places=("models/llm/config.pbtxt:3:20",)),
+    RuleCase(title="is silent when it is 0, or a template", files={**_model("0"), **_model("${delay}", name="other")}),
+    RuleCase(
         title="is silent about models that do not batch in flight",
         files={**_model("10000", backend="pytorch"), **_model("10000", backend="fastertransformer", name="gpt")},
     ),

@@ -21,17 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.engines import Engine, engine_of, flag, is_tensorrt_llm, parameters, unset
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.engines import BuiltEngine, engine_of, flag, is_tensorrt_llm, parameters, unset
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 _KEY = "enable_chunked_context"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of prompts that are not cut, or cannot be."""
     engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
     if engine is None:
@@ -42,7 +42,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
     place = text.place if text and text.written else see.model.place
     if on and paged is False:
         message = f"the engine cannot cut prompts: it was built without use_paged_context_fmha ({engine.path})"
-        yield see.problem(message, at=place, severity=Severity.ERROR)
+        yield see.problem(message, at=place, severity=LintSeverity.ERROR)
     elif on is False and (longest := _longest_prompt(engine)):
         tokens = engine.integer("build_config", "max_num_tokens")
         setting = Setting(path=f"parameters.{_KEY}", value="true")
@@ -54,7 +54,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         )
 
 
-def _longest_prompt(engine: Engine) -> int | None:
+def _longest_prompt(engine: BuiltEngine) -> int | None:
     """Return the longest prompt that the engine takes, where it is more than a step's tokens; else None."""
     tokens, longest = engine.integer("build_config", "max_num_tokens"), engine.integer("build_config", "max_input_len")
     return longest if tokens and longest and longest > tokens else None
@@ -72,9 +72,9 @@ def _files(chunked: str, paged: str, longest: int = 16384) -> dict[str, str]:
 
 _AT = "models/llm/config.pbtxt:3:66"
 CASES = (
-    Case(title="speaks when it is on, but the engine cannot", files=_files("true", "false"), places=(_AT,)),
-    Case(title="speaks when it is off, and prompts are longer", files=_files("false", "true"), places=(_AT,)),
-    Case(title="is silent when it is on", files=_files("true", "true")),
-    Case(title="is silent when no prompt is longer than a step", files=_files("false", "true", longest=4096)),
-    Case(title="is silent when it is a template", files=_files("${chunked}", "true")),
+    RuleCase(title="speaks when it is on, but the engine cannot", files=_files("true", "false"), places=(_AT,)),
+    RuleCase(title="speaks when it is off, and prompts are longer", files=_files("false", "true"), places=(_AT,)),
+    RuleCase(title="is silent when it is on", files=_files("true", "true")),
+    RuleCase(title="is silent when no prompt is longer than a step", files=_files("false", "true", longest=4096)),
+    RuleCase(title="is silent when it is a template", files=_files("${chunked}", "true")),
 )

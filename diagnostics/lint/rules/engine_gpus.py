@@ -25,7 +25,7 @@ from pathlib import Path
 from diagnostics import names
 from diagnostics.lint.engines import (
     VLLM,
-    Engine,
+    BuiltEngine,
     engine_gpus,
     engine_of,
     is_tensorrt_llm,
@@ -33,10 +33,10 @@ from diagnostics.lint.engines import (
     vllm_settings,
 )
 from diagnostics.lint.instances import groups
-from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.ranks import parallel, ranks_of
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.settings import Settings
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.settings import LintSettings
 from diagnostics.units import Limit, Unit
 
 FILLS_LITTLE = Limit(
@@ -45,11 +45,14 @@ FILLS_LITTLE = Limit(
     because="weights that leave half of one GPU to the KV cache need no second GPU for their size",
 )
 RULE = Rule(
-    scope=Scope.MODEL, severity=Severity.ERROR, question=Question.ENGINE, limits={"share_of_one_gpu": FILLS_LITTLE}
+    scope=RuleScope.MODEL,
+    severity=LintSeverity.ERROR,
+    question=LintTopic.ENGINE,
+    limits={"share_of_one_gpu": FILLS_LITTLE},
 )
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of lists that do not fit, and of engines that are spread without need."""
     yield from _vllm(see)
     engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
@@ -66,7 +69,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
     yield from _spread(see, engine, ranks)
 
 
-def _vllm(see: ModelView) -> Iterator[Problem]:
+def _vllm(see: ModelView) -> Iterator[LintProblem]:
     ranks = parallel(vllm_settings(see.model)) if see.model.backend == VLLM else None
     for group in groups(see.model) or ():
         if ranks and ranks > 1 and group.kind == names.KIND_GPU:
@@ -76,7 +79,7 @@ def _vllm(see: ModelView) -> Iterator[Problem]:
             yield see.problem(message, at=group.block.at("kind"), help="use KIND_MODEL")
 
 
-def _spread(see: ModelView, engine: Engine, ranks: int) -> Iterator[Problem]:
+def _spread(see: ModelView, engine: BuiltEngine, ranks: int) -> Iterator[LintProblem]:
     memory = see.settings.gpu_memory_bytes
     size = sum(path.stat().st_size for path in (see.model.path / Path(engine.path).parent).glob("rank*.engine"))
     if memory and size and ranks > 1 and size < memory * FILLS_LITTLE.value:
@@ -85,7 +88,7 @@ def _spread(see: ModelView, engine: Engine, ranks: int) -> Iterator[Problem]:
             f" {Unit.BYTES.show(memory)}",
             at=see.model.place,
             help="build it for one GPU, and compare",
-            severity=Severity.INFO,
+            severity=LintSeverity.INFO,
         )
 
 
@@ -109,23 +112,23 @@ def _vllm_files(kind: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when fewer GPUs are listed than there are ranks",
         files=_files("0;1"),
         places=("models/llm/config.pbtxt:2:58",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a small engine is spread",
         files=_files("0,1"),
         places=("models/llm/config.pbtxt:1:1",),
-        settings=Settings(gpu_memory_bytes=80 * 2**30),
+        settings=LintSettings(gpu_memory_bytes=80 * 2**30),
     ),
-    Case(
+    RuleCase(
         title="speaks when a vLLM engine is spread within one GPU",
         files=_vllm_files("KIND_GPU"),
         places=("models/a/config.pbtxt:2:18",),
     ),
-    Case(title="is silent when a vLLM engine chooses its GPUs", files=_vllm_files("KIND_MODEL")),
-    Case(title="is silent when each instance has as many", files=_files("0,1;2,3")),
-    Case(title="is silent about templates", files=_files("${gpus}")),
+    RuleCase(title="is silent when a vLLM engine chooses its GPUs", files=_vllm_files("KIND_MODEL")),
+    RuleCase(title="is silent when each instance has as many", files=_files("0,1;2,3")),
+    RuleCase(title="is silent about templates", files=_files("${gpus}")),
 )

@@ -21,16 +21,16 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import TENSORRT_LLM, VLLM, engine_gpus, parameter, unset
 from diagnostics.lint.instances import groups, instances
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 _GPUS = "gpu_device_ids"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of instances that have no GPUs of their own."""
     count = instances(see.model)
     if see.model.backend not in (TENSORRT_LLM, VLLM) or count is None or count < 2 or _apart(see, count):
@@ -68,20 +68,20 @@ def _vllm(*written: str) -> str:
 
 
 CASES = (
-    Case(title="speaks when two share", files=_engine("2"), places=("models/llm/config.pbtxt:3:1",)),
-    Case(
+    RuleCase(title="speaks when two share", files=_engine("2"), places=("models/llm/config.pbtxt:3:1",)),
+    RuleCase(
         title="speaks when two are given the same GPU",
         files=_engine("2", "0;0"),
         places=("models/llm/config.pbtxt:3:1",),
     ),
-    Case(
+    RuleCase(
         title="speaks when two vLLM engines share, and is silent about two with a GPU each",
         files={"models/a/config.pbtxt": _vllm("count: 2"), "models/b/config.pbtxt": _vllm("gpus: 0", "gpus: 1")},
         places=("models/a/config.pbtxt:2:1",),
     ),
-    Case(title="is silent when each has its own", files=_engine("2", "0,1;2,3")),
-    Case(
+    RuleCase(title="is silent when each has its own", files=_engine("2", "0,1;2,3")),
+    RuleCase(
         title="is silent when there is one, or a template", files={**_engine("1"), **_engine("${count}", name="other")}
     ),
-    Case(title="is silent when the GPUs are a template", files=_engine("2", "${gpus}")),
+    RuleCase(title="is silent when the GPUs are a template", files=_engine("2", "${gpus}")),
 )

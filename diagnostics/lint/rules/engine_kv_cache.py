@@ -20,17 +20,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.engines import engine_of, is_tensorrt_llm, number, parameter, parameters
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 _FRACTION = "kv_cache_free_gpu_mem_fraction"
 _CAP = "max_tokens_in_paged_kv_cache"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the cache's size."""
     if not is_tensorrt_llm(see.model):
         return
@@ -38,12 +38,12 @@ def lint(see: ModelView) -> Iterator[Problem]:
     written = parameters(see.model)
     if parameter(see.model, _FRACTION) and (fraction is None or not 0 < fraction <= 1):
         message = f"{_FRACTION} {written[_FRACTION].value!r} is no share of the free memory, from 0 to 1"
-        yield see.problem(message, at=written[_FRACTION].place, severity=Severity.ERROR)
+        yield see.problem(message, at=written[_FRACTION].place, severity=LintSeverity.ERROR)
     if cap is not None and cap > 0:
         yield from _cap(see, int(cap))
 
 
-def _cap(see: ModelView, cap: int) -> Iterator[Problem]:
+def _cap(see: ModelView, cap: int) -> Iterator[LintProblem]:
     engine = engine_of(see.model)
     longest = engine.integer("build_config", "max_seq_len") if engine else None
     if longest and cap < longest:
@@ -70,26 +70,26 @@ def _engine(**values: str) -> dict[str, str]:
 
 _BUILT = {"models/llm/1/config.json": '{"build_config": {"max_seq_len": 4096}}'}
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the fraction is a percentage",
         files=_engine(kv_cache_free_gpu_mem_fraction="90"),
         places=("models/llm/config.pbtxt:3:74",),
     ),
-    Case(
+    RuleCase(
         title="speaks when both are set",
         files=_engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache="2560"),
         places=("models/llm/config.pbtxt:4:72",),
     ),
-    Case(
+    RuleCase(
         title="speaks when the longest sequence does not fit",
         files={**_engine(max_tokens_in_paged_kv_cache="2560"), **_BUILT},
         places=("models/llm/config.pbtxt:3:72",),
     ),
-    Case(
+    RuleCase(
         title="is silent when only the fraction is set",
         files=_engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache=""),
     ),
-    Case(
+    RuleCase(
         title="is silent about templates",
         files=_engine(kv_cache_free_gpu_mem_fraction="0.9", max_tokens_in_paged_kv_cache="${tokens}"),
     ),

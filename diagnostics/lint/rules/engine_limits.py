@@ -20,14 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.engines import Engine, engine_of, is_tensorrt_llm, number, parameters
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.engines import BuiltEngine, engine_of, is_tensorrt_llm, number, parameters
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of limits above what the engine was built for."""
     engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
     if engine is not None:
@@ -35,7 +35,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         yield from _beams(see, engine)
 
 
-def _batch(see: ModelView, engine: Engine) -> Iterator[Problem]:
+def _batch(see: ModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
     most, built = see.model.max_batch_size, engine.integer("build_config", "max_batch_size")
     if most and built and most > built:
         yield see.problem(
@@ -45,13 +45,13 @@ def _batch(see: ModelView, engine: Engine) -> Iterator[Problem]:
         )
 
 
-def _beams(see: ModelView, engine: Engine) -> Iterator[Problem]:
+def _beams(see: ModelView, engine: BuiltEngine) -> Iterator[LintProblem]:
     beams, built = number(see.model, "max_beam_width"), engine.integer("build_config", "max_beam_width")
     if beams and built and beams > built:
         yield see.problem(
             f"max_beam_width is {int(beams)}, but the engine was built for {built} ({engine.path})",
             at=parameters(see.model)["max_beam_width"].place,
-            severity=Severity.ERROR,
+            severity=LintSeverity.ERROR,
         )
 
 
@@ -64,14 +64,14 @@ def _files(most: str, beams: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when both are above the engine's",
         files=_files("128", "4"),
         places=("models/llm/config.pbtxt:3:1", "models/llm/config.pbtxt:4:58"),
     ),
-    Case(title="is silent when they are the engine's", files=_files("64", "1")),
-    Case(title="is silent about templates", files=_files("${most}", "${beams}")),
-    Case(
+    RuleCase(title="is silent when they are the engine's", files=_files("64", "1")),
+    RuleCase(title="is silent about templates", files=_files("${most}", "${beams}")),
+    RuleCase(
         title="is silent when the engine cannot be read",
         files={"models/llm/config.pbtxt": _files("128", "4")["models/llm/config.pbtxt"]},
     ),

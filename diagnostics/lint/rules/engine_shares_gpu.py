@@ -35,8 +35,8 @@ from diagnostics.lint.engines import (
 )
 from diagnostics.lint.instances import gpus_of, may_run_on_gpu
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
 from diagnostics.units import Limit, Unit
 
 ALMOST_ALL = Limit(
@@ -45,9 +45,9 @@ ALMOST_ALL = Limit(
     because="the backends' default, made for an engine that is alone on its GPU",
 )
 RULE = Rule(
-    scope=Scope.REPOSITORY,
-    severity=Severity.WARNING,
-    question=Question.PACKING,
+    scope=RuleScope.REPOSITORY,
+    severity=LintSeverity.WARNING,
+    question=LintTopic.PACKING,
     limits={"share_of_free_memory": ALMOST_ALL},
 )
 
@@ -56,7 +56,7 @@ _EVERY = -1
 _SHOWN = 3
 
 
-def lint(see: RepositoryView) -> Iterator[Problem]:
+def lint(see: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each engine that has neighbours."""
     models = see.repository.models.values()
     engines = [model for model in models if (is_tensorrt_llm(model) or model.backend == VLLM) and model.config]
@@ -90,7 +90,7 @@ def _beside(engine: ModelFolder, by_gpu: Mapping[int, list[str]]) -> list[str]:
     return list(found)
 
 
-def _problem(see: RepositoryView, engine: ModelFolder, share: float, beside: list[str]) -> Problem:
+def _problem(see: RepositoryView, engine: ModelFolder, share: float, beside: list[str]) -> LintProblem:
     text = parameters(engine).get(_FRACTION)
     return see.problem(
         f"{engine.name} takes {Unit.RATIO.show(share)} of the free GPU memory, beside {', '.join(beside[:_SHOWN])}"
@@ -129,12 +129,12 @@ def _parameter(key: str, value: str) -> str:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when another model may run on its GPU",
         files={**_engine(), **_other("kind: KIND_GPU")},
         places=("models/llm/config.pbtxt:1:1",),
     ),
-    Case(
+    RuleCase(
         title="speaks when both name the same GPU",
         files={
             **_engine(_parameter(_FRACTION, "0.95") + _parameter("gpu_device_ids", "0,1")),
@@ -142,15 +142,15 @@ CASES = (
         },
         places=("models/llm/config.pbtxt:3:74",),
     ),
-    Case(
+    RuleCase(
         title="is silent when they have GPUs of their own",
         files={**_engine(_parameter("gpu_device_ids", "0,1")), **_other("gpus: [ 2 ]")},
     ),
-    Case(
+    RuleCase(
         title="is silent when it takes less, or a template says how much",
         files={**_engine(_parameter(_FRACTION, "0.5")), **_other("kind: KIND_GPU")},
     ),
-    Case(
+    RuleCase(
         title="is silent when the others run on processors",
         files={**_engine(), **_other("kind: KIND_CPU")},
     ),

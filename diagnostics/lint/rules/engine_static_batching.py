@@ -21,30 +21,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.engines import TENSORRT_LLM, parameters, unset
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 _KEY = "gpt_model_type"
 _IN_FLIGHT = ("inflight_fused_batching", "inflight_batching")
 _STATIC = ("V1", "v1")
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the strategy."""
     if see.model.backend != TENSORRT_LLM:
         return
     text = parameters(see.model).get(_KEY)
     if unset(see.model, _KEY):
-        message, severity = f"{_KEY} is not set: the model does not load", Severity.ERROR
+        message, severity = f"{_KEY} is not set: the model does not load", LintSeverity.ERROR
     elif text is None or text.value is None or text.value in _IN_FLIGHT:
         return
     elif text.value in _STATIC:
-        message, severity = f"{_KEY} {text.value}: requests wait for whole batches to end", Severity.WARNING
+        message, severity = f"{_KEY} {text.value}: requests wait for whole batches to end", LintSeverity.WARNING
     else:
-        message, severity = f"{_KEY} {text.value!r} is none that the backend knows", Severity.ERROR
+        message, severity = f"{_KEY} {text.value!r} is none that the backend knows", LintSeverity.ERROR
     setting = Setting(path=f"parameters.{_KEY}", value=_IN_FLIGHT[0])
     yield see.problem(
         message,
@@ -62,13 +62,13 @@ def _engine(value: str) -> dict[str, str]:
 
 _AT = "models/llm/config.pbtxt:3:58"
 CASES = (
-    Case(title="speaks when it is static", files=_engine("V1"), places=(_AT,)),
-    Case(title="speaks when it is unknown", files=_engine("inflight"), places=(_AT,)),
-    Case(
+    RuleCase(title="speaks when it is static", files=_engine("V1"), places=(_AT,)),
+    RuleCase(title="speaks when it is unknown", files=_engine("inflight"), places=(_AT,)),
+    RuleCase(
         title="speaks when there is none",
         files={"models/llm/config.pbtxt": 'name: "llm"\nbackend: "tensorrtllm"\n'},
         places=("models/llm/config.pbtxt:1:1",),
     ),
-    Case(title="is silent when it is in flight", files=_engine("inflight_fused_batching")),
-    Case(title="is silent when it is a template", files=_engine("${batching_strategy}")),
+    RuleCase(title="is silent when it is in flight", files=_engine("inflight_fused_batching")),
+    RuleCase(title="is silent when it is a template", files=_engine("${batching_strategy}")),
 )

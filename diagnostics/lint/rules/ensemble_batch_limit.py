@@ -18,15 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the member that takes the smallest batches."""
     most = see.model.max_batch_size
     members = (see.repository.models.get(step.model or "") for step in steps(see.config))
@@ -51,19 +51,19 @@ ensemble_scheduling { step { model_name: "safety" input_map { key: "X" value: "X
 """
 _MEMBER = 'name: "safety"\nbackend: "python"\nmax_batch_size: 4\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a member takes less",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER},
         places=("models/all/config.pbtxt:3:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent when a member does not batch",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _MEMBER.replace("4", "0"),
         },
     ),
-    Case(
+    RuleCase(
         title="is silent when the member's limit is a template",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,

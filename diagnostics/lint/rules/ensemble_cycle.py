@@ -18,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the first step that leads back to the ensemble."""
     seen = set[str]()
     for step in steps(see.config):
@@ -55,12 +55,12 @@ def _ensemble(name: str, step: str) -> str:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks of each ensemble of a circle",
         files={"models/a/config.pbtxt": _ensemble("a", "b"), "models/b/config.pbtxt": _ensemble("b", "a")},
         places=("models/a/config.pbtxt:3:30", "models/b/config.pbtxt:3:30"),
     ),
-    Case(
+    RuleCase(
         title="is silent when an ensemble calls another",
         files={"models/a/config.pbtxt": _ensemble("a", "b"), "models/b/config.pbtxt": _ensemble("b", "c")},
     ),

@@ -20,16 +20,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from diagnostics.lint.block import Text
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.tensors import Step, run_order, steps, tensors
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import EnsembleStep, run_order, steps, tensors
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 _LISTED = 10
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each tensor that does not flow, where the whole ensemble is known."""
     every = steps(see.config)
     inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
@@ -47,7 +47,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
             yield see.problem(f"no step writes the output {output.name!r}", at=output.place)
 
 
-def _written_twice(see: ModelView, every: Collection[Step]) -> Iterator[Problem]:
+def _written_twice(see: ModelView, every: Collection[EnsembleStep]) -> Iterator[LintProblem]:
     seen = set[str | None]()
     for step in every:
         for text in step.outputs.values():
@@ -56,13 +56,13 @@ def _written_twice(see: ModelView, every: Collection[Step]) -> Iterator[Problem]
             seen.add(text.value)
 
 
-def _outputs(step: Step) -> set[str]:
+def _outputs(step: EnsembleStep) -> set[str]:
     return {text.value or "" for text in step.outputs.values()}
 
 
 def _stuck(
-    see: ModelView, waiting: list[Step], written: Collection[str], produced: Collection[str | None]
-) -> Iterator[Problem]:
+    see: ModelView, waiting: list[EnsembleStep], written: Collection[str], produced: Collection[str | None]
+) -> Iterator[LintProblem]:
     missing = [(step, text) for step in waiting for text in step.inputs.values() if text.value not in written]
     by_nobody = [(step, text) for step, text in missing if text.value not in produced]
     for step, text in by_nobody:
@@ -71,7 +71,7 @@ def _stuck(
         yield _circle(see, *missing[0], waiting)
 
 
-def _circle(see: ModelView, step: Step, text: Text, waiting: list[Step]) -> Problem:
+def _circle(see: ModelView, step: EnsembleStep, text: Text, waiting: list[EnsembleStep]) -> LintProblem:
     names = ", ".join(one.model or "?" for one in waiting[:_LISTED]) + (", …" if len(waiting) > _LISTED else "")
     return see.problem(f"{step.model} waits for {text.value!r} in a circle of {names}", at=text.place)
 
@@ -87,26 +87,26 @@ def _ensemble(*steps_: tuple[str, str, str]) -> str:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when nobody writes what a step waits for",
         files={"models/all/config.pbtxt": _ensemble(("a", "X", "M"), ("b", "N", "Y"))},
         places=("models/all/config.pbtxt:7:54",),
     ),
-    Case(
+    RuleCase(
         title="speaks once when steps wait in a circle",
         files={"models/all/config.pbtxt": _ensemble(("a", "Y", "M"), ("b", "M", "Y"))},
         places=("models/all/config.pbtxt:6:54",),
     ),
-    Case(
+    RuleCase(
         title="speaks when two steps write a tensor",
         files={"models/all/config.pbtxt": _ensemble(("a", "X", "Y"), ("b", "X", "Y"))},
         places=("models/all/config.pbtxt:7:89",),
     ),
-    Case(
+    RuleCase(
         title="is silent when steps stand in another order than they run",
         files={"models/all/config.pbtxt": _ensemble(("b", "M", "Y"), ("a", "X", "M"))},
     ),
-    Case(
+    RuleCase(
         title="is silent when a template may connect them",
         files={"models/all/config.pbtxt": _ensemble(("a", "X", "M"), ("b", "${tensor}", "Y"))},
     ),

@@ -22,19 +22,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.streaming import streams
-from diagnostics.lint.tensors import Step, run_order, steps, tensors
+from diagnostics.lint.tensors import EnsembleStep, run_order, steps, tensors
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 _REQUEST = -1
 Origins = Mapping[str, int]
 """Of each tensor the number of the last decoupled step behind it, or that of the request."""
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each join, where the whole ensemble and all its members are known."""
     every = steps(see.config)
     inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
@@ -59,7 +59,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
 _HELP = "lead what is needed later through the decoupled model, or join in a BLS model"
 
 
-def _origins(given: Sequence[str], every: Sequence[Step], said: Sequence[bool | None]) -> Origins:
+def _origins(given: Sequence[str], every: Sequence[EnsembleStep], said: Sequence[bool | None]) -> Origins:
     origins = dict.fromkeys(given, _REQUEST)
     for number in run_order(every, given):
         read = [origins.get(text.value or "", _REQUEST) for text in every[number].inputs.values()]
@@ -76,11 +76,11 @@ def _apart(names: Sequence[str], origins: Origins) -> Iterator[tuple[str, str]]:
         yield known[0], other
 
 
-def _told(one: str, other: str, origins: Origins, every: Sequence[Step]) -> str:
+def _told(one: str, other: str, origins: Origins, every: Sequence[EnsembleStep]) -> str:
     return f"{one!r} of {_origin(origins[one], every)} with {other!r} of {_origin(origins[other], every)}"
 
 
-def _origin(number: int, every: Sequence[Step]) -> str:
+def _origin(number: int, every: Sequence[EnsembleStep]) -> str:
     return "the request" if number == _REQUEST else f"{every[number].model}, which is decoupled (step {number + 1})"
 
 
@@ -104,31 +104,31 @@ def _files(*steps_: str, outputs: str = "Y") -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a stream meets the request",
         files=_files(_step("llm", "X", "M"), _step("a", "MX", "Y")),
         places=("models/all/config.pbtxt:6:108",),
     ),
-    Case(
+    RuleCase(
         title="speaks when two streams meet, or one runs twice",
         files=_files(_step("llm", "X", "M"), _step("tts", "X", "N"), _step("a", "MN", "Y")),
         places=("models/all/config.pbtxt:7:108",),
     ),
-    Case(
+    RuleCase(
         title="speaks when what one stream has become meets what it was before",
         files=_files(_step("a", "NM", "Y"), _step("tts", "M", "N"), _step("llm", "X", "M")),
         places=("models/all/config.pbtxt:5:108",),
     ),
-    Case(
+    RuleCase(
         title="speaks when the answers have a stream and what goes past it",
         files=_files(_step("llm", "X", "Y"), _step("a", "X", "Z"), outputs="YZ"),
         places=("models/all/config.pbtxt:4:10",),
     ),
-    Case(
+    RuleCase(
         title="is silent about streams in a chain, and branches of one stream",
         files=_files(_step("llm", "X", "M"), _step("tts", "M", "N"), _step("a", "N", "P"), _step("a", "NP", "Y")),
     ),
-    Case(
+    RuleCase(
         title="is silent when a member is not there, or a template decides",
         files=_files(_step("llm", "X", "M"), _step("open", "X", "N"), _step("gone", "MN", "Y")),
     ),

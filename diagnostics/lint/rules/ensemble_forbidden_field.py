@@ -19,15 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 _FIELDS = ("instance_group", "optimization", "model_warmup", "dynamic_batching", "sequence_batching", "backend")
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each field that an ensemble may not have."""
     if not see.config.has("ensemble_scheduling"):
         return
@@ -39,12 +39,12 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 _ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "safety" } }\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when an ensemble has instances",
         files={"models/all/config.pbtxt": _ENSEMBLE + "instance_group { count: 2 }\n"},
         places=("models/all/config.pbtxt:4:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent about an ensemble with versions and a response cache",
         files={"models/all/config.pbtxt": _ENSEMBLE + "version_policy { all { } }\nresponse_cache { enable: true }\n"},
     ),

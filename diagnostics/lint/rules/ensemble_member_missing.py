@@ -19,18 +19,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each step whose model is missing."""
     every = [step for step in steps(see.config) if step.model]
     missing = [step for step in every if see.named(step.model or "") is None]
-    severity = Severity.WARNING if len(missing) == len(every) else Severity.ERROR
+    severity = LintSeverity.WARNING if len(missing) == len(every) else LintSeverity.ERROR
     for step in missing:
         yield see.problem(
             f"the step calls {step.model!r}, which is no model of {see.repository.shown}",
@@ -43,20 +43,20 @@ def lint(see: ModelView) -> Iterator[Problem]:
 _STEP = 'step { model_name: "safety" model_version: -1 }'
 _ENSEMBLE = f'name: "all"\nplatform: "ensemble"\nensemble_scheduling {{\n  {_STEP}\n}}\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a step's model has no folder",
         files={"models/all/config.pbtxt": _ENSEMBLE},
         places=("models/all/config.pbtxt:4:10",),
     ),
-    Case(
+    RuleCase(
         title="is silent when the folder is there, with or without a configuration",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/1/model.py": ""},
     ),
-    Case(
+    RuleCase(
         title="is silent when another repository has it",
         files={"models/all/config.pbtxt": _ENSEMBLE, "more/safety/config.pbtxt": 'name: "safety"\n'},
     ),
-    Case(
+    RuleCase(
         title="is silent when the name is a template",
         files={"models/all/config.pbtxt": _ENSEMBLE.replace('"safety"', '"${safety}"')},
     ),

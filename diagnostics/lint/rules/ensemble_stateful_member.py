@@ -20,15 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.sequences import batcher
 from diagnostics.lint.tensors import steps
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.INFO, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.INFO, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the first stateful member; an iterative sequence is the server's own affair."""
     for step in steps(see.config):
         member = see.named(step.model) if step.model else None
@@ -43,7 +43,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 _ENSEMBLE = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "asr" } }\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a member has a sequence batcher",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
@@ -51,7 +51,7 @@ CASES = (
         },
         places=("models/all/config.pbtxt:2:30",),
     ),
-    Case(
+    RuleCase(
         title="is silent when none has, or it iterates",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,

@@ -20,15 +20,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps
 from diagnostics.wire.model_config import LATEST
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of what is missing."""
     scheduling, platform = see.config.block("ensemble_scheduling"), see.config.text("platform")
     if see.config.has("ensemble_scheduling") is False or (scheduling and scheduling.has("step") is False):
@@ -54,30 +54,30 @@ _STEP = (
 )
 _ALL = f'platform: "ensemble"\nensemble_scheduling {{ {_STEP} }}\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when there is no step",
         files={"models/all/config.pbtxt": 'platform: "ensemble"\n'},
         places=("models/all/config.pbtxt:1:1",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a step has no outputs, and when the platform is missing",
         files={
             "models/all/config.pbtxt": 'ensemble_scheduling { step { model_name: "a" model_version: 1 input_map { } } }'
         },
         places=("models/all/config.pbtxt:1:1", "models/all/config.pbtxt:1:28"),
     ),
-    Case(
+    RuleCase(
         title="speaks when a step names no version",
         files={"models/all/config.pbtxt": _ALL.replace("model_version: -1", "")},
         places=("models/all/config.pbtxt:2:28",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a step asks for version 0",
         files={"models/all/config.pbtxt": _ALL.replace("-1", "0")},
         places=("models/all/config.pbtxt:2:46",),
     ),
-    Case(title="is silent when all is there", files={"models/all/config.pbtxt": _ALL}),
-    Case(
+    RuleCase(title="is silent when all is there", files={"models/all/config.pbtxt": _ALL}),
+    RuleCase(
         title="is silent when a template may be the rest",
         files={"models/all/config.pbtxt": 'platform: "ensemble"\nensemble_scheduling { step { ${step} } }\n'},
     ),

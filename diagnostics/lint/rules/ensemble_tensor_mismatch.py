@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Place, Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.tensors import Step, fits, steps, tensors
+from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import EnsembleStep, fits, steps, tensors
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +37,10 @@ class _Declared:
     data_type: str | None
     dims: tuple[int, ...] | None
     batches: bool | None
-    place: Place
+    place: SourceLocation
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each declaration that differs from the first of its tensor."""
     first: dict[str, _Declared] = {}
     for one in _declarations(see):
@@ -51,7 +51,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
             yield _problem(see, known, one, f"{list(known.dims or ())}", f"{list(one.dims or ())}")
 
 
-def _problem(see: ModelView, known: _Declared, one: _Declared, had: str, has: str) -> Problem:
+def _problem(see: ModelView, known: _Declared, one: _Declared, had: str, has: str) -> LintProblem:
     return see.problem(
         f"{one.name!r} is {had} of {known.who}, but {has} of {one.who}: the ensemble does not load",
         at=one.place,
@@ -67,7 +67,7 @@ def _declarations(see: ModelView) -> Iterator[_Declared]:
         yield from _of_step(see, step)
 
 
-def _of_ensemble(block: Block, field: str, batches: bool | None) -> _Declared:
+def _of_ensemble(block: ConfigMessage, field: str, batches: bool | None) -> _Declared:
     reshape = block.block("reshape")
     dims = (reshape.integers("shape") if reshape else block.integers("dims")) or None
     data_type = block.text("data_type") or None
@@ -81,7 +81,7 @@ def _batches(model: ModelFolder) -> bool | None:
     return None if most is None else most > 0
 
 
-def _of_step(see: ModelView, step: Step) -> Iterator[_Declared]:
+def _of_step(see: ModelView, step: EnsembleStep) -> Iterator[_Declared]:
     member = see.repository.models.get(step.model or "")
     config = member.config if member else None
     if member is None or config is None:
@@ -118,30 +118,30 @@ _SPELLED = _ENSEMBLE.replace("dims: [ 4 ]", "dims: [ -1, 4 ]").replace("dims: [ 
 _BATCHING = _MEMBER.replace("size: 0", "size: 4").replace("[ -1 ]", "[ 1 ]")
 _HALF = _MEMBER.replace("FP32", "FP16", 1)
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a data type differs",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _HALF},
         places=("models/all/config.pbtxt:6:39",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a size differs",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER.replace("[ 4", "[ 5")},
         places=("models/all/config.pbtxt:6:39",),
     ),
-    Case(
+    RuleCase(
         title="speaks when both batch and have another number of dimensions",
         files={"models/all/config.pbtxt": f"max_batch_size: 4 {_SPELLED}", "models/safety/config.pbtxt": _BATCHING},
         places=("models/all/config.pbtxt:6:39", "models/all/config.pbtxt:7:36"),
     ),
-    Case(
+    RuleCase(
         title="is silent when sizes are variable",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/safety/config.pbtxt": _MEMBER},
     ),
-    Case(
+    RuleCase(
         title="is silent when one does not batch and spells the batch dimension out",
         files={"models/all/config.pbtxt": _SPELLED, "models/safety/config.pbtxt": _BATCHING},
     ),
-    Case(
+    RuleCase(
         title="is silent when the type is a template",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,

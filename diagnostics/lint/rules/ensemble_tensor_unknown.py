@@ -21,14 +21,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from diagnostics.lint.block import Text
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.tensors import Step, declared, steps, tensors
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import EnsembleStep, declared, steps, tensors
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each key that names no tensor, and each input that is not mapped."""
     for step in steps(see.config):
         member = see.repository.models.get(step.model or "")
@@ -39,7 +39,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         yield from _not_mapped(see, step, member)
 
 
-def _without_tensor(see: ModelView, keys: Mapping[str, Text], member: ModelFolder, field: str) -> Iterator[Problem]:
+def _without_tensor(see: ModelView, keys: Mapping[str, Text], member: ModelFolder, field: str) -> Iterator[LintProblem]:
     written = tensors(member.config, field) if member.config else None
     names, sure = {tensor.name for tensor in written or ()}, declared(member, field) is not None
     for key, text in keys.items() if names else ():
@@ -48,11 +48,11 @@ def _without_tensor(see: ModelView, keys: Mapping[str, Text], member: ModelFolde
                 f"{key!r} is no {field} of {member.name}{'' if sure else ' in its configuration'}",
                 at=text.place,
                 help=f"it has {_listed(names)}",
-                severity=None if sure else Severity.WARNING,
+                severity=None if sure else LintSeverity.WARNING,
             )
 
 
-def _not_mapped(see: ModelView, step: Step, member: ModelFolder) -> Iterator[Problem]:
+def _not_mapped(see: ModelView, step: EnsembleStep, member: ModelFolder) -> Iterator[LintProblem]:
     needed = tensors(member.config, "input") if member.config and step.complete else None
     missing = [one.name for one in needed or () if one.optional is False and one.name not in step.inputs]
     if missing:
@@ -80,7 +80,7 @@ output { name: "SCORE" data_type: TYPE_FP32 dims: 1 }
 """
 _OTHER = _MEMBER.replace("EMBEDDING", "VECTOR")
 CASES = (
-    Case(
+    RuleCase(
         title="speaks of both when a key is misspelled",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
@@ -89,21 +89,21 @@ CASES = (
         },
         places=("models/all/config.pbtxt:3:30", "models/all/config.pbtxt:4:39"),
     ),
-    Case(
+    RuleCase(
         title="is silent when an input that is not mapped is optional",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": _MEMBER + 'input { name: "B" optional: true }\n',
         },
     ),
-    Case(
+    RuleCase(
         title="is silent of unknown keys when the backend completes the configuration",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
             "models/safety/config.pbtxt": 'name: "safety"\nbackend: "onnxruntime"\n',
         },
     ),
-    Case(
+    RuleCase(
         title="warns when a backend that may add tensors declares others",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
@@ -111,7 +111,7 @@ CASES = (
         },
         places=("models/all/config.pbtxt:5:36",),
     ),
-    Case(
+    RuleCase(
         title="is silent of inputs when a template may map them",
         files={
             "models/all/config.pbtxt": _ENSEMBLE.replace('"EMBEDDING"', '"${tensor}"'),

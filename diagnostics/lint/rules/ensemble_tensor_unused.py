@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps, tensors
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each tensor that nobody reads, where the whole ensemble is known."""
     every = steps(see.config)
     inputs, outputs = tensors(see.config, "input"), tensors(see.config, "output")
@@ -56,12 +56,12 @@ ensemble_scheduling { step { model_name: "safety" input_map { key: "I" value: "X
   output_map { key: "WHY" value: "_WHY" } } }
 """
 CASES = (
-    Case(
+    RuleCase(
         title="speaks of an output and of an input that nobody reads",
         files={"models/all/config.pbtxt": _ENSEMBLE},
         places=("models/all/config.pbtxt:3:26", "models/all/config.pbtxt:7:34"),
     ),
-    Case(
+    RuleCase(
         title="is silent when all is read",
         files={
             "models/all/config.pbtxt": _ENSEMBLE.replace(', { name: "Z" }', "").replace(
@@ -69,7 +69,7 @@ CASES = (
             )
         },
     ),
-    Case(
+    RuleCase(
         title="is silent when a template may read it",
         files={"models/all/config.pbtxt": _ENSEMBLE.replace("} } }", "} ${more} } }")},
     ),

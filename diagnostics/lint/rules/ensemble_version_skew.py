@@ -21,16 +21,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.tensors import Step, steps
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import EnsembleStep, steps
 from diagnostics.lint.versions import served
 from diagnostics.wire.model_config import LATEST
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.WARNING, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of versions that are not served, and of steps that may drift apart."""
     versions = [(step, step.block.integer("model_version")) for step in steps(see.config)]
     named = [(step, version) for step, version in versions if version is not None and version > 0]
@@ -43,13 +43,13 @@ def lint(see: ModelView) -> Iterator[Problem]:
             f"{named[0][0].model} stays at version {named[0][1]} while {models} change to each latest version",
             at=named[0][0].block.at("model_version"),
             help="name a version in every step, or in none",
-            severity=Severity.INFO,
+            severity=LintSeverity.INFO,
         )
     if latest and not named:
         yield from _latest_differ(see, latest)
 
 
-def _not_served(see: ModelView, step: Step, version: int) -> Iterator[Problem]:
+def _not_served(see: ModelView, step: EnsembleStep, version: int) -> Iterator[LintProblem]:
     member = see.named(step.model) if step.model else None
     if member is None or member.config is None or not member.versions:
         return
@@ -58,13 +58,13 @@ def _not_served(see: ModelView, step: Step, version: int) -> Iterator[Problem]:
     if version not in member.versions:
         have = ", ".join(map(str, member.versions))
         message = f"version {version} of {member.name} is not there, but {have}: the ensemble does not load"
-        yield see.problem(message, at=place, severity=Severity.ERROR)
+        yield see.problem(message, at=place, severity=LintSeverity.ERROR)
     elif versions is not None and version not in versions:
         message = f"{member.name}'s version_policy does not serve version {version}: the ensemble does not load"
-        yield see.problem(message, at=place, severity=Severity.ERROR)
+        yield see.problem(message, at=place, severity=LintSeverity.ERROR)
 
 
-def _latest_differ(see: ModelView, latest: Sequence[Step]) -> Iterator[Problem]:
+def _latest_differ(see: ModelView, latest: Sequence[EnsembleStep]) -> Iterator[LintProblem]:
     members = [see.named(step.model) for step in latest if step.model]
     newest = {member.name: _newest(member) for member in members if member}
     known = {version for version in newest.values() if version is not None}
@@ -74,7 +74,7 @@ def _latest_differ(see: ModelView, latest: Sequence[Step]) -> Iterator[Problem]:
             f"the latest versions of the members differ: {listed}",
             at=latest[0].block.at("model_name"),
             help="release members that belong together with the same version",
-            severity=Severity.INFO,
+            severity=LintSeverity.INFO,
         )
 
 
@@ -101,26 +101,26 @@ def _members(first: int, second: int) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a version is not served, not there, or alone with a name",
         files={"models/all/config.pbtxt": _ensemble(1, 3), **_members(2, 2)},
         places=("models/all/config.pbtxt:4:26", "models/all/config.pbtxt:5:26"),
     ),
-    Case(
+    RuleCase(
         title="speaks when one step names a version and another takes the latest",
         files={"models/all/config.pbtxt": _ensemble(2, -1), **_members(2, 2)},
         places=("models/all/config.pbtxt:4:26",),
     ),
-    Case(
+    RuleCase(
         title="speaks when the latest versions differ",
         files={"models/all/config.pbtxt": _ensemble(-1, -1), **_members(2, 1)},
         places=("models/all/config.pbtxt:4:10",),
     ),
-    Case(
+    RuleCase(
         title="is silent when the latest versions are the same",
         files={"models/all/config.pbtxt": _ensemble(-1, -1), **_members(2, 2)},
     ),
-    Case(
+    RuleCase(
         title="is silent when no version is there, as where weights come from elsewhere",
         files={"models/all/config.pbtxt": _ensemble(2, 2), "models/a/config.pbtxt": 'name: "a"\n'},
     ),

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.WARNING, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of an ensemble without a version."""
     if not see.model.versions:
         yield see.problem(
@@ -36,12 +36,12 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 _ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "safety" } }\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when there is none",
         files={"models/all/config.pbtxt": _ENSEMBLE},
         places=("models/all/config.pbtxt:1:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent when there is one, kept by a file",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/all/1/.gitkeep": ""},
     ),

@@ -21,15 +21,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.config_fields import FieldType, words_of
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.typed_fields import TypedMessage, typed_messages
-from diagnostics.tuning.pbtxt import Field, Message, Scalar
+from diagnostics.tuning.pbtxt import Field, Scalar, TextMessage
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each such field, at the last, and of each key."""
     for found in typed_messages(see.model):
         single = [(field, held) for field, held in found.known if not held.repeated]
@@ -38,7 +38,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         yield from _keys(see, found)
 
 
-def _fields(see: ModelView, single: list[tuple[Field, FieldType]]) -> Iterator[Problem]:
+def _fields(see: ModelView, single: list[tuple[Field, FieldType]]) -> Iterator[LintProblem]:
     written: dict[str, list[tuple[Field, FieldType]]] = {}
     for field, held in single:
         written.setdefault(field.name, []).append((field, held))
@@ -50,7 +50,7 @@ def _fields(see: ModelView, single: list[tuple[Field, FieldType]]) -> Iterator[P
                 f"{name} is written {len(found)} times: {what}",
                 at=see.config.file.place(found[-1][0].start),
                 help="keep one of them",
-                severity=None if refused else Severity.WARNING,
+                severity=None if refused else LintSeverity.WARNING,
             )
 
 
@@ -67,28 +67,30 @@ def _counts(field: Field, held: FieldType) -> bool:
     return not default and not value.templates
 
 
-def _keys(see: ModelView, found: TypedMessage) -> Iterator[Problem]:
+def _keys(see: ModelView, found: TypedMessage) -> Iterator[LintProblem]:
     seen = set[tuple[str, str]]()
     for field, held in found.known:
         for value in field.values() if held.type.startswith("{") else ():
-            key = value.scalar("key") if isinstance(value, Message) else None
+            key = value.scalar("key") if isinstance(value, TextMessage) else None
             if key is not None and not key.templates:
                 yield from _key(see, field.name, key) if (field.name, key.value) in seen else ()
                 seen.add((field.name, key.value))
 
 
-def _key(see: ModelView, field: str, key: Scalar) -> Iterator[Problem]:
+def _key(see: ModelView, field: str, key: Scalar) -> Iterator[LintProblem]:
     message = f"{field} has the key {key.value!r} twice: the last counts"
-    yield see.problem(message, at=see.config.file.place(key.start), help="keep one of them", severity=Severity.WARNING)
+    yield see.problem(
+        message, at=see.config.file.place(key.start), help="keep one of them", severity=LintSeverity.WARNING
+    )
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a merge left both",
         files={"models/a/config.pbtxt": 'backend: "python"\nmax_batch_size: 4\nmax_batch_size: 8\n'},
         places=("models/a/config.pbtxt:3:1",),
     ),
-    Case(
+    RuleCase(
         title="speaks when they stand within a block, and of a key that is there twice",
         files={
             "models/a/config.pbtxt": "dynamic_batching { priority_levels: 1 priority_levels: 2 }\n"
@@ -96,12 +98,12 @@ CASES = (
         },
         places=("models/a/config.pbtxt:1:39", "models/a/config.pbtxt:3:19"),
     ),
-    Case(
+    RuleCase(
         title="speaks when the first is the default, of which the server knows nothing",
         files={"models/a/config.pbtxt": "max_batch_size: 0\nmax_batch_size: 4\n"},
         places=("models/a/config.pbtxt:2:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent when a list is written in parts, and about templates",
         files={
             "models/a/config.pbtxt": 'backend: "python"\ninstance_group { count: 1 }\ninstance_group { count: 2 }\n'

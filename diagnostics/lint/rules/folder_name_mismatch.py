@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of a name that is not the folder's; one that is not known yet, as a template's, is none."""
     name, folder = see.config.text("name"), see.model.name
     if name and name != folder and not _is_sample(see):
@@ -42,12 +42,12 @@ def _is_sample(see: ModelView) -> bool:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a folder was copied and its name kept",
         files={"models/b/config.pbtxt": 'backend: "python"\nname: "a"\n', "models/b/1/model.py": ""},
         places=("models/b/config.pbtxt:2:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent when the names are one, none is written, or it is a template",
         files={
             "models/a/config.pbtxt": 'name: "a"\nbackend: "python"\n',

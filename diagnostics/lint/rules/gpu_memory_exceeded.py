@@ -22,19 +22,19 @@ from collections.abc import Iterator, Mapping
 from diagnostics.lint.engines import parameter
 from diagnostics.lint.instances import groups
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
-from diagnostics.lint.settings import Settings
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
+from diagnostics.lint.settings import LintSettings
 from diagnostics.lint.weights import weight_bytes
 from diagnostics.units import Unit
 
-RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.ERROR, question=Question.PACKING)
+RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.ERROR, question=LintTopic.PACKING)
 
 _SHARED = "tensorrt"
 _EVERY = -1
 
 
-def lint(see: RepositoryView) -> Iterator[Problem]:
+def lint(see: RepositoryView) -> Iterator[LintProblem]:
     """Tell of the model that fills the fullest GPU most."""
     memory = see.settings.gpu_memory_bytes
     if not memory:
@@ -80,19 +80,19 @@ def _model(group: str, file: str = "model.onnx", backend: str = "onnxruntime") -
     }
 
 
-_SMALL = Settings(gpu_memory_bytes=1000)
+_SMALL = LintSettings(gpu_memory_bytes=1000)
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when two instances do not fit",
         files=_model("count: 2 kind: KIND_GPU"),
         places=("models/a/config.pbtxt:1:1",),
         settings=_SMALL,
     ),
-    Case(
+    RuleCase(
         title="is silent when they share the weights",
         files=_model("count: 2", "model.plan", "tensorrt"),
         settings=_SMALL,
     ),
-    Case(title="is silent when each has its own GPU", files=_model("count: 1 gpus: [ 0, 1 ]"), settings=_SMALL),
-    Case(title="is silent when nobody has said how much there is", files=_model("count: 2 kind: KIND_GPU")),
+    RuleCase(title="is silent when each has its own GPU", files=_model("count: 1 gpus: [ 0, 1 ]"), settings=_SMALL),
+    RuleCase(title="is silent when nobody has said how much there is", files=_model("count: 2 kind: KIND_GPU")),
 )

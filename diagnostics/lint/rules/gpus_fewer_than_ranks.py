@@ -22,15 +22,15 @@ from collections.abc import Iterator
 
 from diagnostics.lint.container_gpus import gpus_given
 from diagnostics.lint.containers import containers_of
-from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.ranks import ranks
-from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 
 # Which repository a container serves is told by nothing but there being one, so this is likely, not sure.
-RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Question.DEPLOYMENT)
+RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, question=LintTopic.DEPLOYMENT)
 
 
-def lint(see: FileView) -> Iterator[Problem]:
+def lint(see: FileView) -> Iterator[LintProblem]:
     """Tell of the engine with the most ranks."""
     servers = [container for container in containers_of(see.documents) if container.runs_triton]
     limits = [(container, given) for container in servers if (given := gpus_given(container)) is not None]
@@ -65,17 +65,17 @@ kind: Pod
 spec: { containers: [ { name: t, image: tritonserver, resources: { limits: { nvidia.com/gpu: 1 } } } ] }
 """
 CASES = (
-    Case(title="speaks when one GPU is reserved for two ranks", files=_files(_devices("count: 1")), places=_PLACE),
-    Case(title="speaks when fewer are listed", files=_files(_devices("device_ids: ['0']")), places=_PLACE),
-    Case(
+    RuleCase(title="speaks when one GPU is reserved for two ranks", files=_files(_devices("count: 1")), places=_PLACE),
+    RuleCase(title="speaks when fewer are listed", files=_files(_devices("device_ids: ['0']")), places=_PLACE),
+    RuleCase(
         title="speaks when fewer are visible",
         files=_files('environment: { CUDA_VISIBLE_DEVICES: "0,1" }', 4),
         places=_PLACE,
     ),
-    Case(title="speaks when a pod gets fewer", files={**_files(""), "pod.yaml": _POD}, places=("pod.yaml:3:41",)),
-    Case(title="is silent when there are enough", files=_files(_devices("count: 2"))),
-    Case(title="is silent when all are given, or nothing is said", files=_files(_devices("count: all"))),
-    Case(
+    RuleCase(title="speaks when a pod gets fewer", files={**_files(""), "pod.yaml": _POD}, places=("pod.yaml:3:41",)),
+    RuleCase(title="is silent when there are enough", files=_files(_devices("count: 2"))),
+    RuleCase(title="is silent when all are given, or nothing is said", files=_files(_devices("count: all"))),
+    RuleCase(
         title="is silent when another repository may be the container's",
         files={**_files(_devices("count: 1")), "others/a/config.pbtxt": 'backend: "python"\n'},
     ),

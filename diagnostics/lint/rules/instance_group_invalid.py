@@ -20,13 +20,13 @@ from collections.abc import Iterator
 
 from diagnostics.lint.instances import groups
 from diagnostics.lint.model_folder import TENSORRT
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of groups that the server refuses."""
     for group in groups(see.model) or ():
         if group.kind in ("KIND_CPU", "KIND_MODEL") and group.gpus:
@@ -39,15 +39,15 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 _MODEL = 'backend: "python"\ninstance_group [ { kind: KIND_CPU gpus: [ 0 ] } ]\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when another backend than TensorRT has profiles",
         files={"models/a/config.pbtxt": _MODEL.replace("gpus: [ 0 ]", 'profile: "0"')},
         places=("models/a/config.pbtxt:2:35",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a group on processors lists one",
         files={"models/a/config.pbtxt": _MODEL},
         places=("models/a/config.pbtxt:2:35",),
     ),
-    Case(title="is silent for GPUs", files={"models/a/config.pbtxt": _MODEL.replace("KIND_CPU", "KIND_GPU")}),
+    RuleCase(title="is silent for GPUs", files={"models/a/config.pbtxt": _MODEL.replace("KIND_CPU", "KIND_GPU")}),
 )

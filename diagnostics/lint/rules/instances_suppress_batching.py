@@ -23,8 +23,8 @@ from collections.abc import Iterator
 
 from diagnostics.lint.engines import is_engine
 from diagnostics.lint.instances import groups, may_run_on_gpu
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.units import Limit, Unit
 
 FOR_OVERLAP = Limit(
@@ -33,14 +33,14 @@ FOR_OVERLAP = Limit(
     because="two let one copy while the other computes: user guide, Optimization; more need a reason",
 )
 RULE = Rule(
-    scope=Scope.MODEL,
-    severity=Severity.WARNING,
-    question=Question.OVERLAP,
+    scope=RuleScope.MODEL,
+    severity=LintSeverity.WARNING,
+    question=LintTopic.OVERLAP,
     limits={"instances_per_gpu": FOR_OVERLAP},
 )
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the group that keeps batches small."""
     batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
     waits = batching.integer("max_queue_delay_microseconds") if batching else None
@@ -63,13 +63,13 @@ def _model(group: str, delay: str = "") -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when there are more than two on a GPU",
         files=_model("count: 4 kind: KIND_GPU"),
         places=("models/a/config.pbtxt:4:18",),
     ),
-    Case(title="is silent when the batcher waits", files=_model("count: 4", "max_queue_delay_microseconds: 500")),
-    Case(title="is silent when they run on processors", files=_model("count: 4 kind: KIND_CPU")),
-    Case(title="is silent when there are two", files=_model("count: 2 kind: KIND_GPU")),
-    Case(title="is silent when the count is a template", files=_model("count: ${count}")),
+    RuleCase(title="is silent when the batcher waits", files=_model("count: 4", "max_queue_delay_microseconds: 500")),
+    RuleCase(title="is silent when they run on processors", files=_model("count: 4 kind: KIND_CPU")),
+    RuleCase(title="is silent when there are two", files=_model("count: 2 kind: KIND_GPU")),
+    RuleCase(title="is silent when the count is a template", files=_model("count: ${count}")),
 )

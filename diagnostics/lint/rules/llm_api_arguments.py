@@ -26,10 +26,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from diagnostics.lint.llm_api import KNOWN, LlmArguments, llm_arguments
-from diagnostics.lint.problem import Place, Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.ENGINE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.ENGINE)
 
 _COUNTS = (
     "tensor_parallel_size",
@@ -45,13 +45,13 @@ _LOOKED_UP = 20
 _CACHE, _FRACTION, _CAP = "kv_cache_config", "free_gpu_memory_fraction", "max_tokens"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each argument."""
     written = llm_arguments(see.model)
     if written is None:
         return
     if written.trouble:
-        severity = Severity.INFO if "not linted" in written.trouble else None
+        severity = LintSeverity.INFO if "not linted" in written.trouble else None
         yield see.problem(written.trouble, at=written.file.place(0), severity=severity)
         return
     if not written.tree.get("model"):
@@ -63,14 +63,14 @@ def lint(see: ModelView) -> Iterator[Problem]:
     yield from _unknown(see, written)
 
 
-def _count(see: ModelView, key: str, value: Any, place: Place) -> Iterator[Problem]:
+def _count(see: ModelView, key: str, value: Any, place: SourceLocation) -> Iterator[LintProblem]:
     if value is None or _open(value):
         return
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         yield see.problem(f"{key} is a whole number from 1, not {_shown(value)}: the engine does not start", at=place)
 
 
-def _cache(see: ModelView, written: LlmArguments) -> Iterator[Problem]:
+def _cache(see: ModelView, written: LlmArguments) -> Iterator[LintProblem]:
     cache = written.section(_CACHE)
     fraction, place = cache.get(_FRACTION), written.at(_CACHE, _FRACTION)
     if fraction is not None and not _open(fraction) and not (_is_number(fraction) and 0 < fraction <= 1):
@@ -78,17 +78,17 @@ def _cache(see: ModelView, written: LlmArguments) -> Iterator[Problem]:
     elif fraction is not None and cache.get(_CAP) is not None:
         message = f"the cache holds at most {_shown(cache[_CAP])} tokens, whatever {_FRACTION} allows: the smaller wins"
         place, help_ = written.at(_CACHE, _CAP), f"remove {_CAP}, and size the cache by {_FRACTION}"
-        yield see.problem(message, at=place, help=help_, severity=Severity.WARNING)
+        yield see.problem(message, at=place, help=help_, severity=LintSeverity.WARNING)
 
 
-def _built(see: ModelView, written: LlmArguments) -> Iterator[Problem]:
+def _built(see: ModelView, written: LlmArguments) -> Iterator[LintProblem]:
     if written.tree.get("backend") == "pytorch" and written.section("build_config"):
         message = "build_config is for engines that are built, and the backend pytorch builds none"
         help_ = "set max_batch_size, max_num_tokens and max_seq_len at the top level"
-        yield see.problem(message, at=written.at("build_config"), help=help_, severity=Severity.INFO)
+        yield see.problem(message, at=written.at("build_config"), help=help_, severity=LintSeverity.INFO)
 
 
-def _unknown(see: ModelView, written: LlmArguments) -> Iterator[Problem]:
+def _unknown(see: ModelView, written: LlmArguments) -> Iterator[LintProblem]:
     unknown = [str(key) for key in written.tree if str(key) not in KNOWN]
     if unknown:
         near = {key: get_close_matches(key, KNOWN, n=1, cutoff=0.8) for key in unknown[:_LOOKED_UP]}
@@ -97,7 +97,7 @@ def _unknown(see: ModelView, written: LlmArguments) -> Iterator[Problem]:
             f"not known here as arguments of the LLM API: {', '.join(map(_shown, unknown))}",
             at=written.at(unknown[0]),
             help=f"did you mean {' and '.join(meant)}?" if meant else "ask the reference of your TensorRT-LLM release",
-            severity=Severity.WARNING if meant else Severity.INFO,
+            severity=LintSeverity.WARNING if meant else LintSeverity.INFO,
         )
 
 
@@ -132,34 +132,34 @@ triton_config:
 """
 _PATH = "models/llm/1/model.yaml"
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when no model is named, and ranks are 0",
         files=_model(_GOOD.replace("model: TinyLlama/TinyLlama-1.1B-Chat-v1.0\n", "").replace("2", "0")),
         places=(f"{_PATH}:1:1", f"{_PATH}:2:1"),
     ),
-    Case(
+    RuleCase(
         title="speaks when the fraction is a percentage",
         files=_model(_GOOD.replace("0.9", "90")),
         places=(f"{_PATH}:5:3",),
     ),
-    Case(
+    RuleCase(
         title="speaks when the cache has two sizes",
         files=_model(_GOOD.replace("triton_config", "  max_tokens: 4096\ntriton_config")),
         places=(f"{_PATH}:6:3",),
     ),
-    Case(
+    RuleCase(
         title="speaks of what the backend does not build",
         files=_model(_GOOD + "build_config: { max_batch_size: 4 }\n"),
         places=(f"{_PATH}:9:1",),
     ),
-    Case(
+    RuleCase(
         title="speaks once of keys that it does not know",
         files=_model(_GOOD + "tensor_paralel_size: 2\nnewest: true\n"),
         places=(f"{_PATH}:9:1",),
     ),
-    Case(title="speaks when it is no YAML", files=_model("model: ["), places=(f"{_PATH}:1:1",)),
-    Case(title="is silent when all is well", files=_model(_GOOD)),
-    Case(
+    RuleCase(title="speaks when it is no YAML", files=_model("model: ["), places=(f"{_PATH}:1:1",)),
+    RuleCase(title="is silent when all is well", files=_model(_GOOD)),
+    RuleCase(
         title="is silent about templates",
         files=_model(_GOOD.replace("2", '"${tp}"').replace("0.9", '"${fraction}"')),
     ),

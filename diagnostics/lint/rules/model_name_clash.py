@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.repository import Repository
-from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.FITS)
+RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 
 
-def lint(see: RepositoryView) -> Iterator[Problem]:
+def lint(see: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each model of a repository that one before it has, too."""
     for name in sorted(see.repository.models) if see.repository.named else ():
         first = next((one for one in _before(see) if name in one.models), None)
@@ -54,12 +54,12 @@ _FILES = {
     "shared/safety/config.pbtxt": 'backend: "python"\n',
 }
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when both repositories are named",
         files=_FILES,
         places=("shared/chat/config.pbtxt:1:1",),
         paths=("models", "shared"),
     ),
-    Case(title="is silent when they are found below a folder", files=_FILES),
-    Case(title="is silent when one of them is linted", files=_FILES, paths=("shared",)),
+    RuleCase(title="is silent when they are found below a folder", files=_FILES),
+    RuleCase(title="is silent when one of them is linted", files=_FILES, paths=("shared",)),
 )

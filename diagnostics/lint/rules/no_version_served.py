@@ -22,15 +22,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import LOADED_FROM_FOLDER
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of a policy that serves nothing."""
     policy = see.config.block("version_policy")
     if policy is None:
@@ -43,7 +43,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         yield from _of_specific(see, specific)
 
 
-def _empty(see: ModelView) -> Iterator[Problem]:
+def _empty(see: ModelView) -> Iterator[LintProblem]:
     """Tell of a latest version without a file; version control keeps no empty folder, so nothing is to come there."""
     latest = max(see.model.versions, default=None)
     if latest is not None and see.model.backend in LOADED_FROM_FOLDER and not see.model.version_files(latest):
@@ -54,7 +54,7 @@ def _empty(see: ModelView) -> Iterator[Problem]:
         )
 
 
-def _of_specific(see: ModelView, specific: Block) -> Iterator[Problem]:
+def _of_specific(see: ModelView, specific: ConfigMessage) -> Iterator[LintProblem]:
     listed, there = specific.integers("versions"), see.model.versions
     if listed is None:
         return
@@ -72,23 +72,23 @@ def _model(policy: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the latest are 0",
         files=_model("latest { }"),
         places=("models/a/config.pbtxt:2:25",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a list is empty",
         files=_model("specific { versions: [ ] }"),
         places=("models/a/config.pbtxt:2:27",),
     ),
-    Case(
+    RuleCase(
         title="speaks when none of the list is there",
         files=_model("specific { versions: [ 1, 3 ] }"),
         places=("models/a/config.pbtxt:2:29",),
     ),
-    Case(title="is silent when one of them is there", files=_model("specific { versions: [ 1, 2 ] }")),
-    Case(
+    RuleCase(title="is silent when one of them is there", files=_model("specific { versions: [ 1, 2 ] }")),
+    RuleCase(
         title="is silent when no version is there, as where weights come from elsewhere, and about templates",
         files={
             "models/b/config.pbtxt": "version_policy { specific { versions: 7 } }\n",

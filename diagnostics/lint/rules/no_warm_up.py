@@ -21,17 +21,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.tuning.changes import ConfigChange, Setting, Warmup
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.tuning.changes import ConfigChange, Setting, WarmupChange
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.WARM)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.WARM)
 
 # Frameworks that initialise at the first execution; the sources name each.
 _LAZY = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow"})
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of a model without a warm-up."""
     if see.model.backend not in _LAZY or see.config.has("model_warmup") is not False or not _on_gpu(see.model):
         return
@@ -39,7 +39,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
     if not most:
         return
     sizes = tuple(sorted({1, most}))
-    setting = Setting(path="model_warmup", value=Warmup(batch_sizes=sizes))
+    setting = Setting(path="model_warmup", value=WarmupChange(batch_sizes=sizes))
     yield see.problem(
         f"{see.model.name} has no model_warmup: the first requests of each instance wait for its initialisation",
         at=see.model.place,
@@ -62,17 +62,17 @@ output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
 _TENSOR = "value { data_type: TYPE_FP32 dims: [ 4 ] zero_data: true }"
 _SAMPLE = f'model_warmup {{ name: "one" batch_size: 1 inputs {{ key: "X" {_TENSOR} }} }}\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a model that batches has none",
         files={"models/safety/config.pbtxt": _COLD},
         places=("models/safety/config.pbtxt:1:1",),
     ),
-    Case(title="is silent when there is one", files={"models/safety/config.pbtxt": _COLD + _SAMPLE}),
-    Case(
+    RuleCase(title="is silent when there is one", files={"models/safety/config.pbtxt": _COLD + _SAMPLE}),
+    RuleCase(
         title="is silent when the model runs on processors",
         files={"models/safety/config.pbtxt": _COLD + "instance_group { kind: KIND_CPU }\n"},
     ),
-    Case(
+    RuleCase(
         title="is silent when a template may become one",
         files={"models/safety/config.pbtxt": _COLD + "${warm_up}\n"},
     ),

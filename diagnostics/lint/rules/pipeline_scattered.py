@@ -24,11 +24,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from diagnostics.lint.engines import called_models, calls_others, is_engine
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
-from diagnostics.lint.tensors import Tensor, steps, tensors
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import DeclaredTensor, steps, tensors
 
-RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.ENSEMBLE)
+RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=LintTopic.ENSEMBLE)
 
 _ALIASES = {"input_id": "input_ids", "request_input_len": "input_lengths", "tokens_batch": "output_ids"}
 _Output = tuple[str, str | None]
@@ -37,7 +37,7 @@ _COMMON = re.compile(r"_*(input|output|in|out|data|x|y|result|logits|image|image
 _LEAST = 2
 
 
-def lint(see: RepositoryView) -> Iterator[Problem]:
+def lint(see: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each engine whose inputs another model writes and that nobody calls."""
     models = see.repository.models.values()
     engines = [model for model in models if is_engine(model) and not model.ensemble]
@@ -85,11 +85,11 @@ def _feeding(engine: ModelFolder, writers: Mapping[tuple[str, str | None], list[
     return sorted(name for name, count in counts.items() if count >= _LEAST and name != engine.name)
 
 
-def _telling(tensor: Tensor) -> bool:
+def _telling(tensor: DeclaredTensor) -> bool:
     return _COMMON.fullmatch(tensor.name.lower()) is None
 
 
-def _name(tensor: Tensor) -> str:
+def _name(tensor: DeclaredTensor) -> str:
     plain = tensor.name.lower().strip("_")
     return _ALIASES.get(plain, plain)
 
@@ -107,14 +107,14 @@ _ENSEMBLE = 'platform: "ensemble"\nensemble_scheduling { step { model_name: "ten
 _CALLER = 'backend: "python"\nparameters { key: "tensorrt_llm_model_name" value { string_value: "tensorrt_llm" } }\n'
 _IN_CODE = "request = pb_utils.InferenceRequest(model_name='tensorrt_llm', inputs=inputs)\n"
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when nothing joins a tokenizer and an engine",
         files=_STAGES,
         places=("models/tensorrt_llm/config.pbtxt:1:1",),
     ),
-    Case(title="is silent when an ensemble does", files={**_STAGES, "models/all/config.pbtxt": _ENSEMBLE}),
-    Case(title="is silent when a model does", files={**_STAGES, "models/bls/config.pbtxt": _CALLER}),
-    Case(
+    RuleCase(title="is silent when an ensemble does", files={**_STAGES, "models/all/config.pbtxt": _ENSEMBLE}),
+    RuleCase(title="is silent when a model does", files={**_STAGES, "models/bls/config.pbtxt": _CALLER}),
+    RuleCase(
         title="is silent when a model's code does, whatever its parameters are about",
         files={
             **_STAGES,
@@ -122,7 +122,7 @@ CASES = (
             "models/bls/1/model.py": _IN_CODE,
         },
     ),
-    Case(
+    RuleCase(
         title="is silent about models that only share common names",
         files={
             "models/a/config.pbtxt": _PRE.replace("INPUT_ID", "INPUT0").replace("REQUEST_INPUT_LEN", "INPUT1"),

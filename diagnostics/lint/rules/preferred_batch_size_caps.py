@@ -22,16 +22,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.engines import is_engine
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.BATCHING)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.BATCHING)
 
 _FIELD = "preferred_batch_size"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of preferred sizes that end batches early."""
     batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
     sizes = batching.integers(_FIELD) if batching else None
@@ -57,21 +57,21 @@ def _model(batching: str) -> str:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the largest is below what is possible",
         files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 4, 8 ]")},
         places=("models/a/config.pbtxt:4:20",),
     ),
-    Case(
+    RuleCase(
         title="speaks when 1 is preferred beside a window",
         files={"models/a/config.pbtxt": _model("preferred_batch_size: [1, 64] max_queue_delay_microseconds: 100")},
         places=("models/a/config.pbtxt:4:20",),
     ),
-    Case(
+    RuleCase(
         title="is silent when the largest is preferred, too",
         files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 32, 64 ]")},
     ),
-    Case(
+    RuleCase(
         title="is silent when a size is a template",
         files={"models/a/config.pbtxt": _model("preferred_batch_size: [ 4, ${size} ]")},
     ),

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.BATCHING)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.BATCHING)
 
 _FIELD = "preferred_batch_size"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of sizes that the server refuses."""
     batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
     sizes = batching.integers(_FIELD) if batching else None
@@ -45,16 +45,16 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 _MODEL = 'name: "a"\nbackend: "pytorch"\nmax_batch_size: 8\ndynamic_batching { preferred_batch_size: [ 4, 16 ] }\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a size is above the largest",
         files={"models/a/config.pbtxt": _MODEL},
         places=("models/a/config.pbtxt:4:20",),
     ),
-    Case(
+    RuleCase(
         title="is silent when all fit",
         files={"models/a/config.pbtxt": _MODEL.replace("16", "8")},
     ),
-    Case(
+    RuleCase(
         title="is silent when the largest is left to the backend, or a template",
         files={
             "models/a/config.pbtxt": _MODEL.replace("8", "${most}"),

@@ -21,20 +21,20 @@ from collections.abc import Iterator
 
 from diagnostics import names
 from diagnostics.lint.metrics import is_counter
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.promql import Kind, Node, parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.promql import NodeKind, PromqlNode, parsed
+from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope, recording
 
-RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 _MIXING = ("avg", "sum", "quantile")
 
 
-def lint(see: QueryView) -> Iterator[Problem]:
+def lint(see: QueryView) -> Iterator[LintProblem]:
     """Tell of the first quotient that is averaged."""
     tree = parsed(see.query.expr)
     for node, _ in tree.walk() if tree else ():
-        if node.kind is Kind.AGGREGATE and node.name in _MIXING and _quotient(node.children[-1]):
+        if node.kind is NodeKind.AGGREGATE and node.name in _MIXING and _quotient(node.children[-1]):
             yield see.problem(
                 f"{node.name} over a quotient weighs a model without traffic like one with",
                 at=see.query.place,
@@ -43,11 +43,11 @@ def lint(see: QueryView) -> Iterator[Problem]:
             return
 
 
-def _quotient(node: Node) -> bool:
+def _quotient(node: PromqlNode) -> bool:
     """Return whether a node is a quotient of rates of our counters, perhaps times a number."""
-    if node.kind is not Kind.BINARY or node.name not in ("/", "*"):
+    if node.kind is not NodeKind.BINARY or node.name not in ("/", "*"):
         return False
-    if any(side.kind is Kind.NUMBER for side in node.children):
+    if any(side.kind is NodeKind.NUMBER for side in node.children):
         return any(_quotient(side) for side in node.children)
     ours = all(any(is_counter(one.name) for one in side.selectors()) for side in node.children)
     return node.name == "/" and ours and all(side.over_time for side in node.children)
@@ -55,11 +55,11 @@ def _quotient(node: Node) -> bool:
 
 _QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a quotient is averaged",
         files=recording(f"avg({_QUEUE} / {_DONE} / 1000)"),
         places=("rules.yaml:5:15",),
     ),
-    Case(title="is silent when sums are divided", files=recording(f"sum({_QUEUE}) / sum({_DONE})")),
-    Case(title="is silent about the largest quotient", files=recording(f"max({_QUEUE} / {_DONE})")),
+    RuleCase(title="is silent when sums are divided", files=recording(f"sum({_QUEUE}) / sum({_DONE})")),
+    RuleCase(title="is silent about the largest quotient", files=recording(f"max({_QUEUE} / {_DONE})")),
 )

@@ -24,18 +24,18 @@ from collections.abc import Iterator
 
 from diagnostics import names
 from diagnostics.lint.metrics import DURATIONS
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.promql import OVER_TIME, NodeKind, PromqlNode, parsed
+from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope, recording
 
-RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 
-def lint(see: QueryView) -> Iterator[Problem]:
+def lint(see: QueryView) -> Iterator[LintProblem]:
     """Tell of the first divisor that is raised."""
     tree = parsed(see.query.expr)
     for node, _ in tree.walk() if tree else ():
-        raised = _raised(node.children[1]) if node.kind is Kind.BINARY and node.name == "/" else ""
+        raised = _raised(node.children[1]) if node.kind is NodeKind.BINARY and node.name == "/" else ""
         if raised:
             yield see.problem(
                 f"the divisor is at least {raised}, also when less was counted: the quotient is too small then",
@@ -45,27 +45,27 @@ def lint(see: QueryView) -> Iterator[Problem]:
             return
 
 
-def _raised(divisor: Node) -> str:
+def _raised(divisor: PromqlNode) -> str:
     """Return by what a divisor is raised above what was counted; empty when it is not.
 
     A duration is counted in microseconds, of which one event adds thousands.
     """
     if any(selector.name in DURATIONS for selector in divisor.selectors()):
         return ""
-    if divisor.kind is Kind.CALL and divisor.name == "clamp_min" and len(divisor.children) == 2:
+    if divisor.kind is NodeKind.CALL and divisor.name == "clamp_min" and len(divisor.children) == 2:
         counted, floor = divisor.children
         return f"{floor.value:g}" if counted.over_time and floor.value > _one_event(counted) else ""
-    if divisor.kind is Kind.BINARY and divisor.name == "+":
-        numbers = [side.value for side in divisor.children if side.kind is Kind.NUMBER]
+    if divisor.kind is NodeKind.BINARY and divisor.name == "+":
+        numbers = [side.value for side in divisor.children if side.kind is NodeKind.NUMBER]
         return f"{numbers[0]:g}" if divisor.over_time and numbers and numbers[0] > _one_event(divisor) else ""
     return ""
 
 
-def _one_event(counted: Node) -> float:
+def _one_event(counted: PromqlNode) -> float:
     """Return what a rate or increase is when one event is counted in its range: the least that is not 0."""
     found = []
     for node, _ in counted.walk():
-        if node.kind is Kind.CALL and node.name in OVER_TIME:
+        if node.kind is NodeKind.CALL and node.name in OVER_TIME:
             seconds = max((one.range_seconds for one in node.selectors()), default=0.0)
             found.append(1.0 if node.name == "increase" else 1.0 / seconds if seconds else 0.0)
     return max(found, default=0.0)
@@ -73,15 +73,15 @@ def _one_event(counted: Node) -> float:
 
 _QUEUE, _DONE = f"rate({names.QUEUE_DURATION}[1m])", f"rate({names.REQUEST_SUCCESS}[1m])"
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a rate is clamped to 1",
         files=recording(f"sum({_QUEUE}) / clamp_min(sum({_DONE}), 1)"),
         places=("rules.yaml:5:15",),
     ),
-    Case(title="speaks when 1 is added", files=recording(f"{_QUEUE} / (1 + {_DONE})"), places=("rules.yaml:5:15",)),
-    Case(
+    RuleCase(title="speaks when 1 is added", files=recording(f"{_QUEUE} / (1 + {_DONE})"), places=("rules.yaml:5:15",)),
+    RuleCase(
         title="is silent when the floor is below one event of the range",
         files=recording(f"{_QUEUE} / clamp_min({_DONE}, 0.001)"),
     ),
-    Case(title="is silent when the rate itself divides", files=recording(f"{_QUEUE} / ({_DONE} > 0)")),
+    RuleCase(title="is silent when the rate itself divides", files=recording(f"{_QUEUE} / ({_DONE} > 0)")),
 )

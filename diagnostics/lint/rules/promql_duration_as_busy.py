@@ -23,17 +23,17 @@ from collections.abc import Iterator, Sequence
 
 from diagnostics import names
 from diagnostics.lint.metrics import COMPUTE_DURATIONS
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.promql import OVER_TIME, NodeKind, PromqlNode, parsed
 from diagnostics.lint.queries import Use
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
+from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope, recording
 
-RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 _BUSY = re.compile("busy|util", re.IGNORECASE)
 
 
-def lint(see: QueryView) -> Iterator[Problem]:
+def lint(see: QueryView) -> Iterator[LintProblem]:
     """Tell of each duration that stands alone, once."""
     tree = parsed(see.query.expr)
     if tree is None or (see.query.use is Use.RECORDING and not _BUSY.search(see.query.name)):
@@ -47,38 +47,38 @@ def lint(see: QueryView) -> Iterator[Problem]:
         )
 
 
-def _alone(node: Node, above: Sequence[Node]) -> bool:
+def _alone(node: PromqlNode, above: Sequence[PromqlNode]) -> bool:
     if node.name not in COMPUTE_DURATIONS:
         return False
-    rated = any(one.kind is Kind.CALL and one.name in OVER_TIME for one in above)
+    rated = any(one.kind is NodeKind.CALL and one.name in OVER_TIME for one in above)
     return rated and not any(_related(one) or one.name in ("absent", "count") for one in above)
 
 
-def _related(node: Node) -> bool:
+def _related(node: PromqlNode) -> bool:
     """Return whether a node relates a rate to another, by a quotient or a product."""
-    sides = node.children if node.kind is Kind.BINARY and node.name in ("/", "*") else ()
-    return bool(sides) and all(side.kind is not Kind.NUMBER for side in sides)
+    sides = node.children if node.kind is NodeKind.BINARY and node.name in ("/", "*") else ()
+    return bool(sides) and all(side.kind is not NodeKind.NUMBER for side in sides)
 
 
 _INFER = f"rate({names.INFER_DURATION}[5m])"
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when it is shown as a share",
         files=recording(f"sum by (model) ({_INFER}) / 1e6", record="busy"),
         places=("rules.yaml:5:15",),
     ),
-    Case(
+    RuleCase(
         title="is silent when it is the time of a request, or of executions",
         files=recording(
             f"{_INFER} / rate(nv_inference_request_success[5m]) * rate(nv_inference_exec_count[5m])",
             record="busy",
         ),
     ),
-    Case(
+    RuleCase(
         title="is silent when a rule records it for others",
         files=recording(f"sum by (model) ({_INFER}) / 1e6", record="compute_seconds"),
     ),
-    Case(
+    RuleCase(
         title="is silent about the queue, whose rate is the number that wait (Little)",
         files=recording("rate(nv_inference_queue_duration_us[5m]) / 1e6", record="busy"),
     ),

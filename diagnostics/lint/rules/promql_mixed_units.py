@@ -22,33 +22,33 @@ from collections.abc import Iterator, Sequence
 
 from diagnostics import names
 from diagnostics.lint.metrics import ENGINE_LABELS, OF_ONE_UNIT
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.promql import Kind, Node, parsed
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.promql import NodeKind, PromqlNode, parsed
 from diagnostics.lint.queries import Use
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
+from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope, recording
 
-RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 _COUNTING = ("count", "group", "count_values")
 
 
-def lint(see: QueryView) -> Iterator[Problem]:
+def lint(see: QueryView) -> Iterator[LintProblem]:
     """Tell of each family that is mixed, once."""
     tree = parsed(see.query.expr)
     told = set[str]()
     for node, above in tree.walk() if tree else ():
-        label = ENGINE_LABELS.get(node.name) if node.kind is Kind.SELECTOR else None
+        label = ENGINE_LABELS.get(node.name) if node.kind is NodeKind.SELECTOR else None
         message = _mixed(see, node, above, label) if label and label not in node.matchers else ""
         if message and node.name not in told:
             told.add(node.name)
             yield see.problem(message, at=see.query.place, help=f"choose one value of {label}")
 
 
-def _mixed(see: QueryView, node: Node, above: Sequence[Node], label: str) -> str:
-    around = [one for one in above if one.kind is Kind.AGGREGATE and one.name not in _COUNTING]
+def _mixed(see: QueryView, node: PromqlNode, above: Sequence[PromqlNode], label: str) -> str:
+    around = [one for one in above if one.kind is NodeKind.AGGREGATE and one.name not in _COUNTING]
     if around and all(one.by is not None and label not in one.by for one in around):
         return f"{around[-1].name} mixes the values of {label}, which mean different things"
-    asked = any(one.kind is Kind.CALL and one.name.startswith("absent") for one in above)
+    asked = any(one.kind is NodeKind.CALL and one.name.startswith("absent") for one in above)
     if see.query.use is Use.PANEL and not asked and not around and node.name not in OF_ONE_UNIT:
         return f"the panel draws values of {label} that have different units on one axis"
     return ""
@@ -60,15 +60,15 @@ def _panel(expr: str) -> dict[str, str]:
 
 _KV = names.ENGINE_KV
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when values are added up",
         files=recording(f"sum by (model) ({names.ENGINE_KV})"),
         places=("rules.yaml:5:15",),
     ),
-    Case(title="speaks when a panel draws all", files=_panel(names.ENGINE_KV), places=("board.json:1:51",)),
-    Case(
+    RuleCase(title="speaks when a panel draws all", files=_panel(names.ENGINE_KV), places=("board.json:1:51",)),
+    RuleCase(
         title="is silent when a value is chosen, or kept apart",
         files=recording(f"sum({_KV}{{kv_cache_block_type='used'}}) > 0 and sum by (kv_cache_block_type) ({_KV})"),
     ),
-    Case(title="is silent about requests on one axis", files=_panel(names.ENGINE_REQUESTS)),
+    RuleCase(title="is silent about requests on one axis", files=_panel(names.ENGINE_REQUESTS)),
 )

@@ -29,12 +29,12 @@ from math import inf
 
 from diagnostics import names
 from diagnostics.lint.metrics import ENGINE_LABELS, ENGINE_VALUES, OF_HOST, REASONS, of_gpu
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.promql import OVER_TIME, NodeKind, PromqlNode, parsed
 from diagnostics.lint.promql_labels import unmatched
 from diagnostics.lint.promql_values import never, values
 from diagnostics.lint.queries import Use
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
+from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope, recording
 from diagnostics.units import Limit, Unit
 
 SHORTEST_RANGE = Limit(
@@ -43,9 +43,9 @@ SHORTEST_RANGE = Limit(
     because="a rate needs two samples, and Triton is scraped every 5 s at most in public configurations",
 )
 RULE = Rule(
-    scope=Scope.QUERY,
-    severity=Severity.WARNING,
-    question=Question.WATCHED,
+    scope=RuleScope.QUERY,
+    severity=LintSeverity.WARNING,
+    question=LintTopic.WATCHED,
     limits={"shortest_range": SHORTEST_RANGE},
 )
 _HELP = {
@@ -54,7 +54,7 @@ _HELP = {
 }
 
 
-def lint(see: QueryView) -> Iterator[Problem]:
+def lint(see: QueryView) -> Iterator[LintProblem]:
     """Tell of the first reason for which a query is always empty."""
     tree = parsed(see.query.expr)
     reason = next(_reasons(see, tree), None) if tree else None
@@ -64,11 +64,11 @@ def lint(see: QueryView) -> Iterator[Problem]:
         yield see.problem(f"{subject}: {what}", at=see.query.place, help=help_)
 
 
-def _reasons(see: QueryView, tree: Node) -> Iterator[tuple[str, str]]:
+def _reasons(see: QueryView, tree: PromqlNode) -> Iterator[tuple[str, str]]:
     for node, above in tree.walk():
         if any(_spares(one, node, above) for one in above):
             continue
-        if node.kind is Kind.SELECTOR:
+        if node.kind is NodeKind.SELECTOR:
             yield from _of_selector(see, node, above)
         elif never(node):
             yield _of_comparison(node)
@@ -78,25 +78,25 @@ def _reasons(see: QueryView, tree: Node) -> Iterator[tuple[str, str]]:
             yield limits, "join them by `or`"
 
 
-def _spares(one: Node, node: Node, above: tuple[Node, ...]) -> bool:
+def _spares(one: PromqlNode, node: PromqlNode, above: tuple[PromqlNode, ...]) -> bool:
     """Return whether what is around a node makes a value of its emptiness, or has another that may be there."""
-    if one.kind is Kind.CALL and one.name.startswith("absent"):
+    if one.kind is NodeKind.CALL and one.name.startswith("absent"):
         return True
-    if one.kind is not Kind.BINARY:
+    if one.kind is not NodeKind.BINARY:
         return False
     path = (*above, node)
     inside = path[path.index(one) + 1]
     return one.name == "or" or (one.name == "unless" and inside is one.children[1])
 
 
-def _of_comparison(node: Node) -> tuple[str, str]:
+def _of_comparison(node: PromqlNode) -> tuple[str, str]:
     low, high = values(node.children[0])
     known = f"from {low:g} to {high:g}" if high < inf else f"{low:g} or more"
     known = f"always {low:g}" if low == high else known
     return f"the left side of {node.name} is {known}", _HELP["share"] if high == 1.0 else "correct the limit"
 
 
-def _of_selector(see: QueryView, node: Node, above: tuple[Node, ...]) -> Iterator[tuple[str, str]]:
+def _of_selector(see: QueryView, node: PromqlNode, above: tuple[PromqlNode, ...]) -> Iterator[tuple[str, str]]:
     label, known = ENGINE_LABELS.get(node.name, names.REASON), ENGINE_VALUES.get(node.name)
     known = REASONS if node.name == names.REQUEST_FAILURE else known
     value = node.equals.get(label)
@@ -108,7 +108,7 @@ def _of_selector(see: QueryView, node: Node, above: tuple[Node, ...]) -> Iterato
                 yield f"{node.name} has no label {own}", "a GPU or a host belongs to no one model"
     if node.name == names.QUEUE_DURATION and _is_ensemble(see, node.equals.get(names.MODEL, "")):
         yield f"{node.equals[names.MODEL]} is an ensemble, which has no queue of its own", "watch its members' queues"
-    rate = bool(above) and above[-1].kind is Kind.CALL and above[-1].name in OVER_TIME
+    rate = bool(above) and above[-1].kind is NodeKind.CALL and above[-1].name in OVER_TIME
     if rate and 0 < node.range_seconds < SHORTEST_RANGE.value:
         yield f"{node.range_seconds:g} s hold no two scrapes", "take at least four scrape intervals"
 
@@ -119,12 +119,12 @@ def _is_ensemble(see: QueryView, name: str) -> bool:
     return bool(found) and all(model.ensemble for model in found)
 
 
-def _excluding(node: Node) -> str:
+def _excluding(node: PromqlNode) -> str:
     """Return the two limits on one expression that exclude each other; empty where there are none."""
     low: dict[str, float] = {}
     high: dict[str, float] = {}
     for one in _joined(node):
-        if one.kind is Kind.BINARY and len(one.children) == 2 and one.children[1].kind is Kind.NUMBER:
+        if one.kind is NodeKind.BINARY and len(one.children) == 2 and one.children[1].kind is NodeKind.NUMBER:
             subject, limit = repr(one.children[0]), one.children[1].value
             if one.name in (">", ">="):
                 low[subject] = max(low.get(subject, -inf), limit)
@@ -136,8 +136,8 @@ def _excluding(node: Node) -> str:
     return ""
 
 
-def _joined(node: Node) -> Iterator[Node]:
-    if node.kind is Kind.BINARY and node.name == "and":
+def _joined(node: PromqlNode) -> Iterator[PromqlNode]:
+    if node.kind is NodeKind.BINARY and node.name == "and":
         for child in node.children:
             yield from _joined(child)
     else:
@@ -150,32 +150,32 @@ def _alert(expr: str) -> dict[str, str]:
 
 _AT = ("rules.yaml:5:15",)
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a share is compared with percent",
         files=_alert("max(nv_gpu_utilization) > 90"),
         places=_AT,
     ),
-    Case(
+    RuleCase(
         title="speaks when failures by reason are divided by successes",
         files=_alert("rate(nv_inference_request_failure[5m]) / rate(nv_inference_request_success[5m]) > 0.05"),
         places=_AT,
     ),
-    Case(
+    RuleCase(
         title="speaks when a reason is in lower case",
         files=_alert("increase(nv_inference_request_failure{reason='rejected'}[5m]) > 0"),
         places=_AT,
     ),
-    Case(
+    RuleCase(
         title="speaks when two limits exclude each other",
         files=_alert("nv_inference_pending_request_count > 100 and nv_inference_pending_request_count < 10"),
         places=_AT,
     ),
-    Case(
+    RuleCase(
         title="speaks when a range holds one scrape",
         files=recording("rate(nv_inference_count[5s])"),
         places=_AT,
     ),
-    Case(
+    RuleCase(
         title="is silent when operands share their labels, and when emptiness is the point",
         files=_alert(
             "sum by (model) (rate(nv_inference_request_failure[5m])) / "

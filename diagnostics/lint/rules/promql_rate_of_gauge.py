@@ -21,14 +21,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from diagnostics.lint.metrics import ENGINE_LABELS, GAUGES, GROWING_GAUGES, PREFIX
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.promql import OVER_TIME, NodeKind, PromqlNode, parsed
+from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope, recording
 
-RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 
-def lint(see: QueryView) -> Iterator[Problem]:
+def lint(see: QueryView) -> Iterator[LintProblem]:
     """Tell of each gauge that a rate is taken of, once."""
     tree = parsed(see.query.expr)
     found = {node.name for node, above in tree.walk() if _falls(node) and _rated(above)} if tree else set()
@@ -40,24 +40,24 @@ def lint(see: QueryView) -> Iterator[Problem]:
         )
 
 
-def _falls(node: Node) -> bool:
-    if node.kind is not Kind.SELECTOR or node.name not in GAUGES or node.name.startswith(f"{PREFIX}cache_"):
+def _falls(node: PromqlNode) -> bool:
+    if node.kind is not NodeKind.SELECTOR or node.name not in GAUGES or node.name.startswith(f"{PREFIX}cache_"):
         return False
     value = node.matchers.get(ENGINE_LABELS.get(node.name, ""), "")
     return not any(growing in value for growing in GROWING_GAUGES.get(node.name, ()))
 
 
-def _rated(above: Sequence[Node]) -> bool:
-    return bool(above) and above[-1].kind is Kind.CALL and above[-1].name in OVER_TIME
+def _rated(above: Sequence[PromqlNode]) -> bool:
+    return bool(above) and above[-1].kind is NodeKind.CALL and above[-1].name in OVER_TIME
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a rate is taken of what waits",
         files=recording("rate(nv_inference_pending_request_count[5m])"),
         places=("rules.yaml:5:15",),
     ),
-    Case(
+    RuleCase(
         title="is silent about a gauge that only grows, and about counters",
         files=recording(
             "rate(nv_trt_llm_general_metrics{general_type='iteration_counter'}[5m]) + rate(nv_inference_count[5m])"

@@ -21,11 +21,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from diagnostics.lint.metrics import is_counter
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.promql import OVER_TIME, Kind, Node, parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.promql import OVER_TIME, NodeKind, PromqlNode, parsed
+from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 _ASKING = OVER_TIME | {
     "delta",
@@ -44,7 +44,7 @@ _ASKING = OVER_TIME | {
 _SETS = ("and", "unless")
 
 
-def lint(see: QueryView) -> Iterator[Problem]:
+def lint(see: QueryView) -> Iterator[LintProblem]:
     """Tell of each counter that is used raw, once."""
     tree = parsed(see.query.expr)
     raw = {node.name for node, above in tree.walk() if _raw(node, above)} if tree else set()
@@ -56,23 +56,23 @@ def lint(see: QueryView) -> Iterator[Problem]:
         )
 
 
-def _raw(node: Node, above: Sequence[Node]) -> bool:
-    if node.kind is not Kind.SELECTOR or not is_counter(node.name):
+def _raw(node: PromqlNode, above: Sequence[PromqlNode]) -> bool:
+    if node.kind is not NodeKind.SELECTOR or not is_counter(node.name):
         return False
-    if any(one.name in _ASKING for one in above if one.kind in (Kind.CALL, Kind.AGGREGATE)):
+    if any(one.name in _ASKING for one in above if one.kind in (NodeKind.CALL, NodeKind.AGGREGATE)):
         return False
     inside = (*above, node)
     for around, within in pairwise(inside):
-        if around.kind is Kind.BINARY and (_only_asked(around, within) or _difference(around)):
+        if around.kind is NodeKind.BINARY and (_only_asked(around, within) or _difference(around)):
             return False
     return True
 
 
-def _only_asked(around: Node, within: Node) -> bool:
+def _only_asked(around: PromqlNode, within: PromqlNode) -> bool:
     return around.name in _SETS and around.children[1] is within
 
 
-def _difference(around: Node) -> bool:
+def _difference(around: PromqlNode) -> bool:
     """Return whether one counter is taken from itself, as it was before."""
     named = [[selector.name for selector in side.selectors()] for side in around.children]
     return around.name == "-" and named[0] == named[1]
@@ -83,21 +83,21 @@ def _rules(expr: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when an alert compares a counter",
         files=_rules("nv_inference_request_failure > 0"),
         places=("rules.yaml:5:15",),
     ),
-    Case(
+    RuleCase(
         title="speaks of both counters of a quotient",
         files=_rules("sum(nv_inference_queue_duration_us) / sum(nv_inference_request_success)"),
         places=("rules.yaml:5:15", "rules.yaml:5:15"),
     ),
-    Case(
+    RuleCase(
         title="is silent about rates, and whether a counter is there",
         files=_rules("absent(nv_inference_count) or rate(nv_inference_count[5m]) == 0 and nv_inference_count"),
     ),
-    Case(
+    RuleCase(
         title="is silent about what is added since before, and about gauges",
         files=_rules("nv_inference_count - nv_inference_count offset 5m > nv_inference_pending_request_count"),
     ),

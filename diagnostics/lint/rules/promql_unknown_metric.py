@@ -22,11 +22,11 @@ from collections.abc import Iterator
 from diagnostics import names
 from diagnostics.lint.documents import inner
 from diagnostics.lint.metrics import PREFIX, RETIRED, RETIRED_DURATION, RETIRED_LOAD_RATIO, exported
-from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.promql import parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
+from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope, recording
 
-RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 _TODAY = {
     RETIRED_DURATION: names.INFER_DURATION,
@@ -35,7 +35,7 @@ _TODAY = {
 }
 
 
-def lint(see: QueryView) -> Iterator[Problem]:
+def lint(see: QueryView) -> Iterator[LintProblem]:
     """Tell of each name that nobody exports, once."""
     tree = parsed(see.query.expr)
     named = {selector.name for selector in tree.selectors()} if tree else set()
@@ -55,19 +55,19 @@ def _recorded(see: QueryView) -> set[str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a metric is gone",
         files=recording("avg(nv_inference_load_ratio)"),
         places=("rules.yaml:5:15",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a metric never was",
         files=recording("rate(nv_inference_requests_total[5m])"),
         places=("rules.yaml:5:15",),
     ),
-    Case(
+    RuleCase(
         title="is silent about today's, and those of histograms and summaries",
         files=recording("nv_inference_first_response_histogram_ms_bucket + nv_inference_queue_summary_us_sum"),
     ),
-    Case(title="is silent when a rule records it", files=recording("nv_busy + 1", record="nv_busy")),
+    RuleCase(title="is silent when a rule records it", files=recording("nv_busy + 1", record="nv_busy")),
 )

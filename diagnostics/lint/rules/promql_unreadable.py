@@ -20,45 +20,45 @@ from collections.abc import Iterator
 
 from diagnostics import names
 from diagnostics.lint.metrics import PREFIX
-from diagnostics.lint.problem import Problem, Severity
+from diagnostics.lint.problem import LintProblem, LintSeverity
 from diagnostics.lint.promql import MAX_CHARACTERS, available, parsed, readable
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
+from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope, recording
 
-RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 
-def lint(see: QueryView) -> Iterator[Problem]:
+def lint(see: QueryView) -> Iterator[LintProblem]:
     """Tell of an expression that cannot be parsed."""
     if PREFIX not in see.query.expr:
         return
     if not available():
         message = "the expression is not linted: promql-parser is not installed"
         yield see.problem(
-            message, at=see.query.place, help="pip install 'triton-diagnostics[lint]'", severity=Severity.INFO
+            message, at=see.query.place, help="pip install 'triton-diagnostics[lint]'", severity=LintSeverity.INFO
         )
     elif not readable(see.query.expr):
         message = f"the expression is not linted: it is longer than {MAX_CHARACTERS} characters"
-        yield see.problem(message, at=see.query.place, help="record its parts", severity=Severity.INFO)
+        yield see.problem(message, at=see.query.place, help="record its parts", severity=LintSeverity.INFO)
     elif parsed(see.query.expr) is None:
         yield see.problem("the expression is not PromQL", at=see.query.place, help="try it in Prometheus")
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when it is too long to be read",
         files=recording(" + ".join([names.INFERENCE_COUNT] * (MAX_CHARACTERS // len(names.INFERENCE_COUNT)))),
         places=("rules.yaml:5:15",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a bracket is missing",
         files=recording("sum(rate(nv_inference_count[5m])"),
         places=("rules.yaml:5:15",),
     ),
-    Case(
+    RuleCase(
         title="is silent about variables of dashboards",
         files=recording("topk($most, sum by ($by) (rate(nv_inference_count{model=~'${m:regex}'}[$__rate_interval])))"),
     ),
-    Case(
+    RuleCase(
         title="is silent about queries of other things",
         files=recording("{app=`x`} |= `error`".replace("{", '"{') + '"'),
     ),

@@ -22,14 +22,14 @@ from collections.abc import Iterator
 
 from diagnostics import names
 from diagnostics.lint.metrics import DURATIONS
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.promql import Kind, Node, parsed
-from diagnostics.lint.rule import Case, QueryView, Question, Rule, Scope, recording
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.promql import NodeKind, PromqlNode, parsed
+from diagnostics.lint.rule import LintTopic, QueryView, Rule, RuleCase, RuleScope, recording
 
-RULE = Rule(scope=Scope.QUERY, severity=Severity.WARNING, question=Question.WATCHED)
+RULE = Rule(scope=RuleScope.QUERY, severity=LintSeverity.WARNING, question=LintTopic.WATCHED)
 
 
-def lint(see: QueryView) -> Iterator[Problem]:
+def lint(see: QueryView) -> Iterator[LintProblem]:
     """Tell of the first quantile that is none of requests."""
     tree = parsed(see.query.expr)
     for node, _ in tree.walk() if tree else ():
@@ -39,36 +39,36 @@ def lint(see: QueryView) -> Iterator[Problem]:
             return
 
 
-def _over_series(node: Node) -> str:
-    ours = node.kind is Kind.AGGREGATE and node.name == "quantile"
+def _over_series(node: PromqlNode) -> str:
+    ours = node.kind is NodeKind.AGGREGATE and node.name == "quantile"
     if ours and any(one.name in DURATIONS for one in node.children[-1].selectors()):
         return "quantile over duration counters compares models and servers, not requests"
     return ""
 
 
-def _without_buckets(node: Node) -> str:
-    if node.kind is not Kind.CALL or node.name != "histogram_quantile" or len(node.children) < 2:
+def _without_buckets(node: PromqlNode) -> str:
+    if node.kind is not NodeKind.CALL or node.name != "histogram_quantile" or len(node.children) < 2:
         return ""
     inner = node.children[1]
     buckets = any(one.name.endswith("_bucket") for one in inner.selectors())
-    if buckets and inner.kind is Kind.AGGREGATE and inner.by is not None and "le" not in inner.by:
+    if buckets and inner.kind is NodeKind.AGGREGATE and inner.by is not None and "le" not in inner.by:
         return "histogram_quantile needs le, which the aggregation drops: the result is empty"
     return ""
 
 
 _BUCKETS = f"rate({names.FIRST_RESPONSE}_bucket[5m])"
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when it is taken over models",
         files=recording("quantile(0.5, rate(nv_inference_request_duration_us[5m]))"),
         places=("rules.yaml:5:15",),
     ),
-    Case(
+    RuleCase(
         title="speaks when le is dropped",
         files=recording(f"histogram_quantile(0.9, sum by (model) ({_BUCKETS}))"),
         places=("rules.yaml:5:15",),
     ),
-    Case(
+    RuleCase(
         title="is silent when le is kept",
         files=recording(f"histogram_quantile(0.9, sum by (le, model) ({_BUCKETS}))"),
     ),

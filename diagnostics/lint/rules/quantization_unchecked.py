@@ -21,16 +21,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from diagnostics.lint.engines import Engine, engine_of, is_tensorrt_llm
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.engines import BuiltEngine, engine_of, is_tensorrt_llm
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.ENGINE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.ENGINE)
 
 _RECORDS = ("accuracy", "eval")
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of a quantized engine without a record."""
     engine = engine_of(see.model) if is_tensorrt_llm(see.model) else None
     algorithms = _algorithms(engine) if engine else []
@@ -42,7 +42,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         )
 
 
-def _algorithms(engine: Engine) -> list[str]:
+def _algorithms(engine: BuiltEngine) -> list[str]:
     keys = ("quant_algo", "kv_cache_quant_algo")
     found = [engine.value("pretrained_config", "quantization", key) for key in keys]
     return sorted(
@@ -50,7 +50,7 @@ def _algorithms(engine: Engine) -> list[str]:
     )
 
 
-def _recorded(see: ModelView, engine: Engine) -> bool:
+def _recorded(see: ModelView, engine: BuiltEngine) -> bool:
     names = [*see.model.entries, *(name for version in see.model.versions for name in see.model.version_files(version))]
     folder = see.model.path / Path(engine.path).parent
     names += [path.name for path in folder.iterdir()] if folder.is_dir() else []
@@ -66,11 +66,11 @@ def _files(algorithm: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when an FP8 engine has no record",
         files=_files('"FP8"'),
         places=("models/llm/config.pbtxt:1:1",),
     ),
-    Case(title="is silent when there is one", files={**_files('"FP8"'), "models/llm/1/accuracy.json": "{}"}),
-    Case(title="is silent when nothing is quantized", files=_files("null")),
+    RuleCase(title="is silent when there is one", files={**_files('"FP8"'), "models/llm/1/accuracy.json": "{}"}),
+    RuleCase(title="is silent when nothing is quantized", files=_files("null")),
 )

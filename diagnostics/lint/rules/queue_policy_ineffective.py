@@ -23,19 +23,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.engines import batches_in_flight
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.settings import Settings
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.settings import LintSettings
 from diagnostics.units import Unit
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.QUEUE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.QUEUE)
 
 _TIMEOUT = "default_timeout_microseconds"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of what each policy does not do."""
     batching = see.config.block("dynamic_batching")
     policies = batching.blocks("default_queue_policy") if batching else ()
@@ -49,7 +49,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
             yield from _size(see, policy)
 
 
-def _of_engine(see: ModelView, policy: Block) -> Iterator[Problem]:
+def _of_engine(see: ModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
     if policy.integer(_TIMEOUT):
         yield see.problem(
             "the engine takes requests out of Triton's queue at once: none of them expires there",
@@ -58,7 +58,7 @@ def _of_engine(see: ModelView, policy: Block) -> Iterator[Problem]:
         )
 
 
-def _timeout(see: ModelView, policy: Block, batching: Block) -> Iterator[Problem]:
+def _timeout(see: ModelView, policy: ConfigMessage, batching: ConfigMessage) -> Iterator[LintProblem]:
     timeout, window = policy.integer(_TIMEOUT), batching.integer("max_queue_delay_microseconds")
     budget = see.settings.latency_budget_seconds
     if timeout == 0 and policy.flag("allow_timeout_override"):
@@ -77,7 +77,7 @@ def _timeout(see: ModelView, policy: Block, batching: Block) -> Iterator[Problem
         yield see.problem(message, at=policy.at("timeout_action"), help="REJECT them, or set max_queue_size")
 
 
-def _size(see: ModelView, policy: Block) -> Iterator[Problem]:
+def _size(see: ModelView, policy: ConfigMessage) -> Iterator[LintProblem]:
     size, most = policy.integer("max_queue_size"), see.model.max_batch_size
     if size and most and size < most:
         yield see.problem(
@@ -103,30 +103,32 @@ dynamic_batching {{ max_queue_delay_microseconds: {window}
 
 _AT = "models/a/config.pbtxt:5:26"
 CASES = (
-    Case(title="speaks when an override has no default", files=_model("allow_timeout_override: true"), places=(_AT,)),
-    Case(
+    RuleCase(
+        title="speaks when an override has no default", files=_model("allow_timeout_override: true"), places=(_AT,)
+    ),
+    RuleCase(
         title="speaks when requests expire within the window",
         files=_model(f"{_TIMEOUT}: 1000"),
         places=(_AT,),
     ),
-    Case(title="speaks when the queue is shorter than a batch", files=_model("max_queue_size: 4"), places=(_AT,)),
-    Case(
+    RuleCase(title="speaks when the queue is shorter than a batch", files=_model("max_queue_size: 4"), places=(_AT,)),
+    RuleCase(
         title="speaks when a timeout only delays, beyond the budget",
         files=_model(f"timeout_action: DELAY {_TIMEOUT}: 500000"),
         places=(_AT, "models/a/config.pbtxt:5:48"),
-        settings=Settings(latency_budget_seconds=0.2),
+        settings=LintSettings(latency_budget_seconds=0.2),
     ),
-    Case(
+    RuleCase(
         title="speaks when an engine's requests shall expire",
         files=_model(f"{_TIMEOUT}: 500000", backend="tensorrtllm"),
         places=(_AT,),
     ),
-    Case(
+    RuleCase(
         title="is silent when the policy refuses in time",
         files=_model(f"{_TIMEOUT}: 100000 allow_timeout_override: true max_queue_size: 64"),
-        settings=Settings(latency_budget_seconds=0.2),
+        settings=LintSettings(latency_budget_seconds=0.2),
     ),
-    Case(
+    RuleCase(
         title="is silent when the values are templates",
         files=_model(f"{_TIMEOUT}: ${{timeout}} max_queue_size: ${{size}}", window="${window}"),
     ),

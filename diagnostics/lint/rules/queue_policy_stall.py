@@ -19,17 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.engines import is_engine
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.INFO, question=Question.QUEUE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopic.QUEUE)
 
 _LIMITS = ("max_queue_size", "default_timeout_microseconds")
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the policy that turns prefetching off."""
     batching = see.config.block("dynamic_batching")
     if batching is None or is_engine(see.model) is not False:
@@ -43,7 +43,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         )
 
 
-def _limits(policies: tuple[Block, ...]) -> bool:
+def _limits(policies: tuple[ConfigMessage, ...]) -> bool:
     return any(
         policy.flag("allow_timeout_override") or any(policy.integer(field) for field in _LIMITS) for policy in policies
     )
@@ -54,13 +54,13 @@ def _model(batching: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the queue has a limit",
         files=_model("default_queue_policy { max_queue_size: 64 }"),
         places=("models/a/config.pbtxt:3:20",),
     ),
-    Case(title="is silent when there is no policy", files=_model("max_queue_delay_microseconds: 100")),
-    Case(
+    RuleCase(title="is silent when there is no policy", files=_model("max_queue_delay_microseconds: 100")),
+    RuleCase(
         title="is silent when the limit is 0, which is none", files=_model("default_queue_policy { max_queue_size: 0 }")
     ),
 )

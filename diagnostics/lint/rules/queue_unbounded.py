@@ -21,17 +21,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.engines import is_engine
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.settings import Settings
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.settings import LintSettings
 from diagnostics.units import Unit
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.INFO, question=Question.QUEUE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopic.QUEUE)
 
 _LIMITS = ("max_queue_size", "default_timeout_microseconds")
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of a queue without limit where a latency budget is known."""
     batching, budget = see.config.block("dynamic_batching"), see.settings.latency_budget_seconds
     if batching is None or not budget or is_engine(see.model) is not False:
@@ -49,14 +49,14 @@ def lint(see: ModelView) -> Iterator[Problem]:
 
 _MODEL = 'name: "a"\nbackend: "pytorch"\ndynamic_batching { }\n'
 _LIMITED = _MODEL.replace("{ }", "{ default_queue_policy { max_queue_size: 64 } }")
-_BUDGET = Settings(latency_budget_seconds=0.2)
+_BUDGET = LintSettings(latency_budget_seconds=0.2)
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when there is no limit",
         files={"models/a/config.pbtxt": _MODEL},
         places=("models/a/config.pbtxt:3:1",),
         settings=_BUDGET,
     ),
-    Case(title="is silent when there is one", files={"models/a/config.pbtxt": _LIMITED}, settings=_BUDGET),
-    Case(title="is silent when nobody has said a budget", files={"models/a/config.pbtxt": _MODEL}),
+    RuleCase(title="is silent when there is one", files={"models/a/config.pbtxt": _LIMITED}, settings=_BUDGET),
+    RuleCase(title="is silent when nobody has said a budget", files={"models/a/config.pbtxt": _MODEL}),
 )

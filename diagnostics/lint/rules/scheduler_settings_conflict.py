@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each pair of settings that the server refuses."""
     config, batching = see.config, see.config.block("dynamic_batching")
     if config.has("dynamic_batching") and config.has("sequence_batching"):
@@ -39,7 +39,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
     yield from _cache(see)
 
 
-def _priorities(see: ModelView, batching: Block) -> Iterator[Problem]:
+def _priorities(see: ModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     levels, default = batching.integer("priority_levels"), batching.integer("default_priority_level")
     if levels and default is not None and not 1 <= default <= levels:
         yield see.problem(
@@ -48,7 +48,7 @@ def _priorities(see: ModelView, batching: Block) -> Iterator[Problem]:
         )
 
 
-def _ordering(see: ModelView, batching: Block) -> Iterator[Problem]:
+def _ordering(see: ModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     if not batching.flag("preserve_ordering"):
         return
     policies = (*batching.blocks("default_queue_policy"), *_of_levels(batching))
@@ -64,12 +64,12 @@ def _ordering(see: ModelView, batching: Block) -> Iterator[Problem]:
         )
 
 
-def _of_levels(batching: Block) -> Iterator[Block]:
+def _of_levels(batching: ConfigMessage) -> Iterator[ConfigMessage]:
     for entry in batching.blocks("priority_queue_policy"):
         yield from entry.blocks("value")
 
 
-def _cache(see: ModelView) -> Iterator[Problem]:
+def _cache(see: ModelView) -> Iterator[LintProblem]:
     cache, policy = see.config.block("response_cache"), see.config.block("model_transaction_policy")
     if cache is None or not cache.flag("enable"):
         return
@@ -84,12 +84,12 @@ def _model(more: str) -> str:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when priorities have no default",
         files={"models/a/config.pbtxt": _model("dynamic_batching { priority_levels: 2 }")},
         places=("models/a/config.pbtxt:4:20",),
     ),
-    Case(
+    RuleCase(
         title="speaks when the order is kept among priorities",
         files={
             "models/a/config.pbtxt": _model(
@@ -98,7 +98,7 @@ CASES = (
         },
         places=("models/a/config.pbtxt:4:20",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a decoupled model is cached",
         files={
             "models/a/config.pbtxt": _model(
@@ -107,12 +107,12 @@ CASES = (
         },
         places=("models/a/config.pbtxt:5:18",),
     ),
-    Case(
+    RuleCase(
         title="speaks when there are two batchers",
         files={"models/a/config.pbtxt": _model("dynamic_batching { }\nsequence_batching { }")},
         places=("models/a/config.pbtxt:5:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent when they fit",
         files={
             "models/a/config.pbtxt": _model(

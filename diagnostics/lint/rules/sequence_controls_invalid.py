@@ -22,19 +22,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from diagnostics.lint.block import Block
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.sequences import CORRID, Control, batcher, controls
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 _LISTS = ("int32_false_true", "fp32_false_true", "bool_false_true")
 _FALSE_AND_TRUE = 2
 _ID_TYPES = ("TYPE_UINT64", "TYPE_INT64", "TYPE_UINT32", "TYPE_INT32", "TYPE_STRING")
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each setting."""
     batching = batcher(see.model)
     if batching is None:
@@ -50,7 +50,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
     yield from _strategy(see, batching)
 
 
-def _tensor(see: ModelView, tensor: Block, named: set[str]) -> Iterator[Problem]:
+def _tensor(see: ModelView, tensor: ConfigMessage, named: set[str]) -> Iterator[LintProblem]:
     name = tensor.text("name")
     if name == "" and tensor.has("control"):
         yield _problem(see, "a control tensor has no name", tensor, "name")
@@ -59,7 +59,7 @@ def _tensor(see: ModelView, tensor: Block, named: set[str]) -> Iterator[Problem]
     named.add(name or "")
 
 
-def _values(see: ModelView, control: Control) -> Iterator[Problem]:
+def _values(see: ModelView, control: Control) -> Iterator[LintProblem]:
     block, written = control.block, [name for name in _LISTS if control.block.integers(name) != ()]
     if control.kind is None or not block.complete:
         return
@@ -75,11 +75,11 @@ def _values(see: ModelView, control: Control) -> Iterator[Problem]:
         yield _problem(see, f"{written[0]} needs two values, for false and for true", block, written[0])
 
 
-def _open(block: Block, name: str) -> bool:
+def _open(block: ConfigMessage, name: str) -> bool:
     return any(text.value is None for text in block.texts(name))
 
 
-def _strategy(see: ModelView, batching: Block) -> Iterator[Problem]:
+def _strategy(see: ModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     oldest, direct, most = batching.block("oldest"), batching.block("direct"), see.model.max_batch_size
     sizes = oldest.integers("preferred_batch_size") if oldest else None
     wrong = [size for size in sizes or () if size < 1 or (most is not None and size > most)]
@@ -101,7 +101,7 @@ def _number(text: str | None) -> float | None:
     return None
 
 
-def _problem(see: ModelView, what: str, block: Block, field: str) -> Problem:
+def _problem(see: ModelView, what: str, block: ConfigMessage, field: str) -> LintProblem:
     return see.problem(f"{what}: the model does not load", at=block.at(field))
 
 
@@ -118,12 +118,12 @@ def _tensors(*given: str) -> str:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a tensor has no name or another's, and when a control is told twice",
         files=_model(f"control_input {{ control {_START} }}\n{_tensors(_START, _ID)}\n{_tensors('')}"),
         places=("models/a/config.pbtxt:3:15", "models/a/config.pbtxt:4:39", "models/a/config.pbtxt:6:17"),
     ),
-    Case(
+    RuleCase(
         title="speaks when there are no values, too many lists, or another number of values than two",
         files=_model(
             _tensors(
@@ -134,7 +134,7 @@ CASES = (
         ),
         places=("models/a/config.pbtxt:3:39", "models/a/config.pbtxt:4:39", "models/a/config.pbtxt:5:68"),
     ),
-    Case(
+    RuleCase(
         title="speaks when a correlation id has no type, or the values of a flag",
         files=_model(_tensors("{ kind: CONTROL_SEQUENCE_CORRID }"))
         | {
@@ -143,7 +143,7 @@ CASES = (
         },
         places=("models/a/config.pbtxt:3:37", "models/b/config.pbtxt:1:87"),
     ),
-    Case(
+    RuleCase(
         title="speaks when a size is above the largest, and a share above 1",
         files=_model("oldest { preferred_batch_size: [ 8 ] }")
         | {
@@ -152,11 +152,11 @@ CASES = (
         },
         places=("models/a/config.pbtxt:3:10", "models/b/config.pbtxt:1:56", "models/c/config.pbtxt:1:56"),
     ),
-    Case(
+    RuleCase(
         title="is silent about controls as they are meant",
         files=_model(f"oldest {{ preferred_batch_size: [ 1, 4 ] }}\n{_tensors(_START, _ID)}"),
     ),
-    Case(
+    RuleCase(
         title="is silent about templates",
         files=_model(_tensors("{ kind: ${kind} }", "{ kind: CONTROL_SEQUENCE_READY int32_false_true: [ ${ready} ] }")),
     ),

@@ -23,17 +23,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.sequences import CORRID, READY, START, batcher, controls, whole
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.FITS)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 
 _GRAPHS = frozenset({"tensorrt", "onnxruntime", "pytorch", "tensorflow", "openvino"})
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each control that is missing."""
     batching = batcher(see.model)
     if batching is None or see.model.backend not in _GRAPHS or not whole(batching):
@@ -46,7 +46,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
             yield see.problem(f"without {kind} {see.model.name} cannot know {why}", at=batching.place)
 
 
-def _needed(see: ModelView, batching: Block) -> dict[str, str]:
+def _needed(see: ModelView, batching: ConfigMessage) -> dict[str, str]:
     states, oldest = batching.blocks("state"), batching.has("oldest")
     needed = {}
     if not states or not all(state.has("initial_state") for state in states):
@@ -69,21 +69,21 @@ def _controls(*kinds: str) -> str:
 
 _PLACE = "models/a/config.pbtxt:3:19"
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a batch of slots has neither start nor ready",
         files=_model("direct { }"),
         places=(_PLACE, _PLACE),
     ),
-    Case(
+    RuleCase(
         title="speaks when the oldest have no correlation id",
         files=_model(f"oldest {{ max_candidate_sequences: 4 }}\n{_controls(START)}"),
         places=(_PLACE,),
     ),
-    Case(title="is silent when a batch of slots has both", files=_model(_controls(START, READY))),
-    Case(
+    RuleCase(title="is silent when a batch of slots has both", files=_model(_controls(START, READY))),
+    RuleCase(
         title="is silent when the server keeps the state and begins it",
         files=_model("oldest { }\nstate { initial_state { name: 'i' zero_data: true } }"),
     ),
-    Case(title="is silent about Python models", files=_model("direct { }", backend="python")),
-    Case(title="is silent about templates", files=_model("direct { }\ncontrol_input ${controls}")),
+    RuleCase(title="is silent about Python models", files=_model("direct { }", backend="python")),
+    RuleCase(title="is silent about templates", files=_model("direct { }\ncontrol_input ${controls}")),
 )

@@ -19,14 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.sequences import batcher
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.INFO, question=Question.QUEUE)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.INFO, question=LintTopic.QUEUE)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of a time that nobody chose; an iterative sequence has no pauses of a client."""
     batching = batcher(see.model)
     if batching is None or batching.flag("iterative_sequence") is not False:
@@ -44,11 +44,11 @@ def _model(more: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when no time is written",
         files=_model("direct { }"),
         places=("models/a/config.pbtxt:2:19",),
     ),
-    Case(title="is silent when one is", files=_model("max_sequence_idle_microseconds: 1000000")),
-    Case(title="is silent about a template", files=_model("max_sequence_idle_microseconds: ${idle}")),
+    RuleCase(title="is silent when one is", files=_model("max_sequence_idle_microseconds: 1000000")),
+    RuleCase(title="is silent about a template", files=_model("max_sequence_idle_microseconds: ${idle}")),
 )

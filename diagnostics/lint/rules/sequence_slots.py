@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.instances import instances
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.sequences import batcher, slots
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.BATCHING)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.BATCHING)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of a batcher with one slot; those of an iterative sequence hold requests, not clients."""
     batching = batcher(see.model)
     if batching is None or slots(see.model) != 1 or batching.flag("iterative_sequence") is not False:
@@ -49,17 +49,19 @@ def _model(more: str, most: int = 0) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the oldest are taken, and it is not said of how many",
         files=_model("oldest { }", most=8),
         places=("models/a/config.pbtxt:3:28",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a model that does not batch has the default strategy",
         files=_model("max_sequence_idle_microseconds: 5000000"),
         places=("models/a/config.pbtxt:3:19",),
     ),
-    Case(title="is silent when there are candidates", files=_model("oldest { max_candidate_sequences: 8 }")),
-    Case(title="is silent when each place of a batch is a slot", files=_model("direct { }", most=8)),
-    Case(title="is silent about iterative sequences, and templates", files=_model("iterative_sequence: true ${more}")),
+    RuleCase(title="is silent when there are candidates", files=_model("oldest { max_candidate_sequences: 8 }")),
+    RuleCase(title="is silent when each place of a batch is a slot", files=_model("direct { }", most=8)),
+    RuleCase(
+        title="is silent about iterative sequences, and templates", files=_model("iterative_sequence: true ${more}")
+    ),
 )

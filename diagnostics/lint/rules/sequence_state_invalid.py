@@ -21,18 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from diagnostics.lint.block import Block
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.sequences import batcher
-from diagnostics.lint.tensors import ANY_SIZE, Tensor, fits, tensors
+from diagnostics.lint.tensors import ANY_SIZE, DeclaredTensor, fits, tensors
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 _FOLDER = "initial_state"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each contradiction."""
     batching, seen = batcher(see.model), set[tuple[str, str]]()
     outputs = {tensor.name: tensor for tensor in tensors(see.config, "output") or ()}
@@ -45,12 +45,12 @@ def lint(see: ModelView) -> Iterator[Problem]:
             name = state.text(field)
             if name and (field, name) in seen:
                 message = f"two states have the {field} {name!r}: the second is ignored"
-                yield see.problem(message, at=state.at(field), severity=Severity.WARNING)
+                yield see.problem(message, at=state.at(field), severity=LintSeverity.WARNING)
             seen.add((field, name or ""))
         yield from _output(see, state, outputs)
 
 
-def _contradiction(see: ModelView, state: Block, initial: Block) -> str:
+def _contradiction(see: ModelView, state: ConfigMessage, initial: ConfigMessage) -> str:
     """Return the first reason for which the server refuses it, empty for none."""
     if initial.text("name") == "":
         return "has no name"
@@ -60,7 +60,7 @@ def _contradiction(see: ModelView, state: Block, initial: Block) -> str:
     return _of_shape(state, initial) or _of_data(see, initial)
 
 
-def _of_shape(state: Block, initial: Block) -> str:
+def _of_shape(state: ConfigMessage, initial: ConfigMessage) -> str:
     ours, theirs = initial.integers("dims"), state.integers("dims")
     if ours is None or theirs is None:
         return ""
@@ -70,7 +70,7 @@ def _of_shape(state: Block, initial: Block) -> str:
     return "" if fit else f"has the shape {list(ours)}, the state {list(theirs)}"
 
 
-def _of_data(see: ModelView, initial: Block) -> str:
+def _of_data(see: ModelView, initial: ConfigMessage) -> str:
     if initial.has("zero_data") is False and initial.has("data_file") is False:
         return "has neither zero_data nor data_file"
     file = initial.text("data_file")
@@ -79,7 +79,7 @@ def _of_data(see: ModelView, initial: Block) -> str:
     return ""
 
 
-def _output(see: ModelView, state: Block, outputs: Mapping[str, Tensor]) -> Iterator[Problem]:
+def _output(see: ModelView, state: ConfigMessage, outputs: Mapping[str, DeclaredTensor]) -> Iterator[LintProblem]:
     name, type_, dims = state.text("output_name"), state.text("data_type"), state.integers("dims")
     tensor = outputs.get(name or "")
     if tensor is None:
@@ -87,7 +87,7 @@ def _output(see: ModelView, state: Block, outputs: Mapping[str, Tensor]) -> Iter
     known = bool(type_ and tensor.data_type)
     if (known and tensor.data_type != type_) or not fits(tensor.dims, dims or None):
         message = f"the output {name!r} is written with another type or shape than the state of this name"
-        yield see.problem(message, at=state.at("output_name"), severity=Severity.WARNING)
+        yield see.problem(message, at=state.at("output_name"), severity=LintSeverity.WARNING)
 
 
 def _model(more: str, state: str = "data_type: TYPE_FP32 dims: [ 4, -1 ]", rest: str = "") -> dict[str, str]:
@@ -99,21 +99,21 @@ def _model(more: str, state: str = "data_type: TYPE_FP32 dims: [ 4, -1 ]", rest:
 _GOOD = 'initial_state { name: "i" data_type: TYPE_FP32 dims: [ 4, 2 ] zero_data: true }'
 _PLACE = ("models/a/config.pbtxt:5:15",)
 CASES = (
-    Case(title="speaks when it has no name", files=_model(_GOOD.replace('name: "i"', "")), places=_PLACE),
-    Case(title="speaks when it is of another type", files=_model(_GOOD.replace("FP32", "INT32")), places=_PLACE),
-    Case(title="speaks when it is of another shape", files=_model(_GOOD.replace("4, 2", "5, 2")), places=_PLACE),
-    Case(title="speaks when a size is left open", files=_model(_GOOD.replace("4, 2", "4, -1")), places=_PLACE),
-    Case(title="speaks when it holds nothing", files=_model(_GOOD.replace("zero_data: true", "")), places=_PLACE),
-    Case(
+    RuleCase(title="speaks when it has no name", files=_model(_GOOD.replace('name: "i"', "")), places=_PLACE),
+    RuleCase(title="speaks when it is of another type", files=_model(_GOOD.replace("FP32", "INT32")), places=_PLACE),
+    RuleCase(title="speaks when it is of another shape", files=_model(_GOOD.replace("4, 2", "5, 2")), places=_PLACE),
+    RuleCase(title="speaks when a size is left open", files=_model(_GOOD.replace("4, 2", "4, -1")), places=_PLACE),
+    RuleCase(title="speaks when it holds nothing", files=_model(_GOOD.replace("zero_data: true", "")), places=_PLACE),
+    RuleCase(
         title="speaks when its file is not there",
         files={**_model(_GOOD.replace("zero_data: true", 'data_file: "x"')), "models/a/initial_state/y": ""},
         places=_PLACE,
     ),
-    Case(
+    RuleCase(
         title="speaks when two states have a name, and when an output has other dimensions",
         files=_model("", rest='state { input_name: "I" output_name: "Y" dims: [ 3 ] }'),
         places=("models/a/config.pbtxt:6:9", "models/a/config.pbtxt:6:25"),
     ),
-    Case(title="is silent when they fit", files=_model(_GOOD, rest='state { input_name: "K" output_name: "Y" }')),
-    Case(title="is silent about templates", files=_model(_GOOD.replace("4, 2", "${n}").replace("FP32", "${t}"))),
+    RuleCase(title="is silent when they fit", files=_model(_GOOD, rest='state { input_name: "K" output_name: "Y" }')),
+    RuleCase(title="is silent about templates", files=_model(_GOOD.replace("4, 2", "${n}").replace("FP32", "${t}"))),
 )

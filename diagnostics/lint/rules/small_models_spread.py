@@ -20,9 +20,9 @@ from collections.abc import Iterator
 
 from diagnostics.lint.instances import gpus_of
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
-from diagnostics.lint.settings import Settings
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
+from diagnostics.lint.settings import LintSettings
 from diagnostics.lint.weights import weight_bytes
 from diagnostics.units import Limit, Unit
 
@@ -32,14 +32,14 @@ FILLS_LITTLE = Limit(
     because="what loads from a file about doubles with activations and libraries; the other half is for them",
 )
 RULE = Rule(
-    scope=Scope.REPOSITORY,
-    severity=Severity.INFO,
-    question=Question.PACKING,
+    scope=RuleScope.REPOSITORY,
+    severity=LintSeverity.INFO,
+    question=LintTopic.PACKING,
     limits={"share_of_one_gpu": FILLS_LITTLE},
 )
 
 
-def lint(see: RepositoryView) -> Iterator[Problem]:
+def lint(see: RepositoryView) -> Iterator[LintProblem]:
     """Tell of the first of the models that are apart without need."""
     memory = see.settings.gpu_memory_bytes
     listed = {name: gpus for name, model in see.repository.models.items() if (gpus := gpus_of(model))}
@@ -71,18 +71,18 @@ def _model(name: str, gpu: int) -> dict[str, str | bytes]:
     }
 
 
-_MEMORY = Settings(gpu_memory_bytes=1000)
+_MEMORY = LintSettings(gpu_memory_bytes=1000)
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when two small models hold a GPU each",
         files={**_model("a", 0), **_model("b", 1)},
         places=("models/a/config.pbtxt:1:1",),
         settings=_MEMORY,
     ),
-    Case(title="is silent when they share one", files={**_model("a", 0), **_model("b", 0)}, settings=_MEMORY),
-    Case(
+    RuleCase(title="is silent when they share one", files={**_model("a", 0), **_model("b", 0)}, settings=_MEMORY),
+    RuleCase(
         title="is silent when they would fill it",
         files={**_model("a", 0), **_model("b", 1)},
-        settings=Settings(gpu_memory_bytes=300),
+        settings=LintSettings(gpu_memory_bytes=300),
     ),
 )

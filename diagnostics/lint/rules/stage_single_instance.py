@@ -24,17 +24,17 @@ from diagnostics import names
 from diagnostics.lint.engines import calls_others, code_of, is_engine
 from diagnostics.lint.instances import groups
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Place, Problem, Severity
-from diagnostics.lint.rule import Case, Question, RepositoryView, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation
+from diagnostics.lint.rule import LintTopic, RepositoryView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps
 from diagnostics.tuning.changes import ConfigChange, Setting
 
-RULE = Rule(scope=Scope.REPOSITORY, severity=Severity.WARNING, question=Question.OVERLAP)
+RULE = Rule(scope=RuleScope.REPOSITORY, severity=LintSeverity.WARNING, question=LintTopic.OVERLAP)
 
 _FOR_OVERLAP = 2
 
 
-def lint(see: RepositoryView) -> Iterator[Problem]:
+def lint(see: RepositoryView) -> Iterator[LintProblem]:
     """Tell of each member with one instance, once."""
     models = see.repository.models
     members = {step.model for model in models.values() if model.config for step in steps(model.config)}
@@ -51,7 +51,7 @@ def lint(see: RepositoryView) -> Iterator[Problem]:
             )
 
 
-def _single(model: ModelFolder) -> Place | None:
+def _single(model: ModelFolder) -> SourceLocation | None:
     """Return where a Python model says that it has one instance on a processor; None when it does not."""
     found = groups(model)
     python = model.backend == names.PYTHON_BACKEND and is_engine(model) is False
@@ -74,12 +74,12 @@ def _decoupled(model: ModelFolder) -> bool:
 _ENSEMBLE = 'name: "all"\nplatform: "ensemble"\nensemble_scheduling { step { model_name: "tokenize" } }\n'
 _STAGE = 'name: "tokenize"\nbackend: "python"\ninstance_group [ { kind: KIND_CPU count: 1 } ]\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a member has one",
         files={"models/all/config.pbtxt": _ENSEMBLE, "models/tokenize/config.pbtxt": _STAGE},
         places=("models/tokenize/config.pbtxt:3:18",),
     ),
-    Case(
+    RuleCase(
         title="is silent when it has more, or a template may say so",
         files={
             "models/all/config.pbtxt": _ENSEMBLE.replace("}\n", 'step { model_name: "detokenize" } }\n'),
@@ -87,8 +87,8 @@ CASES = (
             "models/detokenize/config.pbtxt": _STAGE.replace("count: 1", "count: ${count}"),
         },
     ),
-    Case(title="is silent when no ensemble calls it", files={"models/tokenize/config.pbtxt": _STAGE}),
-    Case(
+    RuleCase(title="is silent when no ensemble calls it", files={"models/tokenize/config.pbtxt": _STAGE}),
+    RuleCase(
         title="is silent when it calls other models",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,
@@ -96,7 +96,7 @@ CASES = (
             "models/tokenize/1/model.py": "pb_utils.InferenceRequest(model_name='x').exec()",
         },
     ),
-    Case(
+    RuleCase(
         title="is silent when it computes on a GPU",
         files={
             "models/all/config.pbtxt": _ENSEMBLE,

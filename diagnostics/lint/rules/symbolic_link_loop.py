@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Link, Question, Rule, Scope, TroubleView
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import Link, LintTopic, Rule, RuleCase, RuleScope, TroubleView
 from diagnostics.lint.walk import Difficulty
 
-RULE = Rule(scope=Scope.READING, severity=Severity.WARNING, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: TroubleView) -> Iterator[Problem]:
+def lint(see: TroubleView) -> Iterator[LintProblem]:
     """Tell of a link without an end."""
     if see.trouble.difficulty is Difficulty.LOOP:
         yield see.problem(see.trouble.message, at=see.trouble.place, help=see.trouble.help)
@@ -33,17 +33,17 @@ def lint(see: TroubleView) -> Iterator[Problem]:
 
 _READ = 'name: "a"\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a link leads to a folder around it",
         files={"models/a/config.pbtxt": _READ, "models/again": Link(to="../models")},
         places=("models/again:1:1",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a link leads to itself",
         files={"models/a/config.pbtxt": _READ, "models/self": Link(to="self")},
         places=("models/self:1:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent about a link to another model",
         files={"models/a/config.pbtxt": _READ, "models/b": Link(to="a")},
     ),

@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.block import Text, templates
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.WARNING, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of the first template of a file, and how many there are."""
     found = templates(see.config) if "${" in see.config.file.text else ()
     bare = [text for text in found if not text.written.startswith(('"', "'"))]
@@ -39,7 +39,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         f"{_shown(first)} is not filled in{more}: {what}",
         at=first.place,
         help="lint the filled file, or waive this for templates",
-        severity=None if bare else Severity.INFO,
+        severity=None if bare else LintSeverity.INFO,
     )
 
 
@@ -50,15 +50,17 @@ def _shown(text: Text) -> str:
 
 _STRING = 'name: "a"\nparameters { key: "p" value { string_value: "${p}" } }\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks once, of the number that is not filled in",
         files={"models/a/config.pbtxt": _STRING + "max_batch_size: ${size}\n"},
         places=("models/a/config.pbtxt:3:17",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a parameter is not filled in",
         files={"models/a/config.pbtxt": _STRING},
         places=("models/a/config.pbtxt:2:45",),
     ),
-    Case(title="is silent when all is filled in", files={"models/a/config.pbtxt": _STRING.replace("${p}", "$5 {x}")}),
+    RuleCase(
+        title="is silent when all is filled in", files={"models/a/config.pbtxt": _STRING.replace("${p}", "$5 {x}")}
+    ),
 )

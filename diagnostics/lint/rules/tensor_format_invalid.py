@@ -21,25 +21,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.model_folder import TENSORRT
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 _IMAGES = frozenset({"FORMAT_NHWC", "FORMAT_NCHW", "1", "2"})
 _IMAGE_DIMENSIONS = 3
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each format that the server refuses."""
     for field in ("input", "output"):
         for tensor in see.config.blocks(field):
             yield from _of_tensor(see, tensor)
 
 
-def _of_tensor(see: ModelView, tensor: Block) -> Iterator[Problem]:
+def _of_tensor(see: ModelView, tensor: ConfigMessage) -> Iterator[LintProblem]:
     name, dims = tensor.text("name") or "a tensor", tensor.integers("dims")
     flat = dims is not None and bool(dims) and len(dims) != _IMAGE_DIMENSIONS
     if tensor.text("format") in _IMAGES and flat:
@@ -63,22 +63,22 @@ def _model(tensor: str, backend: str = "python", field: str = "input") -> dict[s
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when an image has the batch dimension, too",
         files=_model("format: FORMAT_NCHW dims: [ 1, 3, 224, 224 ]"),
         places=("models/a/config.pbtxt:2:42",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a model that is not TensorRT's has a shape tensor",
         files=_model("dims: [ 4 ] is_shape_tensor: true"),
         places=("models/a/config.pbtxt:2:54",),
     ),
-    Case(
+    RuleCase(
         title="speaks when the file of labels is missing",
         files=_model('dims: [ 4 ] label_filename: "labels.txt"', field="output"),
         places=("models/a/config.pbtxt:2:55",),
     ),
-    Case(
+    RuleCase(
         title="is silent about images, TensorRT's shapes and labels that are there",
         files={
             **_model('dims: [ 4 ] label_filename: "there.txt"', field="output"),

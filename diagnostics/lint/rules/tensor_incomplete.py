@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each field that is missing."""
     if see.model.completed:
         return
@@ -38,7 +38,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
                 yield see.problem(message, at=tensor.place)
 
 
-def _absent(tensor: Block) -> dict[str, bool]:
+def _absent(tensor: ConfigMessage) -> dict[str, bool]:
     return {
         "name": tensor.text("name") == "",
         "data_type": tensor.text("data_type") in ("", "TYPE_INVALID", "0"),
@@ -46,7 +46,7 @@ def _absent(tensor: Block) -> dict[str, bool]:
     }
 
 
-def _is_empty(tensor: Block) -> bool:
+def _is_empty(tensor: ConfigMessage) -> bool:
     return tensor.has("dims") is True and tensor.integers("dims") == ()
 
 
@@ -55,17 +55,17 @@ def _model(tensor: str, backend: str = "python") -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a name is missing",
         files=_model("data_type: TYPE_FP32 dims: [ 4 ]"),
         places=("models/a/config.pbtxt:2:9",),
     ),
-    Case(
+    RuleCase(
         title="speaks when type and shape are missing",
         files=_model('name: "X" dims: [ ]'),
         places=("models/a/config.pbtxt:2:9",),
     ),
-    Case(title="is silent when the backend fills them in", files=_model('name: "X"', "onnxruntime")),
-    Case(title="is silent about templates", files=_model('name: "X" data_type: ${type} dims: [ ${size} ]')),
-    Case(title="is silent about what is whole", files=_model('name: "X" data_type: TYPE_FP32 dims: [ 4 ]')),
+    RuleCase(title="is silent when the backend fills them in", files=_model('name: "X"', "onnxruntime")),
+    RuleCase(title="is silent about templates", files=_model('name: "X" data_type: ${type} dims: [ ${size} ]')),
+    RuleCase(title="is silent about what is whole", files=_model('name: "X" data_type: TYPE_FP32 dims: [ 4 ]')),
 )

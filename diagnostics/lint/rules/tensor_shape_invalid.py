@@ -19,15 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from diagnostics.lint.block import Block
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import ANY_SIZE
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each shape that the server refuses."""
     for tensor in (*see.config.blocks("input"), *see.config.blocks("output")):
         dims, reshape = tensor.integers("dims"), tensor.block("reshape")
@@ -40,7 +40,9 @@ def lint(see: ModelView) -> Iterator[Problem]:
             yield from _reshaped(see, tensor, dims, shape)
 
 
-def _reshaped(see: ModelView, tensor: Block, dims: Sequence[int], shape: Sequence[int]) -> Iterator[Problem]:
+def _reshaped(
+    see: ModelView, tensor: ConfigMessage, dims: Sequence[int], shape: Sequence[int]
+) -> Iterator[LintProblem]:
     if _impossible(shape):
         yield _problem(see, tensor, f"is reshaped to {list(shape)}")
     elif not shape and see.model.max_batch_size == 0:
@@ -60,7 +62,7 @@ def _elements(sizes: Sequence[int]) -> list[int]:
     return found
 
 
-def _problem(see: ModelView, tensor: Block, what: str, *, at_dims: bool = False) -> Problem:
+def _problem(see: ModelView, tensor: ConfigMessage, what: str, *, at_dims: bool = False) -> LintProblem:
     place = tensor.at("dims") if at_dims else tensor.at("reshape")
     return see.problem(f"{tensor.text('name') or 'a tensor'} {what}: the model does not load", at=place)
 
@@ -75,27 +77,27 @@ def _model(tensor: str, most: str = "8") -> dict[str, str]:
 
 
 CASES = (
-    Case(title="speaks when a size is 0", files=_model("dims: [ 4, 0 ]"), places=("models/a/config.pbtxt:3:21",)),
-    Case(
+    RuleCase(title="speaks when a size is 0", files=_model("dims: [ 4, 0 ]"), places=("models/a/config.pbtxt:3:21",)),
+    RuleCase(
         title="speaks when a reshape loses elements",
         files=_model("dims: [ 4 ] reshape { shape: [ 2 ] }"),
         places=("models/a/config.pbtxt:3:33",),
     ),
-    Case(
+    RuleCase(
         title="speaks when elements change sides of a variable size",
         files=_model("dims: [ 2, -1, 3 ] reshape { shape: [ -1, 6 ] }"),
         places=("models/a/config.pbtxt:3:40",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a model that does not batch has a scalar",
         files=_model("dims: [ 1 ] reshape { shape: [ ] }", most="0"),
         places=("models/a/config.pbtxt:3:33",),
     ),
-    Case(
+    RuleCase(
         title="is silent about scalars of models that batch, and variable sizes",
         files=_model(
             'dims: [ 1 ] reshape { shape: [ ] } }, { name: "Y" dims: [ -1, 4 ] reshape { shape: [ -1, 2, 2 ] }'
         ),
     ),
-    Case(title="is silent about templates", files=_model("dims: [ ${size}, 0 ]")),
+    RuleCase(title="is silent about templates", files=_model("dims: [ ${size}, 0 ]")),
 )

@@ -25,16 +25,16 @@ from typing import Any
 from diagnostics.lint.block import Text
 from diagnostics.lint.engines import engine_of, is_tensorrt_llm, parameters
 from diagnostics.lint.model_folder import ModelFolder
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import steps
 
-RULE = Rule(scope=Scope.ENSEMBLE, severity=Severity.WARNING, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ENSEMBLE, severity=LintSeverity.WARNING, question=LintTopic.FITS)
 
 _KEY = "tokenizer_dir"
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of tokenizers that differ from each other, or from the engine."""
     members = [see.repository.models.get(step.model or "") for step in steps(see.config)]
     known = [member for member in members if member is not None and member.config is not None]
@@ -51,7 +51,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         yield from _against_engine(see, *folders[0], engine)
 
 
-def _against_engine(see: ModelView, member: ModelFolder, text: Text, engine: ModelFolder) -> Iterator[Problem]:
+def _against_engine(see: ModelView, member: ModelFolder, text: Text, engine: ModelFolder) -> Iterator[LintProblem]:
     built = engine_of(engine)
     vocabulary = built.integer("pretrained_config", "vocab_size") if built else None
     if vocabulary is None:
@@ -96,21 +96,21 @@ def _engine(vocabulary: int) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the stages read two folders",
         files={**_ALL, **_stage("pre", "/models/v1/tokenizer"), **_stage("post", "/models/v2/tokenizer")},
         places=("models/post/config.pbtxt:2:57",),
     ),
-    Case(
+    RuleCase(
         title="speaks when the engine knows fewer ids, and not the end",
         files={**_ALL, **_stage("pre", "tokenizer"), **_engine(1000)},
         places=("models/pre/config.pbtxt:2:57", "models/pre/config.pbtxt:2:57"),
     ),
-    Case(
+    RuleCase(
         title="is silent when the engine's vocabulary is padded",
         files={**_ALL, **_stage("pre", "tokenizer"), **_stage("post", "tokenizer/"), **_engine(32064)},
     ),
-    Case(
+    RuleCase(
         title="is silent when folders are templates",
         files={**_ALL, **_stage("pre", "${tokenizer_dir}"), **_stage("post", "/models/tokenizer")},
     ),

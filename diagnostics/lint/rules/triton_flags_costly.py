@@ -23,10 +23,10 @@ import re
 from collections.abc import Iterator
 
 from diagnostics.lint.containers import containers_of
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Question.DEPLOYMENT)
+RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, question=LintTopic.DEPLOYMENT)
 
 _COSTLY = (
     (re.compile(r"--log-verbose[= ]([1-9]\d*|true)\b"), "each request writes lines of log"),
@@ -37,7 +37,7 @@ _COSTLY = (
 )
 
 
-def lint(see: FileView) -> Iterator[Problem]:
+def lint(see: FileView) -> Iterator[LintProblem]:
     """Tell of each such flag."""
     for container in containers_of(see.documents):
         command = " ".join(container.words) if container.runs_triton else ""
@@ -54,12 +54,12 @@ _COMPOSE = """services:
     command: tritonserver --model-repository=/models --log-verbose 1 --model-control-mode=poll
 """
 CASES = (
-    Case(
+    RuleCase(
         title="speaks of verbose logs and of polling",
         files={"compose.yaml": _COMPOSE},
         places=("compose.yaml:4:54", "compose.yaml:4:70"),
     ),
-    Case(
+    RuleCase(
         title="is silent when it is started for serving",
         files={
             "compose.yaml": _COMPOSE.replace("verbose 1", "verbose 0").replace(

@@ -21,13 +21,13 @@ from collections.abc import Iterator
 
 from diagnostics import names
 from diagnostics.lint.containers import Container, containers_of
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Question.DEPLOYMENT)
+RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, question=LintTopic.DEPLOYMENT)
 
 
-def lint(see: FileView) -> Iterator[Problem]:
+def lint(see: FileView) -> Iterator[LintProblem]:
     """Tell of containers that leave it at the default."""
     found = [one for one in containers_of(see.documents) if one.runs_triton and not _has_memory(one)]
     if not found or not _has_python_models(see):
@@ -59,13 +59,13 @@ def _has_python_models(see: FileView) -> bool:
 _COMPOSE = "services:\n  triton:\n    image: nvcr.io/nvidia/tritonserver:24.10-py3\n"
 _PYTHON = {"models/a/config.pbtxt": 'backend: "python"\n'}
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when it is left at the default",
         files={**_PYTHON, "compose.yaml": _COMPOSE},
         places=("compose.yaml:3:12",),
     ),
-    Case(title="is silent when it is set", files={**_PYTHON, "compose.yaml": _COMPOSE + "    shm_size: 2gb\n"}),
-    Case(
+    RuleCase(title="is silent when it is set", files={**_PYTHON, "compose.yaml": _COMPOSE + "    shm_size: 2gb\n"}),
+    RuleCase(
         title="is silent when no model needs it",
         files={"models/a/config.pbtxt": 'backend: "onnxruntime"\n', "compose.yaml": _COMPOSE},
     ),

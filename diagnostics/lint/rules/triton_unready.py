@@ -24,20 +24,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.containers import Container, containers_of
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, FileView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import FileView, LintTopic, Rule, RuleCase, RuleScope
 
-RULE = Rule(scope=Scope.DEPLOYMENT_FILE, severity=Severity.WARNING, question=Question.DEPLOYMENT)
+RULE = Rule(scope=RuleScope.DEPLOYMENT_FILE, severity=LintSeverity.WARNING, question=LintTopic.DEPLOYMENT)
 
 
-def lint(see: FileView) -> Iterator[Problem]:
+def lint(see: FileView) -> Iterator[LintProblem]:
     """Tell of probes that are missing."""
     for container in containers_of(see.documents):
         if container.kubernetes and container.runs_triton:
             yield from _probes(see, container)
 
 
-def _probes(see: FileView, container: Container) -> Iterator[Problem]:
+def _probes(see: FileView, container: Container) -> Iterator[LintProblem]:
     place = see.find(container.image)
     liveness = container.tree.get("livenessProbe")
     if "readinessProbe" not in container.tree and not container.probed_by_kserve:
@@ -64,22 +64,22 @@ spec: { containers: [ { name: kserve-container, image: "nvcr.io/nvidia/tritonser
   args: [ tritonserver, --model-store=/models ] } ] }
 """
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when neither readiness nor startup is probed",
         files={"triton.yaml": _MANIFEST},
         places=("triton.yaml:4:27", "triton.yaml:4:27"),
     ),
-    Case(
+    RuleCase(
         title="is silent when both are",
         files={
             "triton.yaml": _MANIFEST.replace("livenessProbe:", "startupProbe: { }, readinessProbe: { }, livenessProbe:")
         },
     ),
-    Case(
+    RuleCase(
         title="is silent about a container that is not Triton",
         files={"triton.yaml": _MANIFEST.replace("tritonserver", "client")},
     ),
-    Case(
+    RuleCase(
         title="is silent about the image of clients",
         files={
             "sdk.yaml": _MANIFEST.replace("24.10-py3", "24.10-py3-sdk").replace(
@@ -87,5 +87,5 @@ CASES = (
             )
         },
     ),
-    Case(title="is silent where KServe probes", files={"runtime.yaml": _KSERVE}),
+    RuleCase(title="is silent where KServe probes", files={"runtime.yaml": _KSERVE}),
 )

@@ -23,14 +23,14 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from diagnostics.lint.config_fields import is_field
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.typed_fields import typed_messages
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.WARNING, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each field that is not known."""
     for found in typed_messages(see.model):
         for field in found.unknown():
@@ -39,28 +39,28 @@ def lint(see: ModelView) -> Iterator[Problem]:
                 f"{found.shown} has no field {field.name!r}, as of Triton 2.73: such a server refuses the model",
                 at=see.config.file.place(field.start),
                 help=f"did you mean {near[0]}?" if near else "",
-                severity=Severity.ERROR if near or field.name.startswith("[") or is_field(field.name) else None,
+                severity=LintSeverity.ERROR if near or field.name.startswith("[") or is_field(field.name) else None,
             )
 
 
 _KNOWN = 'name: "a"\nparameters { key: "k" value { string_value: "v" } }\n${more}\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a name is misspelled, at any depth",
         files={"models/a/config.pbtxt": "max_size: 4\ninstance_group { counts: 2 }\nparameters { value { v: '' } }"},
         places=("models/a/config.pbtxt:1:1", "models/a/config.pbtxt:2:18", "models/a/config.pbtxt:3:22"),
     ),
-    Case(
+    RuleCase(
         title="speaks when there is an extension, and of the names in a map's entry",
         files={"models/a/config.pbtxt": "[x.y] { z: 1 }\nparameters { name: 'k' }\n"},
         places=("models/a/config.pbtxt:1:1", "models/a/config.pbtxt:2:14"),
     ),
-    Case(
+    RuleCase(
         title="speaks when an ensemble's step has a field of another message",
         files={"models/a/config.pbtxt": "ensemble_scheduling { step [ { model_name: 'b' }, { name: 'b' } ] }"},
         places=("models/a/config.pbtxt:1:53",),
     ),
-    Case(
+    RuleCase(
         title="is silent about known fields and templates",
         files={"models/a/config.pbtxt": _KNOWN},
     ),

@@ -20,45 +20,45 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.model_folder import CONFIG
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Link, Question, Rule, Scope, TroubleView
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import Link, LintTopic, Rule, RuleCase, RuleScope, TroubleView
 from diagnostics.lint.walk import DEPLOYMENT_FILES, Difficulty
 
-RULE = Rule(scope=Scope.READING, severity=Severity.WARNING, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.READING, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: TroubleView) -> Iterator[Problem]:
+def lint(see: TroubleView) -> Iterator[LintProblem]:
     """Tell of what could not be read."""
     trouble = see.trouble
     if trouble.difficulty is Difficulty.UNREADABLE:
         yield see.problem(trouble.message, at=trouble.place, help=trouble.help, severity=_severity(trouble.place.path))
 
 
-def _severity(path: str) -> Severity:
+def _severity(path: str) -> LintSeverity:
     """Return `error` for a model's configuration: unread, it must not pass for one that is well."""
     if path.rpartition("/")[2] == CONFIG:
-        return Severity.ERROR
-    return Severity.INFO if path.endswith(DEPLOYMENT_FILES) else Severity.WARNING
+        return LintSeverity.ERROR
+    return LintSeverity.INFO if path.endswith(DEPLOYMENT_FILES) else LintSeverity.WARNING
 
 
 _READ = 'name: "a"\n'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a configuration is binary",
         files={"models/a/config.pbtxt": b"\x08\x01\x00\xff", "models/b/config.pbtxt": _READ},
         places=("models/a/config.pbtxt:1:1",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a configuration is a link to nothing",
         files={"models/a/config.pbtxt": Link(to="nowhere")},
         places=("models/a/config.pbtxt:1:1",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a compose file is no YAML",
         files={"models/a/config.pbtxt": _READ, "compose.yaml": "services: [\n"},
         places=("compose.yaml:1:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent when all can be read, and about YAML that a chart still has to fill",
         files={
             "models/a/config.pbtxt": _READ,

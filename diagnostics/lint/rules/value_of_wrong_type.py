@@ -22,25 +22,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics.lint.config_fields import FieldType, is_message
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.scalars import nearest, refusal
 from diagnostics.lint.typed_fields import typed_messages
-from diagnostics.tuning.pbtxt import Field, ListValue, Message, Scalar
+from diagnostics.tuning.pbtxt import Field, ListValue, Scalar, TextMessage
 
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.READABLE)
 
 _LONGEST_SHOWN = 40
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each value."""
     for found in typed_messages(see.model):
         for field, held in found.known:
             yield from _of_field(see, field, held)
 
 
-def _of_field(see: ModelView, field: Field, held: FieldType) -> Iterator[Problem]:
+def _of_field(see: ModelView, field: Field, held: FieldType) -> Iterator[LintProblem]:
     listed = isinstance(field.value, ListValue)
     if listed and not held.repeated:
         yield _problem(see, field, "takes one value, not a list", field.value)
@@ -51,8 +51,8 @@ def _of_field(see: ModelView, field: Field, held: FieldType) -> Iterator[Problem
             yield from _of_value(see, field, held.type, value)
 
 
-def _of_value(see: ModelView, field: Field, type_: str, value: object) -> Iterator[Problem]:
-    if isinstance(value, Message):
+def _of_value(see: ModelView, field: Field, type_: str, value: object) -> Iterator[LintProblem]:
+    if isinstance(value, TextMessage):
         if not is_message(type_):
             yield _problem(see, field, "takes a value, not a block", value)
     elif isinstance(value, Scalar) and is_message(type_):
@@ -65,7 +65,9 @@ def _of_value(see: ModelView, field: Field, type_: str, value: object) -> Iterat
             yield _problem(see, field, f"{wrong}, not {_shown(value)}", value, f"did you mean {near}?" if near else "")
 
 
-def _problem(see: ModelView, field: Field, what: str, at: Scalar | Message | ListValue, help_: str = "") -> Problem:
+def _problem(
+    see: ModelView, field: Field, what: str, at: Scalar | TextMessage | ListValue, help_: str = ""
+) -> LintProblem:
     place = see.config.file.place(at.start)
     return see.problem(f"{field.name} {what}: the model does not load", at=place, help=help_)
 
@@ -93,7 +95,7 @@ model_transaction_policy { decoupled: ${decoupled} }
 instance_group ${groups}
 """
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when an enumeration has no such word, in other letters or in quotes",
         files=_model(
             "instance_group { kind: KIND_CPUU }\ninput { data_type: type_fp32 }\noutput { data_type: 'TYPE_FP32' }"
@@ -104,7 +106,7 @@ CASES = (
             "models/a/config.pbtxt:3:21",
         ),
     ),
-    Case(
+    RuleCase(
         title="speaks when a number is a text, a fraction, too large, negative, or octal and is not",
         files=_model(
             'max_batch_size: "4"\ninput { dims: [ 1, 2.0 ] }\ninstance_group { count: 4294967296 gpus: 08 }\n'
@@ -118,7 +120,7 @@ CASES = (
             "models/a/config.pbtxt:4:37",
         ),
     ),
-    Case(
+    RuleCase(
         title="speaks when a text has no quotes or no such escape, and a flag is another word",
         files=_model(
             "backend: python\nplatform: '\\q'\nmodel_transaction_policy { decoupled: yes }\n"
@@ -131,7 +133,7 @@ CASES = (
             "models/a/config.pbtxt:4:26",
         ),
     ),
-    Case(
+    RuleCase(
         title="speaks when a block and a value, or a value and a list, are mixed up",
         files=_model(
             "dynamic_batching: true\nmax_batch_size { }\nname: [ 'a' ]\ninput { dims [ 1 ] }\n"
@@ -145,11 +147,11 @@ CASES = (
             "models/a/config.pbtxt:5:30",
         ),
     ),
-    Case(
+    RuleCase(
         title="speaks when a share is a word",
         files=_model("sequence_batching { direct { minimum_slot_utilization: half } }"),
         places=("models/a/config.pbtxt:1:56",),
     ),
-    Case(title="is silent about every way to write a value that the server takes", files=_model(_LOADS)),
-    Case(title="is silent about templates", files=_model(_TEMPLATES)),
+    RuleCase(title="is silent about every way to write a value that the server takes", files=_model(_LOADS)),
+    RuleCase(title="is silent about templates", files=_model(_TEMPLATES)),
 )

@@ -20,16 +20,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diagnostics import names
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.engines import parameters
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 
 _ON_PROCESSORS = "FORCE_CPU_ONLY_INPUT_TENSORS"
-RULE = Rule(scope=Scope.ANY_MODEL, severity=Severity.ERROR, question=Question.FITS)
+RULE = Rule(scope=RuleScope.ANY_MODEL, severity=LintSeverity.ERROR, question=LintTopic.FITS)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each value."""
     most = see.config.integer("max_batch_size")
     if most is not None and most < 0:
@@ -40,7 +40,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         count = group.integer("count", default=1)
         if count is not None and count < 1:
             message = f"a count of {count} stands for the default, one instance"
-            yield see.problem(message, at=group.at("count"), severity=Severity.WARNING)
+            yield see.problem(message, at=group.at("count"), severity=LintSeverity.WARNING)
     tensors = parameters(see.model).get(_ON_PROCESSORS) if see.model.backend == names.PYTHON_BACKEND else None
     if tensors is not None and tensors.value not in ("yes", "no", None):
         yield see.problem(f"{_ON_PROCESSORS} is yes or no: the model does not load", at=tensors.place)
@@ -49,7 +49,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         yield from _levels(see, batching)
 
 
-def _levels(see: ModelView, batching: Block) -> Iterator[Problem]:
+def _levels(see: ModelView, batching: ConfigMessage) -> Iterator[LintProblem]:
     levels = batching.integer("priority_levels")
     for entry in batching.blocks("priority_queue_policy") if levels else ():
         level = entry.integer("key")
@@ -62,27 +62,27 @@ def _model(more: str) -> dict[str, str]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a Python model's flag is another word",
         files=_model(f'parameters {{ key: "{_ON_PROCESSORS}" value {{ string_value: "maybe" }} }}'),
         places=("models/a/config.pbtxt:2:72",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a batch is negative",
         files=_model("max_batch_size: -1"),
         places=("models/a/config.pbtxt:2:1",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a GPU is negative, and a count is 0",
         files=_model("instance_group { gpus: [ -1 ] count: 0 }"),
         places=("models/a/config.pbtxt:2:18", "models/a/config.pbtxt:2:31"),
     ),
-    Case(
+    RuleCase(
         title="speaks when a level is not there",
         files=_model("dynamic_batching { priority_levels: 2 priority_queue_policy { key: 3 } }"),
         places=("models/a/config.pbtxt:2:61",),
     ),
-    Case(
+    RuleCase(
         title="is silent when all are in range",
         files=_model("max_batch_size: 0\ninstance_group { gpus: [ 0 ] count: 1 }"),
     ),

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Question, Rule, Scope, WaiverView
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, Rule, RuleCase, RuleScope, WaiverView
 
-RULE = Rule(scope=Scope.WAIVER, severity=Severity.WARNING, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.WAIVER, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: WaiverView) -> Iterator[Problem]:
+def lint(see: WaiverView) -> Iterator[LintProblem]:
     """Tell of a waiver that is of no use."""
     if see.used:
         return
@@ -34,17 +34,17 @@ def lint(see: WaiverView) -> Iterator[Problem]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when the rule tells nothing on that line",
         files={"models/a/config.pbtxt": 'name: "a"  # diag: ignore[waiver-unused] why not\n'},
         places=("models/a/config.pbtxt:1:12",),
     ),
-    Case(
+    RuleCase(
         title="speaks when there is no such rule",
         files={"models/a/config.pbtxt": '# diag: ignore[no-such-rule] a slip of the pen\nname: "a"\n'},
         places=("models/a/config.pbtxt:1:1",),
     ),
-    Case(
+    RuleCase(
         title="is silent about the same words in a string",
         files={"models/a/config.pbtxt": 'name: "# diag: ignore[no-warm-up] x"\n'},
     ),

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, Question, Rule, Scope, WaiverView
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, Rule, RuleCase, RuleScope, WaiverView
 
-RULE = Rule(scope=Scope.WAIVER, severity=Severity.WARNING, question=Question.READABLE)
+RULE = Rule(scope=RuleScope.WAIVER, severity=LintSeverity.WARNING, question=LintTopic.READABLE)
 
 
-def lint(see: WaiverView) -> Iterator[Problem]:
+def lint(see: WaiverView) -> Iterator[LintProblem]:
     """Tell of a waiver without a reason."""
     if not see.waiver.reason:
         message = f"the waiver of {see.waiver.rule} gives no reason, so it waives nothing"
@@ -31,12 +31,12 @@ def lint(see: WaiverView) -> Iterator[Problem]:
 
 
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when nothing stands behind the bracket",
         files={"models/a/config.pbtxt": 'name: "a"  # diag: ignore[no-warm-up]\n'},
         places=("models/a/config.pbtxt:1:12",),
     ),
-    Case(
+    RuleCase(
         title="is silent when there is a reason, and about other comments",
         files={"models/a/config.pbtxt": '# diag\nname: "a"  # diag: ignore[no-warm-up] loaded before traffic\n'},
     ),

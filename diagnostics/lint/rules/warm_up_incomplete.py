@@ -21,16 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
+from diagnostics.lint.block import ConfigMessage
 from diagnostics.lint.engines import is_engine
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
 from diagnostics.lint.tensors import ANY_SIZE, tensors
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.WARNING, question=Question.WARM)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.WARNING, question=LintTopic.WARM)
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of batch sizes and shapes that no sample has."""
     samples = see.config.blocks("model_warmup")
     sizes = [sample.integer("batch_size") for sample in samples]
@@ -44,11 +44,11 @@ def lint(see: ModelView) -> Iterator[Problem]:
             f"every warm-up has the same size of {', '.join(sorted(variable))}, which is variable",
             at=see.config.at("model_warmup"),
             help="add the shortest and the longest that are served",
-            severity=Severity.INFO,
+            severity=LintSeverity.INFO,
         )
 
 
-def _batches(see: ModelView, warm: set[int]) -> Iterator[Problem]:
+def _batches(see: ModelView, warm: set[int]) -> Iterator[LintProblem]:
     batching, most = see.config.block("dynamic_batching"), see.model.max_batch_size
     if batching is None or not most:
         return
@@ -62,7 +62,7 @@ def _batches(see: ModelView, warm: set[int]) -> Iterator[Problem]:
         )
 
 
-def _shapes(sample: Block, variable: set[str]) -> tuple[object, ...] | None:
+def _shapes(sample: ConfigMessage, variable: set[str]) -> tuple[object, ...] | None:
     """Return the sizes that a sample gives the variable inputs; None when one is unknown."""
     found = []
     for entry in sample.blocks("inputs"):
@@ -84,8 +84,8 @@ def _model(*sizes: tuple[int | str, int]) -> dict[str, str]:
 
 _AT = "models/a/config.pbtxt:5:1"
 CASES = (
-    Case(title="speaks when the largest batch is cold", files=_model((1, 16), (4, 512)), places=(_AT,)),
-    Case(title="speaks when all inputs have one length", files=_model((1, 16), (8, 16)), places=(_AT,)),
-    Case(title="is silent when both are covered", files=_model((1, 16), (8, 512))),
-    Case(title="is silent when a size is a template", files=_model((1, 16), ("${size}", 16))),
+    RuleCase(title="speaks when the largest batch is cold", files=_model((1, 16), (4, 512)), places=(_AT,)),
+    RuleCase(title="speaks when all inputs have one length", files=_model((1, 16), (8, 16)), places=(_AT,)),
+    RuleCase(title="is silent when both are covered", files=_model((1, 16), (8, 512))),
+    RuleCase(title="is silent when a size is a template", files=_model((1, 16), ("${size}", 16))),
 )

@@ -20,24 +20,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.lint.block import Block
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.rule import Case, ModelView, Question, Rule, Scope
-from diagnostics.lint.tensors import ANY_SIZE, Tensor, fits, tensors
+from diagnostics.lint.block import ConfigMessage
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.rule import LintTopic, ModelView, Rule, RuleCase, RuleScope
+from diagnostics.lint.tensors import ANY_SIZE, DeclaredTensor, fits, tensors
 
-RULE = Rule(scope=Scope.MODEL, severity=Severity.ERROR, question=Question.WARM)
+RULE = Rule(scope=RuleScope.MODEL, severity=LintSeverity.ERROR, question=LintTopic.WARM)
 
 _FOLDER = "warmup"
 _SOURCES = ("zero_data", "random_data", "input_data_file")
 
 
-def lint(see: ModelView) -> Iterator[Problem]:
+def lint(see: ModelView) -> Iterator[LintProblem]:
     """Tell of each sample that is skipped or refused."""
     for sample in see.config.blocks("model_warmup"):
         size, most = sample.integer("batch_size"), see.model.max_batch_size
         if size == 0:
             message = "the server skips a warm-up sample without a batch_size: it never runs"
-            yield see.problem(message, at=sample.place, help="set batch_size: 1", severity=Severity.WARNING)
+            yield see.problem(message, at=sample.place, help="set batch_size: 1", severity=LintSeverity.WARNING)
             continue
         if size and most is not None and size > max(most, 1):
             message = f"a warm-up of {size} is larger than max_batch_size, {most}: the model does not load"
@@ -45,7 +45,7 @@ def lint(see: ModelView) -> Iterator[Problem]:
         yield from _inputs(see, sample)
 
 
-def _inputs(see: ModelView, sample: Block) -> Iterator[Problem]:
+def _inputs(see: ModelView, sample: ConfigMessage) -> Iterator[LintProblem]:
     entries = sample.blocks("inputs")
     declared = tensors(see.config, "input") or ()
     known = {tensor.name: tensor for tensor in declared}
@@ -64,7 +64,7 @@ def _inputs(see: ModelView, sample: Block) -> Iterator[Problem]:
         )
 
 
-def _refused(see: ModelView, value: Block, tensor: Tensor | None) -> str:
+def _refused(see: ModelView, value: ConfigMessage, tensor: DeclaredTensor | None) -> str:
     """Return what is wrong with an input of a sample; empty for nothing. What the model does not have is ignored."""
     dims, data_type, file = value.integers("dims"), value.text("data_type"), value.text("input_data_file")
     if dims is not None and ANY_SIZE in dims:
@@ -87,12 +87,12 @@ def _model(sample: str) -> dict[str, str]:
 
 _X = 'inputs { key: "X" value { data_type: TYPE_FP32 dims: 4 zero_data: true } }'
 CASES = (
-    Case(
+    RuleCase(
         title="speaks when a sample has no batch size",
         files=_model(_X),
         places=("models/a/config.pbtxt:4:16",),
     ),
-    Case(
+    RuleCase(
         title="speaks when a sample is too large, of variable size and lacks an input",
         files=_model('batch_size: 9 inputs { key: "Y" value { dims: -1 } }'),
         places=(
@@ -101,6 +101,6 @@ CASES = (
             "models/a/config.pbtxt:4:50",
         ),
     ),
-    Case(title="is silent about a whole sample", files=_model("batch_size: 8 " + _X)),
-    Case(title="is silent about templates", files=_model("batch_size: ${size} ${inputs}")),
+    RuleCase(title="is silent about a whole sample", files=_model("batch_size: 8 " + _X)),
+    RuleCase(title="is silent about templates", files=_model("batch_size: ${size} ${inputs}")),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diagnostics.bench.estimate import Estimate
-from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.bench.estimate import BlockMean
+from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
 from diagnostics.render.bench import words
 from diagnostics.render.html_scale import axis_end
 from diagnostics.units import Unit
@@ -47,7 +47,7 @@ class Drawing:
     top: str
 
 
-def drawing(report: Report) -> Drawing | None:
+def drawing(report: BenchReport) -> Drawing | None:
     """Return mean latency over throughput; None where nothing was measured."""
     rate, mean = _most(report, "throughput"), _most(report, "mean")
     if not rate or not mean:
@@ -61,12 +61,12 @@ def drawing(report: Report) -> Drawing | None:
     return Drawing(curves=curves, right=f"{right:g}/s", top=Unit.SECONDS.show(top))
 
 
-def _most(report: Report, measure: str) -> float:
+def _most(report: BenchReport, measure: str) -> float:
     found = (point.estimate(measure) for target in report.targets for point in target.points)
     return max((one.high or one.value for one in found if one is not None), default=0.0)
 
 
-def _curve(report: Report, name: str, tone: str, target: TargetResult, ends: tuple[float, float]) -> Curve:
+def _curve(report: BenchReport, name: str, tone: str, target: TargetResult, ends: tuple[float, float]) -> Curve:
     dots = tuple(dot for point in target.points if (dot := _dot(report, point, ends)) is not None)
     return Curve(name=name, tone=tone, path=_path(dots), dots=dots)
 
@@ -75,7 +75,7 @@ def _path(dots: Sequence[Dot]) -> str:
     return "M" + " L".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in dots) if dots else ""
 
 
-def _dot(report: Report, point: Point, ends: tuple[float, float]) -> Dot | None:
+def _dot(report: BenchReport, point: LoadPoint, ends: tuple[float, float]) -> Dot | None:
     rate, mean = point.estimate("throughput"), point.estimate("mean")
     if rate is None or mean is None:
         return None
@@ -92,7 +92,7 @@ def _dot(report: Report, point: Point, ends: tuple[float, float]) -> Dot | None:
     )
 
 
-def _ends(mean: Estimate) -> tuple[float, float]:
+def _ends(mean: BlockMean) -> tuple[float, float]:
     return (mean.value if mean.low is None else mean.low), (mean.value if mean.high is None else mean.high)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from diagnostics.bench.knee import knee
-from diagnostics.bench.report import Report, TargetResult
+from diagnostics.bench.report import BenchReport, TargetResult
 from diagnostics.render.bench import words
 from diagnostics.render.bench.curve import drawing
 from diagnostics.render.html_page import page
 
 
-def bench_html(report: Report, measure: str = "mean") -> str:
+def bench_html(report: BenchReport, measure: str = "mean") -> str:
     """Return the report as a page; names from servers cannot break out of it.
 
     Args:
@@ -32,7 +32,7 @@ def bench_html(report: Report, measure: str = "mean") -> str:
     )
 
 
-def _headline(report: Report, target: TargetResult) -> str:
+def _headline(report: BenchReport, target: TargetResult) -> str:
     """Return the knee; of fewer loads than show one, the most that was measured."""
     known = knee(target.points, report.seed) is not None
     return words.knee_text(report, target) if known else words.most_text(report, target)

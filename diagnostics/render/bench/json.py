@@ -14,9 +14,9 @@ import msgspec
 
 from diagnostics.bench.block import MEASURES, Diagnosis
 from diagnostics.bench.crossover import Comparison
-from diagnostics.bench.estimate import Estimate
+from diagnostics.bench.estimate import BlockMean
 from diagnostics.bench.knee import Knee, knee
-from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
 from diagnostics.render.bench import words
 
 
@@ -25,7 +25,7 @@ class PointSummary:
     """A load over its blocks: each measure with its 95 % interval, null where it was not seen; times in seconds."""
 
     load: float
-    measures: Mapping[str, Estimate | None]
+    measures: Mapping[str, BlockMean | None]
     diagnosis: Diagnosis | None
     diagnosed_blocks: int
 
@@ -49,13 +49,13 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document(Report):
+class ReportDocument(BenchReport):
     """A report with its summary, which is made anew whenever the report is read."""
 
     summary: Summary
 
 
-def bench_json(report: Report, measure: str = "mean") -> bytes:
+def bench_json(report: BenchReport, measure: str = "mean") -> bytes:
     """Return the document; `measure` is what two targets are compared by."""
     found = words.compared(report, measure)
     summary = Summary(
@@ -64,16 +64,16 @@ def bench_json(report: Report, measure: str = "mean") -> bytes:
         routing=words.routing(report, found) if found else "",
     )
     told = {field.name: getattr(report, field.name) for field in fields(report)}
-    return msgspec.json.format(msgspec.json.encode(Document(**told, summary=summary)), indent=1) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(ReportDocument(**told, summary=summary)), indent=1) + b"\n"
 
 
-def _target(report: Report, target: TargetResult) -> TargetSummary:
+def _target(report: BenchReport, target: TargetResult) -> TargetSummary:
     return TargetSummary(
         name=target.name, points=tuple(map(_point, target.points)), knee=knee(target.points, report.seed)
     )
 
 
-def _point(point: Point) -> PointSummary:
+def _point(point: LoadPoint) -> PointSummary:
     found, count = point.diagnosed()
     measures = {name: point.estimate(name) for name in MEASURES}
     return PointSummary(load=point.load, measures=measures, diagnosis=found, diagnosed_blocks=count)
@@ -81,7 +81,7 @@ def _point(point: Point) -> PointSummary:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of the document."""
-    described = msgspec.json.schema(Document)
+    described = msgspec.json.schema(ReportDocument)
     # msgspec 0.22 keeps the indentation of docstrings, 0.23 does not.
     for definition in described["$defs"].values():
         if "description" in definition:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.bench.report import Report, TargetResult
+from diagnostics.bench.report import BenchReport, TargetResult
 from diagnostics.render.bench import words
 from diagnostics.render.markdown_text import escaped, table
 
 
-def bench_markdown(report: Report, measure: str = "mean") -> str:
+def bench_markdown(report: BenchReport, measure: str = "mean") -> str:
     """Return the report; `measure` is what two targets are compared by."""
     lines: list[str] = []
     for target in report.targets:
@@ -20,7 +20,7 @@ def bench_markdown(report: Report, measure: str = "mean") -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _target(report: Report, target: TargetResult) -> Iterator[str]:
+def _target(report: BenchReport, target: TargetResult) -> Iterator[str]:
     yield f"## {escaped(words.title(report, target))}"
     yield ""
     yield f"{escaped(words.method(report))}. {escaped(words.workload(target))}."
@@ -43,7 +43,7 @@ def _target(report: Report, target: TargetResult) -> Iterator[str]:
         yield f"- note: {escaped(note)}"
 
 
-def _comparison(report: Report, measure: str) -> Iterator[str]:
+def _comparison(report: BenchReport, measure: str) -> Iterator[str]:
     found = words.compared(report, measure)
     if found is None:
         return

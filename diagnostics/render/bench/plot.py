@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.bench.report import Point, Report
+from diagnostics.bench.report import BenchReport, LoadPoint
 from diagnostics.render.bench import words
 from diagnostics.render.clean import clean
 from diagnostics.units import Unit
@@ -13,7 +13,7 @@ _BAR, _LOAD, _VALUE = 22, 10, 10
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def plot(report: Report, *, unicode: bool) -> Iterator[str]:
+def plot(report: BenchReport, *, unicode: bool) -> Iterator[str]:
     """Yield the lines of one picture for all targets, over one scale; nothing of fewer than two points."""
     points = [point for target in report.targets for point in target.points]
     if max((len(target.points) for target in report.targets), default=0) < 2:
@@ -30,12 +30,12 @@ def plot(report: Report, *, unicode: bool) -> Iterator[str]:
             yield f"{point.load:>{_LOAD}g}  {rate:<{width}}  {cost}"
 
 
-def _value(point: Point, measure: str) -> float | None:
+def _value(point: LoadPoint, measure: str) -> float | None:
     found = point.estimate(measure)
     return found.value if found else None
 
 
-def _part(point: Point, measure: str, most: float, unit: Unit, unicode: bool) -> str:
+def _part(point: LoadPoint, measure: str, most: float, unit: Unit, unicode: bool) -> str:
     value = _value(point, measure)
     if value is None or most <= 0:
         return "—" if unicode else "-"

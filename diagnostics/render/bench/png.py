@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from diagnostics.bench.estimate import Estimate
+from diagnostics.bench.estimate import BlockMean
 from diagnostics.bench.knee import knee
-from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
 from diagnostics.errors import UsageError, not_installed, reason_of
 from diagnostics.render.bench import words
 
@@ -23,10 +23,10 @@ _TONES = ("tab:blue", "tab:orange")
 _LINES = (("mean", "-"), ("p95", ":"))
 # Pieces of the line between two points, which is straight in the logarithms of both, as the crossover's is.
 _PIECES = 16
-_Known = tuple[Point, Estimate, Estimate]
+_Known = tuple[LoadPoint, BlockMean, BlockMean]
 
 
-def draw(report: Report, path: Path, measure: str = "mean") -> None:
+def draw(report: BenchReport, path: Path, measure: str = "mean") -> None:
     """Draw latency over load and over throughput into a PNG file, with knees and the crossover.
 
     Args:
@@ -83,7 +83,7 @@ def _known(target: TargetResult, measure: str) -> Sequence[_Known]:
     return [(point, rate, value) for point, rate, value in points if rate and value]
 
 
-def _knee(report: Report, target: TargetResult, over_load: Any, over_rate: Any, tone: str) -> None:
+def _knee(report: BenchReport, target: TargetResult, over_load: Any, over_rate: Any, tone: str) -> None:
     """Ring the knee, where it lies inside the loads."""
     found = knee(target.points, report.seed)
     if found is None or found.above:
@@ -95,14 +95,14 @@ def _knee(report: Report, target: TargetResult, over_load: Any, over_rate: Any, 
                 axes.plot([at], [value.value], "o", color=tone, fillstyle="none", markersize=14, label=label)
 
 
-def _crossing(report: Report, measure: str, axes: Any) -> None:
+def _crossing(report: BenchReport, measure: str, axes: Any) -> None:
     found = words.compared(report, measure)
     if found is not None and found.low is not None and found.high is not None:
         label = f"{words.MEASURE_WORDS[measure]} crosses, 90 %"
         axes.axvspan(found.low, found.high, color="tab:gray", alpha=0.4, label=label)
 
 
-def _axes(report: Report, over_load: Any, over_rate: Any) -> None:
+def _axes(report: BenchReport, over_load: Any, over_rate: Any) -> None:
     loads = sorted({point.load for target in report.targets for point in target.points})
     if loads:
         over_load.set_xscale("log")
@@ -116,7 +116,7 @@ def _axes(report: Report, over_load: Any, over_rate: Any) -> None:
         axes.grid(alpha=0.3)
 
 
-def _title(report: Report) -> str:
+def _title(report: BenchReport) -> str:
     first = report.targets[0]
     if len(report.targets) == 1:
         return words.title(report, first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from diagnostics.bench.report import Report, TargetResult
+from diagnostics.bench.report import BenchReport, TargetResult
 from diagnostics.render.bench import words
 from diagnostics.render.clean import clean, shortened
 from diagnostics.render.lines import WIDTH, Style, plain
@@ -13,7 +13,7 @@ from diagnostics.render.lines import WIDTH, Style, plain
 _LOAD, _FAILED, _CELL, _COLUMNS = 10, 9, 15, 4
 
 
-def bench_text(report: Report, measure: str = "mean", style: Style = plain, *, unicode: bool = True) -> str:
+def bench_text(report: BenchReport, measure: str = "mean", style: Style = plain, *, unicode: bool = True) -> str:
     """Return the report as lines of at most 80 columns.
 
     Args:
@@ -34,7 +34,7 @@ def bench_text(report: Report, measure: str = "mean", style: Style = plain, *, u
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _target(report: Report, target: TargetResult, before: TargetResult | None, style: Style) -> Iterator[str]:
+def _target(report: BenchReport, target: TargetResult, before: TargetResult | None, style: Style) -> Iterator[str]:
     """Yield what is told of a target; what is the same of the one before it is not told again."""
     yield style(clean(words.title(report, target)), "cyan")
     if before is None:
@@ -64,7 +64,7 @@ def _groups(columns: Sequence[words.Column]) -> Iterator[Sequence[words.Column]]
     return (columns[start : start + _COLUMNS] for start in range(0, len(columns), _COLUMNS))
 
 
-def _table(report: Report, target: TargetResult, columns: Sequence[words.Column]) -> Iterator[str]:
+def _table(report: BenchReport, target: TargetResult, columns: Sequence[words.Column]) -> Iterator[str]:
     main = columns[0].measure == "throughput"
     head = "".join(f"{column.head:>{_CELL}}" for column in columns)
     yield f"{report.head:>{_LOAD}}{head}{'failed' if main else '':>{_FAILED}}".rstrip()
@@ -73,7 +73,7 @@ def _table(report: Report, target: TargetResult, columns: Sequence[words.Column]
         yield f"{point.load:>{_LOAD}g}{cells}{words.failed(point) if main else '':>{_FAILED}}".rstrip()
 
 
-def _comparison(report: Report, measure: str) -> Iterator[str]:
+def _comparison(report: BenchReport, measure: str) -> Iterator[str]:
     found = words.compared(report, measure)
     if found is None:
         return
@@ -86,7 +86,7 @@ def _comparison(report: Report, measure: str) -> Iterator[str]:
     yield ""
 
 
-def _picture(report: Report, unicode: bool) -> Iterator[str]:
+def _picture(report: BenchReport, unicode: bool) -> Iterator[str]:
     from diagnostics.render.bench.plot import plot
 
     drawn = list(plot(report, unicode=unicode))

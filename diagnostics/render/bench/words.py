@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from diagnostics.bench.block import Block
-from diagnostics.bench.crossover import Comparison, Outcome, compare
-from diagnostics.bench.estimate import Estimate
+from diagnostics.bench.block import LoadBlock
+from diagnostics.bench.crossover import Comparison, CrossoverOutcome, compare
+from diagnostics.bench.estimate import BlockMean
 from diagnostics.bench.knee import FEWEST_POINTS, Knee, knee
-from diagnostics.bench.report import Point, Report, TargetResult
+from diagnostics.bench.report import BenchReport, LoadPoint, TargetResult
 from diagnostics.units import Unit
 
 _PROTOCOLS = {"http": "KServe HTTP", "grpc": "KServe gRPC", "generate": "generate"}
@@ -54,7 +54,7 @@ def columns(target: TargetResult) -> tuple[tuple[Column, ...], tuple[Column, ...
     return _MAIN, seen
 
 
-def cell(point: Point, column: Column) -> str:
+def cell(point: LoadPoint, column: Column) -> str:
     """Return a measure with half its confidence interval as a share, as `179 ms ±3 %`; `—` where there is none."""
     found = point.estimate(column.measure)
     if found is None:
@@ -62,27 +62,27 @@ def cell(point: Point, column: Column) -> str:
     return f"{column.unit.show(found.value)}{margin(found)}"
 
 
-def margin(found: Estimate) -> str:
+def margin(found: BlockMean) -> str:
     """Return ` ±3 %`, rounded up to whole percents; empty of a single block or of zero."""
     if found.margin is None or found.value <= 0:
         return ""
     return f" ±{max(1, min(math.ceil(100 * found.margin / found.value), 999))} %"
 
 
-def failed(point: Point) -> str:
+def failed(point: LoadPoint) -> str:
     """Return how many requests failed, and of how many."""
     requests = sum(block.requests for block in point.blocks)
     return f"{sum(block.failed for block in point.blocks)}/{requests}"
 
 
-def title(report: Report, target: TargetResult) -> str:
+def title(report: BenchReport, target: TargetResult) -> str:
     """Return what was asked, where and how."""
     streaming = ", streaming" if target.workload.streaming else ""
     loop = "closed loop" if report.loop == "closed" else "open loop (Poisson)"
     return f"{target.model} at {target.name}, {_PROTOCOLS.get(target.protocol, target.protocol)}{streaming}, {loop}"
 
 
-def method(report: Report) -> str:
+def method(report: BenchReport) -> str:
     """Return how it was measured."""
     show = Unit.SECONDS.show
     count = f"{report.blocks} block{'' if report.blocks == 1 else 's'} of {show(report.seconds)}"
@@ -104,7 +104,7 @@ def workload(target: TargetResult) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class PointDiagnosis:
     """What is told of a load's diagnosis.
 
     Attributes:
@@ -121,19 +121,19 @@ class Told:
     new: bool = True
 
 
-def diagnoses(target: TargetResult) -> Iterator[Told]:
+def diagnoses(target: TargetResult) -> Iterator[PointDiagnosis]:
     """Yield what each load was diagnosed as."""
     known: set[str] = set()
     for point in target.points:
         found, count = point.diagnosed()
         if found is None:
-            yield Told(load=point.load, said="not diagnosed, as its counters were not read")
+            yield PointDiagnosis(load=point.load, said="not diagnosed, as its counters were not read")
             continue
         of = f" ({count} of {len(point.blocks)} blocks)" if len(point.blocks) > 1 else ""
         text = "" if found.cause else found.text
         more = "; ".join(filter(None, (found.text if found.cause else "", found.step)))
         what = found.cause or found.verdict
-        yield Told(load=point.load, said=_said(what, of, text), more=more, new=what not in known)
+        yield PointDiagnosis(load=point.load, said=_said(what, of, text), more=more, new=what not in known)
         known.add(what)
 
 
@@ -144,7 +144,7 @@ def _said(what: str, of: str, why: str) -> str:
     return f"{what}{of}: {why}" if why and what != "healthy" else f"{what}{of}"
 
 
-def knee_text(report: Report, target: TargetResult) -> str:
+def knee_text(report: BenchReport, target: TargetResult) -> str:
     """Return where the knee is, how sure that is and what to measure next."""
     found = knee(target.points, report.seed)
     if found is None:
@@ -154,7 +154,7 @@ def knee_text(report: Report, target: TargetResult) -> str:
     return f"knee: {_knee(found, report, lower=lower)}"
 
 
-def most_text(report: Report, target: TargetResult) -> str:
+def most_text(report: BenchReport, target: TargetResult) -> str:
     """Return the load with the greatest throughput, and its mean latency."""
     rates = [(rate.value, point) for point in target.points if (rate := point.estimate("throughput"))]
     if not rates:
@@ -165,7 +165,7 @@ def most_text(report: Report, target: TargetResult) -> str:
     return f"at most {Unit.PER_SECOND.show(value)}, at {_load(report, point.load)}{latency}"
 
 
-def _knee(found: Knee, report: Report, *, lower: bool) -> str:
+def _knee(found: Knee, report: BenchReport, *, lower: bool) -> str:
     if found.low is None or found.high is None:
         sure = "one block a load does not tell how sure that is"
     elif found.low == found.high:
@@ -179,12 +179,12 @@ def _knee(found: Knee, report: Report, *, lower: bool) -> str:
     return f"{_load(report, found.load)} ({sure}): more load costs more latency than it brings throughput"
 
 
-def _load(report: Report, load: float) -> str:
+def _load(report: BenchReport, load: float) -> str:
     """Return a load with what it counts."""
     return "1 client" if report.loop == "closed" and load == 1 else f"{load:g} {report.axis}"
 
 
-def goodput_text(report: Report, target: TargetResult) -> str:
+def goodput_text(report: BenchReport, target: TargetResult) -> str:
     """Return the load with the most goodput; empty without limits."""
     if not report.limits:
         return ""
@@ -198,7 +198,7 @@ def goodput_text(report: Report, target: TargetResult) -> str:
     return f"goodput under {report.limits}: at most {Unit.PER_SECOND.show(value)}, at {_load(report, load)} ({share})"
 
 
-def _unseen(report: Report, target: TargetResult) -> str:
+def _unseen(report: BenchReport, target: TargetResult) -> str:
     """Return why nothing can be told of the limits, and what to do about it."""
     blocks = [block for point in target.points for block in point.blocks if block.requests]
     if not blocks:
@@ -209,18 +209,18 @@ def _unseen(report: Report, target: TargetResult) -> str:
     return "as tokens are not counted: give --tokenizer or --tokens-from"
 
 
-def _count(block: Block, what: str) -> int:
+def _count(block: LoadBlock, what: str) -> int:
     return getattr(block, what) or 0
 
 
-def compared(report: Report, measure: str) -> Comparison | None:
+def compared(report: BenchReport, measure: str) -> Comparison | None:
     """Return how the report's two targets compare; None of one, or where they share no load."""
     if len(report.targets) != 2:
         return None
     return compare(*report.targets, measure=measure, seed=report.seed)
 
 
-def sides(report: Report) -> tuple[str, ...]:
+def sides(report: BenchReport) -> tuple[str, ...]:
     """Return a name of each target that tells them apart."""
     targets = report.targets
     for names in (
@@ -233,19 +233,19 @@ def sides(report: Report) -> tuple[str, ...]:
     return tuple(f"{target.name} {mark}" for target, mark in zip(targets, ("A", "B"), strict=False))
 
 
-def verdict(report: Report, found: Comparison) -> str:
+def verdict(report: BenchReport, found: Comparison) -> str:
     """Return what two targets' curves do, with how sure that is."""
     what, names = MEASURE_WORDS[found.measure], sides(report)
     sure = "" if found.confidence is None else f" ({Unit.RATIO.show(found.confidence)} of resamples)"
     span = f"{found.loads[0]:g} to {found.loads[-1]:g} {report.axis}"
     match found.outcome:
-        case Outcome.CROSSOVER:
+        case CrossoverOutcome.CROSSOVER:
             low, high = found.between or (found.loads[0], found.loads[-1])
             between = f"{found.low:.3g} to {found.high:.3g} in 90 % of resamples"
             interpolated = f"interpolated between {low:g} and {high:g}"
             return f"{_plural(what)} cross at {found.load:.3g} {report.axis}, {interpolated} ({between})"
-        case Outcome.FIRST_BETTER | Outcome.SECOND_BETTER:
-            better = names[found.outcome is Outcome.SECOND_BETTER]
+        case CrossoverOutcome.FIRST_BETTER | CrossoverOutcome.SECOND_BETTER:
+            better = names[found.outcome is CrossoverOutcome.SECOND_BETTER]
             return f"no crossover: {better} has the lower {what} throughout {span}{sure}"
         case _:
             return f"undecided: {_plural(what)} do not differ the same way in 95 % of resamples, over {span}"
@@ -255,18 +255,20 @@ def _plural(what: str) -> str:
     return what.replace("latency", "latencies").replace("time ", "times ")
 
 
-def routing(report: Report, found: Comparison) -> str:
+def routing(report: BenchReport, found: Comparison) -> str:
     """Return how to route traffic after a comparison, or what to measure first."""
     names = sides(report)
     match found.outcome:
-        case Outcome.CROSSOVER:
+        case CrossoverOutcome.CROSSOVER:
             low, high = names[found.low_load_better], names[1 - found.low_load_better]
             return (
                 f"route: to {low} while load stays under {found.low:.3g} {report.axis} (latency regime), to {high} "
                 f"above {found.high:.3g} (throughput regime){_untried(found)}"
             )
-        case Outcome.FIRST_BETTER | Outcome.SECOND_BETTER:
-            return f"route: everything to {names[found.outcome is Outcome.SECOND_BETTER]}, at the loads measured"
+        case CrossoverOutcome.FIRST_BETTER | CrossoverOutcome.SECOND_BETTER:
+            return (
+                f"route: everything to {names[found.outcome is CrossoverOutcome.SECOND_BETTER]}, at the loads measured"
+            )
         case _:
             return f"route: no recommendation; measure more blocks (--blocks {max(2 * report.blocks, 6)})"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from diagnostics.anatomy.cells import Anatomy
-from diagnostics.diagnosis.diff import Difference, EntryDifference
+from diagnostics.diagnosis.diff import EntryDifference, WindowDiff
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.render.diff import words
 from diagnostics.render.html_page import page
@@ -16,14 +16,14 @@ _TONES = {"slower": "critical", "faster": "healthy"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class EntryComparison:
     """An entry with a request of each window as bars over one axis."""
 
     entry: EntryDifference
     waterfalls: tuple[Waterfall, ...]
 
 
-def diff_html(found: Difference) -> str:
+def diff_html(found: WindowDiff) -> str:
     """Return the report as a page; names from servers cannot break out of it."""
     outcome = words.outcome(found)
     return page(
@@ -38,7 +38,7 @@ def diff_html(found: Difference) -> str:
     )
 
 
-def _compared(found: Difference) -> Iterator[Compared]:
+def _compared(found: WindowDiff) -> Iterator[EntryComparison]:
     for entry in found.entries[: words.ENTRIES_SHOWN]:
         sides = [(side, _anatomy(side, entry.name)) for side in (found.before, found.after)]
         longest = max(item.mean_seconds for _, item in sides)
@@ -47,7 +47,7 @@ def _compared(found: Difference) -> Iterator[Compared]:
             waterfall(title, item, side.evidence.graph(item.server).ensembles.get(item.ensemble or ""), longest)
             for title, (side, item) in zip(titles, sides, strict=True)
         )
-        yield Compared(entry=entry, waterfalls=tuple(drawn))
+        yield EntryComparison(entry=entry, waterfalls=tuple(drawn))
 
 
 def _anatomy(side: Explanation, name: str) -> Anatomy:

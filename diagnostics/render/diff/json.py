@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from diagnostics.diagnosis.diff import Difference, EntryDifference
-from diagnostics.diagnosis.diff_shares import Share
+from diagnostics.diagnosis.diff import EntryDifference, WindowDiff
+from diagnostics.diagnosis.diff_shares import ChangeShare
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render.diff.words import outcome
@@ -14,7 +14,7 @@ from diagnostics.signals.reading import Reading
 from diagnostics.tuning.settings_diff import SettingChange
 
 
-def diff_report(found: Difference) -> Json:
+def diff_report(found: WindowDiff) -> Json:
     """Return the difference as JSON-ready data."""
     return {
         **head("difference"),
@@ -66,7 +66,7 @@ def _both(before: Reading, after: Reading) -> dict[str, Any]:
     return {"before": before.value, "after": after.value}
 
 
-def _share(share: Share) -> Json:
+def _share(share: ChangeShare) -> Json:
     return {"cause": share.cause.value, "model": share.model or None, "seconds": share.seconds, "why": share.why}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.diagnosis.diff import Difference, EntryDifference
+from diagnostics.diagnosis.diff import EntryDifference, WindowDiff
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render.diff import words
 from diagnostics.render.markdown_text import escaped, table
@@ -14,12 +14,12 @@ from diagnostics.units import Unit
 _show = Unit.SECONDS.show
 
 
-def diff_markdown(found: Difference) -> str:
+def diff_markdown(found: WindowDiff) -> str:
     """Return the report as Markdown; names from servers cannot break out of it."""
     return "\n".join(_lines(found)) + "\n"
 
 
-def _lines(found: Difference) -> Iterator[str]:
+def _lines(found: WindowDiff) -> Iterator[str]:
     first, *others = found.entries[: words.ENTRIES_SHOWN] or (None,)
     says = words.headline(first) if first else words.NOTHING
     yield f"**{words.outcome(found)}**: {escaped(says)}"
@@ -59,7 +59,7 @@ def _figures(entry: EntryDifference) -> Iterator[str]:
         yield from table(("stage", "phase", "before", "after", "change"), cells)
 
 
-def _changes(found: Difference) -> Iterator[str]:
+def _changes(found: WindowDiff) -> Iterator[str]:
     changes = words.changes(found)
     if found.configured is None or not changes:
         yield from ("", f"{words.UNCHANGED if found.configured is not None else words.NOT_CONFIGURED}.")

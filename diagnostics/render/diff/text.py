@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from diagnostics.diagnosis.diff import Difference, EntryDifference
+from diagnostics.diagnosis.diff import EntryDifference, WindowDiff
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.render.clean import fitted, shortened
 from diagnostics.render.diff import words
@@ -16,7 +16,7 @@ from diagnostics.units import Unit
 _show = Unit.SECONDS.show
 
 
-def diff_text(found: Difference, style: Style = plain) -> str:
+def diff_text(found: WindowDiff, style: Style = plain) -> str:
     """Return the report; `style` gives a text a colour by name, plain by default."""
     parts = [
         *_entries(found, style),
@@ -30,7 +30,7 @@ def diff_text(found: Difference, style: Style = plain) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _entries(found: Difference, style: Style) -> Iterator[str]:
+def _entries(found: WindowDiff, style: Style) -> Iterator[str]:
     if not found.entries:
         yield style(words.NOTHING, "yellow")
     for entry in found.entries[: words.ENTRIES_SHOWN]:
@@ -62,7 +62,7 @@ def _cells(entry: EntryDifference) -> Iterator[str]:
         yield f"  {name:<24}{cell.phase.value:<9}{seconds}"
 
 
-def _changes(found: Difference) -> Iterator[str]:
+def _changes(found: WindowDiff) -> Iterator[str]:
     if found.configured is None:
         yield words.NOT_CONFIGURED
     changes = words.changes(found)

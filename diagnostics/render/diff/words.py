@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from diagnostics.diagnosis.diff import Difference, EntryDifference
-from diagnostics.diagnosis.diff_shares import Cause, Cell, Share
+from diagnostics.diagnosis.diff import EntryDifference, WindowDiff
+from diagnostics.diagnosis.diff_shares import Cell, ChangeShare, DifferenceCause
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.tuning.settings_diff import SettingChange
 from diagnostics.units import Unit, time_text
@@ -18,7 +18,7 @@ OTHER_LOAD = "the load is not the same: what it explains is the scheduler model'
 _show = Unit.SECONDS.show
 
 
-def outcome(found: Difference) -> str:
+def outcome(found: WindowDiff) -> str:
     """Return what became of latency in a word: `slower`, `faster`, `unchanged`, or `not comparable`."""
     if not found.entries:
         return "not comparable"
@@ -75,13 +75,13 @@ def signed(seconds: float) -> str:
     return f"{'+' if seconds > 0 else '−' if seconds < 0 else ''}{_show(abs(seconds))}"
 
 
-def called_once(found: Difference) -> list[str]:
+def called_once(found: WindowDiff) -> list[str]:
     """Return what was called in one of the windows only, a sentence each."""
     sides = (("before", found.only_before), ("after", found.only_after))
     return [f"called only {word}: {', '.join(names)}" for word, names in sides if names]
 
 
-def changes(found: Difference) -> tuple[SettingChange, ...]:
+def changes(found: WindowDiff) -> tuple[SettingChange, ...]:
     """Return every setting and version that changed."""
     return (*(found.configured or ()), *found.versions)
 
@@ -95,13 +95,13 @@ def span(side: Explanation) -> str:
     return f"{time_text(window.start)} to {time_text(window.end)}, {seconds}, {side.verdict.value}"
 
 
-def _share(share: Share) -> str:
-    if share.cause is Cause.UNEXPLAINED:
+def _share(share: ChangeShare) -> str:
+    if share.cause is DifferenceCause.UNEXPLAINED:
         return f"not explained: {share.why}"
     return f"{_changed(share)}: {share.why}"
 
 
-def _changed(share: Share) -> str:
+def _changed(share: ChangeShare) -> str:
     return f"{share.cause.value} of {share.model}" if share.model else f"the {share.cause.value}"
 
 

@@ -46,7 +46,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class GraphNode:
     """A box with its labels, all placed absolutely; `title` is read out for it."""
 
     x: float
@@ -66,12 +66,12 @@ class Picture:
     kind: str
     width: float
     height: float
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     edges: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class GraphLayout:
     """How a graph runs, and how large its nodes and the gaps between them are, in pixels."""
 
     kind: str
@@ -84,9 +84,9 @@ class Layout:
     room: float = 0.0
 
 
-WIDE = Layout(kind="wide", along_x=True, width=168, height=104, gap_along=36, gap_across=18, name_columns=18)
+WIDE = GraphLayout(kind="wide", along_x=True, width=168, height=104, gap_along=36, gap_across=18, name_columns=18)
 # 327 pixels are what a phone of 375 leaves between margins.
-NARROW = Layout(
+NARROW = GraphLayout(
     kind="narrow", along_x=False, width=320, height=74, gap_along=26, gap_across=12, name_columns=38, room=327
 )
 _MARGIN = 4.0
@@ -97,7 +97,7 @@ million, which nobody can follow. Beyond that they go straight."""
 Slot = tuple[int, ...]
 
 
-def picture(ensemble: Ensemble, facts: Mapping[str, NodeFacts], layout: Layout) -> Picture:
+def picture(ensemble: Ensemble, facts: Mapping[str, NodeFacts], layout: GraphLayout) -> Picture:
     """Return the graph of an ensemble; a step whose model has no facts shows its name alone."""
     levels, links = _levels(ensemble)
     most = max(map(len, levels), default=1)
@@ -119,20 +119,20 @@ def picture(ensemble: Ensemble, facts: Mapping[str, NodeFacts], layout: Layout) 
     )
 
 
-def _along(layout: Layout) -> float:
+def _along(layout: GraphLayout) -> float:
     return layout.width if layout.along_x else layout.height
 
 
-def _across(layout: Layout) -> float:
+def _across(layout: GraphLayout) -> float:
     return layout.height if layout.along_x else layout.width
 
 
-def _narrowed(layout: Layout, lanes: int) -> Layout:
+def _narrowed(layout: GraphLayout, lanes: int) -> GraphLayout:
     """Return the layout with nodes as narrow as its room for several lanes asks; never too narrow to read."""
     if not layout.room or lanes == 1:
         return layout
     width = max((layout.room - (lanes - 1) * layout.gap_across) / lanes, 150.0)
-    return Layout(
+    return GraphLayout(
         kind=layout.kind,
         along_x=layout.along_x,
         width=width,
@@ -189,7 +189,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _places(levels: Sequence[Sequence[Slot]], layout: Layout, most: int) -> dict[Slot, tuple[float, float]]:
+def _places(levels: Sequence[Sequence[Slot]], layout: GraphLayout, most: int) -> dict[Slot, tuple[float, float]]:
     """Return the upper left corner of every slot; levels are centred across."""
     pitch = _across(layout) + layout.gap_across
     places = {}
@@ -202,7 +202,7 @@ def _places(levels: Sequence[Sequence[Slot]], layout: Layout, most: int) -> dict
     return places
 
 
-def _path(corners: Sequence[tuple[float, float]], layout: Layout) -> str:
+def _path(corners: Sequence[tuple[float, float]], layout: GraphLayout) -> str:
     """Return a smooth line from the end of the first slot through those between to the start of the last."""
     points = []
     for number, (x, y) in enumerate(corners):
@@ -222,15 +222,15 @@ def _path(corners: Sequence[tuple[float, float]], layout: Layout) -> str:
     return " ".join(data)
 
 
-def _xy(point: tuple[float, float], layout: Layout) -> str:
+def _xy(point: tuple[float, float], layout: GraphLayout) -> str:
     along, across = point
     x, y = (along, across) if layout.along_x else (across, along)
     return f"{x:.1f},{y:.1f}"
 
 
-def _node(shown: NodeFacts, x: float, y: float, layout: Layout) -> Node:
+def _node(shown: NodeFacts, x: float, y: float, layout: GraphLayout) -> GraphNode:
     told = ", ".join(f"{fact.name} {fact.value}" for fact in shown.facts)
-    return Node(
+    return GraphNode(
         x=x,
         y=y,
         width=layout.width,
@@ -245,7 +245,7 @@ def _node(shown: NodeFacts, x: float, y: float, layout: Layout) -> Node:
     )
 
 
-def _in_rows(shown: NodeFacts, x: float, y: float, layout: Layout) -> list[Label]:
+def _in_rows(shown: NodeFacts, x: float, y: float, layout: GraphLayout) -> list[Label]:
     labels = []
     for number, fact in enumerate(shown.facts):
         line = y + 45 + number * 17
@@ -254,7 +254,7 @@ def _in_rows(shown: NodeFacts, x: float, y: float, layout: Layout) -> list[Label
     return labels
 
 
-def _in_line(shown: NodeFacts, x: float, y: float, layout: Layout) -> list[Label]:
+def _in_line(shown: NodeFacts, x: float, y: float, layout: GraphLayout) -> list[Label]:
     labels = []
     column = (layout.width - 24) / max(len(shown.facts), 1)
     for number, fact in enumerate(shown.facts):

@@ -17,7 +17,7 @@ from diagnostics.render import words
 from diagnostics.render.explanation.charts import Course, course
 from diagnostics.render.explanation.graph import NARROW, WIDE, Picture, picture
 from diagnostics.render.explanation.nodes import facts_of, marks
-from diagnostics.render.explanation.runbook import Part, parts
+from diagnostics.render.explanation.runbook import RunbookSection, parts
 from diagnostics.render.html_page import page
 from diagnostics.render.html_waterfall import Waterfall, waterfall
 from diagnostics.signals.subject import Subject
@@ -38,7 +38,7 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class FindingView:
     """A finding with what is shown beside it: its number, its cause's, its runbook, the entry's mean without it.
 
     `beside` tells how its patch stands to an earlier one; empty where it is the only one.
@@ -47,7 +47,7 @@ class Told:
     finding: Finding
     number: int
     cause: int | None
-    runbook: tuple[Part, ...]
+    runbook: tuple[RunbookSection, ...]
     mean_after: float | None
     beside: str
 
@@ -66,11 +66,11 @@ def html(explanation: Explanation) -> str:
     )
 
 
-def told(explanation: Explanation) -> Iterator[Told]:
+def told(explanation: Explanation) -> Iterator[FindingView]:
     """Yield the findings in order."""
     numbers, beside = words.numbers(explanation), words.beside(explanation)
     for finding in explanation.findings:
-        yield Told(
+        yield FindingView(
             finding=finding,
             number=numbers[finding.id],
             cause=numbers.get(finding.caused_by or ""),

@@ -13,7 +13,7 @@ from diagnostics.diagnosis.effect import Effect, EndToEnd, Unpredicted
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.unread import unseen_time
-from diagnostics.evidence.ledger import Line
+from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.forecast.performance import Estimate
 from diagnostics.render import words
 from diagnostics.render.document import Json, head, schema_text, window_json
@@ -102,7 +102,7 @@ def _finding(finding: Finding) -> Json:
     }
 
 
-def _line(line: Line) -> Json:
+def _line(line: LedgerLine) -> Json:
     return {
         "signal": line.signal,
         "value": line.reading.value,

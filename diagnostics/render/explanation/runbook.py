@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diagnostics.checks.catalogue import Registered
+from diagnostics.checks.catalogue import RegisteredCheck
 
 _ITEM = re.compile(r"(?:-|\d{1,9}\.) ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class Paragraph:
     """A paragraph, or a list of several lines. Every line alternates text and code, text first."""
 
     kind: str
@@ -20,23 +20,23 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class RunbookSection:
     """A section of a runbook."""
 
     heading: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[Paragraph, ...]
 
 
-def parts(check: Registered) -> tuple[Part, ...]:
+def parts(check: RegisteredCheck) -> tuple[RunbookSection, ...]:
     """Return the sections of a check's runbook in order."""
-    return tuple(Part(heading=heading, blocks=_blocks(text)) for heading, text in check.sections().items())
+    return tuple(RunbookSection(heading=heading, blocks=_blocks(text)) for heading, text in check.sections().items())
 
 
-def _blocks(text: str) -> tuple[Block, ...]:
+def _blocks(text: str) -> tuple[Paragraph, ...]:
     return tuple(block for chunk in re.split(r"\n(?:[^\S\n]*\n)+", text) for block in _split(chunk.splitlines()))
 
 
-def _split(lines: Sequence[str]) -> list[Block]:
+def _split(lines: Sequence[str]) -> list[Paragraph]:
     """Return the blocks of a chunk: a paragraph, a list, or a list right under its sentence."""
     items: list[str] = []
     before: list[str] = []
@@ -48,8 +48,8 @@ def _split(lines: Sequence[str]) -> list[Block]:
         else:
             before.append(line)
     kind = "ol" if re.search(r"^\s*\d+\. ", "\n".join(lines), re.MULTILINE) else "ul"
-    blocks = [Block(kind="p", lines=(_spans(" ".join(before)),))] if before else []
-    return [*blocks, Block(kind=kind, lines=tuple(map(_spans, items)))] if items else blocks
+    blocks = [Paragraph(kind="p", lines=(_spans(" ".join(before)),))] if before else []
+    return [*blocks, Paragraph(kind=kind, lines=tuple(map(_spans, items)))] if items else blocks
 
 
 def _spans(text: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from diagnostics.anatomy.anatomy import Anatomy, Phase, Stage
 from diagnostics.checks.check import Severity
 from diagnostics.diagnosis.explanation import Explanation, Verdict
 from diagnostics.diagnosis.finding import Finding
-from diagnostics.evidence.ledger import Line
+from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.render import words
 from diagnostics.render.clean import code_lines, fitted
 from diagnostics.render.lines import WIDTH, Style, diff_colour, plain, window_lines, wrapped
@@ -78,7 +78,7 @@ def _findings(explanation: Explanation, style: Style) -> Iterator[str]:
         yield from _suggestion(finding, style, beside.get(finding.id, ""), told=finding in answered)
 
 
-def _evidence(lines: Sequence[Line]) -> Iterator[str]:
+def _evidence(lines: Sequence[LedgerLine]) -> Iterator[str]:
     if lines:
         yield f"   {'evidence':<27}{'value':>10}  {'limit':<11}source"
     for line in lines:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from diagnostics.checks.check import Fires, Quiet, Unknown
 from diagnostics.diagnosis.run import Result
-from diagnostics.evidence.ledger import Line
+from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.render.clean import clean
 from diagnostics.signals.reading import Missing
 from diagnostics.units import Unit
 
-Noted = tuple[Result, Sequence[Line]]
+Noted = tuple[Result, Sequence[LedgerLine]]
 
 
 def noted(results: Sequence[Result]) -> list[Noted]:
@@ -29,7 +29,7 @@ def account_of(told: Sequence[Noted]) -> str:
     return "\n".join(line for result, lines in told for line in _one(result, lines)) + "\n"
 
 
-def _one(result: Result, lines: Sequence[Line]) -> Iterator[str]:
+def _one(result: Result, lines: Sequence[LedgerLine]) -> Iterator[str]:
     yield clean(f"{result.check.id} on {result.subject}{_version(result)}: {_verdict(result)}")
     fired = isinstance(result.outcome, Fires)
     yield from dict.fromkeys(clean(_shown(line.supporting() if fired else line)) for line in _telling(lines))
@@ -39,7 +39,7 @@ def _one(result: Result, lines: Sequence[Line]) -> Iterator[str]:
     yield ""
 
 
-def _telling(lines: Sequence[Line]) -> list[Line]:
+def _telling(lines: Sequence[LedgerLine]) -> list[LedgerLine]:
     """Return the lines without those that only read what another line compares."""
     compared = {line.signal for line in lines if line.limit is not None}
     return [line for line in lines if line.limit is not None or line.signal not in compared]
@@ -63,7 +63,7 @@ def _reason(missing: Missing) -> str:
     return missing.value.replace("_", " ")
 
 
-def _shown(line: Line) -> str:
+def _shown(line: LedgerLine) -> str:
     unit = line.reading.unit
     value = (
         unit.show(line.reading.value) if line.reading.missing is None else f"unknown ({_reason(line.reading.missing)})"
@@ -77,7 +77,7 @@ def _shown(line: Line) -> str:
     return f"{text}, limit {line.sign} {unit.show(line.limit)}: {word}"
 
 
-def _deciding(lines: Sequence[Line]) -> Line | None:
+def _deciding(lines: Sequence[LedgerLine]) -> LedgerLine | None:
     """Return the comparison that failed last; None where a forecast or a setting decided, and none failed last.
 
     A saving is judged by two comparisons, of its seconds and of their share: it is the one of them that failed.
@@ -88,7 +88,7 @@ def _deciding(lines: Sequence[Line]) -> Line | None:
     return next((line for line in reversed(compared) if line.met is False), None)
 
 
-def _margin(line: Line) -> str:
+def _margin(line: LedgerLine) -> str:
     value, limit, unit = line.reading.value or 0.0, line.limit or 0.0, line.reading.unit
     if value == limit:
         return f"it is {line.sign} {unit.show(limit)} that it needed"

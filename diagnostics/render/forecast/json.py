@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diagnostics.diagnosis.advice import Advice
-from diagnostics.diagnosis.proposal import Load, Move, Proposal, SweepProposal
+from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal
 from diagnostics.forecast.performance import Estimate, Performance, StagePerformance
 from diagnostics.render.document import Json, head, schema_text, window_json
 from diagnostics.render.forecast.words import cannot_keep_up, setting_text
@@ -111,7 +111,7 @@ def entry_json(on: Subject) -> Json:
     return {"server": on.server, "name": on.ensemble or on.model or "", "ensemble": on.ensemble is not None}
 
 
-def _load(load: Load) -> Json:
+def _load(load: LoadChange) -> Json:
     return {"rate_factor": load.rate_factor, "clients": load.clients}
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.diagnosis.proposal import Load, Move, Proposal, SweepProposal
+from diagnostics.diagnosis.proposal import LoadChange, Move, Proposal, SweepProposal
 from diagnostics.forecast.performance import Estimate, Performance
 from diagnostics.signals.subject import Subject
-from diagnostics.tuning.changes import SettingValue, Warmup
+from diagnostics.tuning.changes import SettingValue, WarmupChange
 from diagnostics.units import Unit
 
 _show = Unit.SECONDS.show
@@ -31,7 +31,7 @@ def setting_text(value: SettingValue) -> str:
             return "on" if value else "off"
         case tuple():
             return ", ".join(map(str, value))
-        case Warmup():
+        case WarmupChange():
             return ", ".join(f"batch {size}" for size in value.batch_sizes)
         case _:
             return str(value)
@@ -43,7 +43,7 @@ def move(one: Move) -> str:
     return f"{one.model} {one.path} {before} → {setting_text(one.after)}"
 
 
-def load(one: Load) -> Iterator[str]:
+def load(one: LoadChange) -> Iterator[str]:
     """Yield how the traffic changes; nothing where it does not."""
     if one.rate_factor != 1.0:
         yield f"{_factor(one.rate_factor)} times the arrivals"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.run import Report
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.run import LintReport
 from diagnostics.render.document import Json, head, schema_text
-from diagnostics.tuning.changes import ConfigChange, Setting, Warmup
+from diagnostics.tuning.changes import ConfigChange, Setting, WarmupChange
 
 
-def lint_report(report: Report) -> Json:
+def lint_report(report: LintReport) -> Json:
     """Return the report as JSON-ready data; lines and columns count from 1."""
     return {
         **head("lint"),
@@ -18,7 +18,7 @@ def lint_report(report: Report) -> Json:
             for one in report.waived
         ],
         "counts": {
-            **{severity.value: sum(one.severity is severity for one in report.problems) for severity in Severity},
+            **{severity.value: sum(one.severity is severity for one in report.problems) for severity in LintSeverity},
             "waived": len(report.waived),
             "models": report.models,
             "unreadable_models": report.unread,
@@ -34,7 +34,7 @@ def lint_schema() -> str:
     return schema_text("lint")
 
 
-def problem_json(problem: Problem) -> Json:
+def problem_json(problem: LintProblem) -> Json:
     """Return one problem."""
     return {
         "rule": problem.rule,
@@ -54,6 +54,6 @@ def _fix(change: ConfigChange) -> Json:
 
 def _setting(setting: Setting) -> Json:
     value = setting.value
-    if isinstance(value, Warmup):
+    if isinstance(value, WarmupChange):
         return {"path": setting.path, "value": {"batch_sizes": list(value.batch_sizes)}}
     return {"path": setting.path, "value": list(value) if isinstance(value, tuple) else value}

@@ -12,19 +12,19 @@ from typing import Any
 from urllib.parse import quote
 
 from diagnostics import __version__
-from diagnostics.lint.catalogue import Registered
+from diagnostics.lint.catalogue import RegisteredRule
 from diagnostics.lint.fixes import configurations, fixed_text
-from diagnostics.lint.problem import Place, Problem, Severity
-from diagnostics.lint.run import Report
+from diagnostics.lint.problem import LintProblem, LintSeverity, SourceLocation
+from diagnostics.lint.run import LintReport
 from diagnostics.lint.text_file import TextFile
 from diagnostics.tuning.patch import MOST_COMPARED_LINES, changed_lines
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_LEVELS = {LintSeverity.ERROR: "error", LintSeverity.WARNING: "warning", LintSeverity.INFO: "note"}
 Json = dict[str, Any]
 
 
-def lint_sarif(report: Report) -> Json:
+def lint_sarif(report: LintReport) -> Json:
     """Return the report as a SARIF log of one run; paths stay as they are shown, relative ones as relative URIs."""
     rules = [_rule(found) for found in report.rules.values()]
     driver = {"name": "diag lint", "semanticVersion": __version__, "rules": rules}
@@ -44,12 +44,12 @@ def lint_sarif(report: Report) -> Json:
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _invocation(report: Report) -> Json:
+def _invocation(report: LintReport) -> Json:
     told = [{"level": "error", "message": {"text": failure}} for failure in report.failures]
     return {"executionSuccessful": not told, "toolExecutionNotifications": told}
 
 
-def _rule(found: Registered) -> Json:
+def _rule(found: RegisteredRule) -> Json:
     sections = found.sections()
     markdown = "\n\n".join(f"## {heading}\n{text}" for heading, text in sections.items())
     return {
@@ -62,7 +62,7 @@ def _rule(found: Registered) -> Json:
     }
 
 
-def _result(problem: Problem, ids: Mapping[str, int], files: Mapping[str, TextFile]) -> Json:
+def _result(problem: LintProblem, ids: Mapping[str, int], files: Mapping[str, TextFile]) -> Json:
     text = f"{problem.message}; {problem.help}" if problem.help else problem.message
     result = {
         "ruleId": problem.rule,
@@ -77,7 +77,7 @@ def _result(problem: Problem, ids: Mapping[str, int], files: Mapping[str, TextFi
     return result
 
 
-def _location(place: Place) -> Json:
+def _location(place: SourceLocation) -> Json:
     region = {"startLine": place.line, "startColumn": place.column}
     return {"physicalLocation": {"artifactLocation": _artifact(place.path), "region": region}}
 
@@ -87,7 +87,7 @@ def _artifact(path: str) -> Json:
     return {"uri": f"file://{uri}" if path.startswith("/") else uri}
 
 
-def _fix(problem: Problem, before: str, after: str) -> Json:
+def _fix(problem: LintProblem, before: str, after: str) -> Json:
     change = {"artifactLocation": _artifact(problem.place.path), "replacements": list(_replacements(before, after))}
     return {"description": {"text": problem.help or problem.message}, "artifactChanges": [change]}
 

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from diagnostics.lint.problem import Problem, Severity
-from diagnostics.lint.run import Report
+from diagnostics.lint.problem import LintProblem, LintSeverity
+from diagnostics.lint.run import LintReport
 from diagnostics.render.clean import clean
 
 Style = Callable[[str, str], str]
-_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
-_PLURALS = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "info"}
+_COLOURS = {LintSeverity.ERROR: "red", LintSeverity.WARNING: "yellow", LintSeverity.INFO: "cyan"}
+_PLURALS = {LintSeverity.ERROR: "errors", LintSeverity.WARNING: "warnings", LintSeverity.INFO: "info"}
 
 
-def lint_text(report: Report, style: Style = lambda text, _: text) -> str:
+def lint_text(report: LintReport, style: Style = lambda text, _: text) -> str:
     """Return the report; `style` gives a text a colour by name, plain by default."""
     return "".join(f"{line}\n" for line in _lines(report, style))
 
 
-def _lines(report: Report, style: Style) -> Iterator[str]:
+def _lines(report: LintReport, style: Style) -> Iterator[str]:
     for problem in report.problems:
         yield from _problem(problem, style)
     yield sums(report)
 
 
-def _problem(problem: Problem, style: Style) -> Iterator[str]:
+def _problem(problem: LintProblem, style: Style) -> Iterator[str]:
     severity = style(problem.severity, _COLOURS[problem.severity])
     yield f"{clean(str(problem.place))}: {severity}: {clean(problem.message)} [{problem.rule}]"
     if problem.help:
         yield f"    {clean(problem.help)}"
 
 
-def sums(report: Report) -> str:
+def sums(report: LintReport) -> str:
     """Return how much was found in how much, in one line."""
-    counts = {severity: sum(one.severity is severity for one in report.problems) for severity in Severity}
+    counts = {severity: sum(one.severity is severity for one in report.problems) for severity in LintSeverity}
     found = [count(number, severity, _PLURALS[severity]) for severity, number in counts.items() if number]
     where = count(report.models, "model", "models")
     where += f" ({report.unread} unreadable)" if report.unread else ""

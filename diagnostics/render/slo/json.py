@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagnostics.render.document import Json, head, schema_text
-from diagnostics.slo.burn import Forecast, Pair
+from diagnostics.slo.burn import BudgetForecast, Pair
 from diagnostics.slo.report import Burn, SloReport, Spent
 from diagnostics.slo.slo import Slo, Triton
 from diagnostics.units import time_text
@@ -75,7 +75,7 @@ def _alert(one: Pair) -> Json:
     return {"severity": one.severity, **windows, "factor": one.factor, "fewest_bad_events": one.fewest}
 
 
-def _forecast(found: Forecast) -> Json:
+def _forecast(found: BudgetForecast) -> Json:
     return {
         "expected_seconds": found.expected,
         "soonest_seconds": found.soonest,

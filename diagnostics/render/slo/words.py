@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.render.clean import clean
-from diagnostics.slo.burn import Forecast
+from diagnostics.slo.burn import BudgetForecast
 from diagnostics.slo.report import Burn, SloReport, Spent
 from diagnostics.slo.samples import AVERAGES
 from diagnostics.slo.slo import LONGEST_PERIOD, Promise, Promql, Slo
@@ -87,7 +87,7 @@ def _rate(value: float) -> str:
     return f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
-def ending(found: Forecast | None) -> str:
+def ending(found: BudgetForecast | None) -> str:
     """Return when the budget will be gone."""
     if found is None:
         return "nothing was counted that would tell when the budget is spent"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from diagnostics.diagnosis.proposal import Move
 from diagnostics.diagnosis.tuned import CarriedProposal, Test, TunedProposal
 from diagnostics.forecast.performance import Performance
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.render.clean import clean
 from diagnostics.render.forecast.words import entry_name, setting_text
 from diagnostics.signals.subject import Subject
@@ -79,7 +79,7 @@ point() {
   if [ -n "${APPLY:-}" ]; then "$APPLY" "$@"; else read -r -p "apply them, then press Enter " _; fi"""
 
 
-def _script(on: Subject, target: Target, points: Sequence[_Point], test: Test) -> Iterator[str]:
+def _script(on: Subject, target: LatencyTarget, points: Sequence[_Point], test: Test) -> Iterator[str]:
     yield _HEAD
     yield (
         f'  perf_analyzer -m {shlex.quote(clean(entry_name(on)))} -i grpc -u "$TRITON" --async -b {test.items} "$load" '
@@ -110,7 +110,7 @@ def _value(value: SettingValue) -> str:
     return "none" if value is None else setting_text(value).replace(" ", "")
 
 
-def _predicted(target: Target, one: Performance) -> str:
+def _predicted(target: LatencyTarget, one: Performance) -> str:
     value = target.forecast(one)
     rate = Unit.PER_SECOND.show(one.throughput.value)
     shown = "cannot keep up" if value is None else Unit.SECONDS.show(value.value)
@@ -124,7 +124,7 @@ _ANALYZER = """\
 model_repository: /path/to/your/model/repository"""
 
 
-def _analyzer(on: Subject, target: Target, points: Sequence[_Point], test: Test) -> Iterator[str]:
+def _analyzer(on: Subject, target: LatencyTarget, points: Sequence[_Point], test: Test) -> Iterator[str]:
     yield _ANALYZER
     models = {name: _parameters(name, points, test) for name in _touched(points)}
     clients = test.clients or 1
@@ -152,7 +152,7 @@ def _at(test: Test, point: _Point) -> str:
     return f", at {load}" + (f", with {settings}" if settings else "")
 
 
-def _judged(target: Target) -> Iterator[str]:
+def _judged(target: LatencyTarget) -> Iterator[str]:
     yield "objectives: [perf_throughput]"
     if target.quantile == 0.99:  # the one statistic that it documents constraints of
         yield f"constraints: {json.dumps({'perf_latency_p99': {'max': round(target.seconds * 1e3, 3)}})}"

@@ -6,8 +6,8 @@ from diagnostics.diagnosis.proposal import Move
 from diagnostics.diagnosis.tuned import CarriedProposal, TunedProposal
 from diagnostics.forecast.packing import Packing
 from diagnostics.forecast.search import Candidate
-from diagnostics.forecast.shortfall import Shortfall
-from diagnostics.forecast.target import Target
+from diagnostics.forecast.shortfall import InfeasibilityReport
+from diagnostics.forecast.target import LatencyTarget
 from diagnostics.render.document import Json, head, schema_text, window_json
 from diagnostics.render.forecast.json import entry_json, moves_json, patches_json, performance_json
 
@@ -67,7 +67,7 @@ def tuning_schema() -> str:
     return schema_text("tuning")
 
 
-def _head(kind: str, found: TunedProposal | CarriedProposal, target: Target) -> Json:
+def _head(kind: str, found: TunedProposal | CarriedProposal, target: LatencyTarget) -> Json:
     return {
         **head(kind),
         "window": window_json(found.window),
@@ -88,7 +88,7 @@ def _candidate(one: Candidate, moves: tuple[Move, ...]) -> Json:
     }
 
 
-def _shortfall(one: Shortfall, target: Target) -> Json:
+def _shortfall(one: InfeasibilityReport, target: LatencyTarget) -> Json:
     return {
         "alone_seconds": one.alone,
         "beside_execution_seconds": one.beside,

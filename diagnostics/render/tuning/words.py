@@ -10,8 +10,8 @@ from diagnostics.forecast.options import Minimize
 from diagnostics.forecast.packing import MOST_SHARE, Packing
 from diagnostics.forecast.performance import Performance
 from diagnostics.forecast.search import Candidate
-from diagnostics.forecast.shortfall import Shortfall
-from diagnostics.forecast.target import Target, refuses
+from diagnostics.forecast.shortfall import InfeasibilityReport
+from diagnostics.forecast.target import LatencyTarget, refuses
 from diagnostics.render.forecast import words
 from diagnostics.render.words import subject_name
 from diagnostics.units import Unit
@@ -48,7 +48,7 @@ def _nearest(found: TunedProposal) -> str:
     )
 
 
-def _value(target: Target, one: Performance) -> str:
+def _value(target: LatencyTarget, one: Performance) -> str:
     value = target.forecast(one)
     return words.NO_KEEPING_UP if value is None else _show(value.value)
 
@@ -105,7 +105,7 @@ def reasons(found: TunedProposal) -> Iterator[str]:
         yield "how much it would carry is not known: the model does not account for what was measured"
 
 
-def _devices(short: Shortfall) -> Iterator[str]:
+def _devices(short: InfeasibilityReport) -> Iterator[str]:
     for name, share in short.demanded.items():
         asked = f"executions ask for {_share(share)} of {'them' if name.endswith('s') else 'it'}"
         if share >= _FULL:
@@ -114,7 +114,7 @@ def _devices(short: Shortfall) -> Iterator[str]:
             yield f"on the {name}, {asked}, and slow each other"
 
 
-def _too_slow(short: Shortfall, excess: float) -> Iterator[str]:
+def _too_slow(short: InfeasibilityReport, excess: float) -> Iterator[str]:
     slowest = f"{short.slowest}, which executes longest ({_show(short.slowest_seconds)})"
     yield (
         f"a request that has the server nearly to itself takes {_show(short.alone)}: {_show(excess)} too long, "
@@ -131,7 +131,7 @@ def _too_slow(short: Shortfall, excess: float) -> Iterator[str]:
         yield f"not even without {slowest}: several stages must get faster"
 
 
-def _replicas(short: Shortfall) -> Iterator[str]:
+def _replicas(short: InfeasibilityReport) -> Iterator[str]:
     if short.carried is None:
         if short.alone is not None:
             yield "no load in reach of what was measured meets the objective"
@@ -148,7 +148,7 @@ def candidates(found: TunedProposal) -> list[tuple[str, str, str, str, str]]:
     return [(_changes(moves), *_numbers(found.tuning.target, one)) for moves, one in pairs]
 
 
-def _numbers(target: Target, one: Candidate) -> tuple[str, str, str, str]:
+def _numbers(target: LatencyTarget, one: Candidate) -> tuple[str, str, str, str]:
     mean = one.performance.mean
     share = "—" if one.gpu_share is None else _share(one.gpu_share)
     return _show(mean.value) if mean else "—", _value(target, one.performance), str(one.instances), share

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 
 from diagnostics.forecast.performance import Estimate
-from diagnostics.forecast.verification import Difference, difference
+from diagnostics.forecast.verification import DifferenceEstimate, difference
 from diagnostics.forecast.verify import Measure, Verification
 from diagnostics.render.forecast import words as forecast_words
 from diagnostics.units import Unit
@@ -88,7 +88,7 @@ def _change(before: Estimate | None, after: Estimate) -> str:
     return f"{_signed(off.value)} ({_ends(off)})"
 
 
-def _ends(off: Difference) -> str:
+def _ends(off: DifferenceEstimate) -> str:
     if isfinite(off.low) and isfinite(off.high):
         return f"{_signed(off.low)} to {_signed(off.high)}"
     if isfinite(off.low):

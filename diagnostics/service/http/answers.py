@@ -7,16 +7,16 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from diagnostics.checks.catalogue import Registered
+from diagnostics.checks.catalogue import RegisteredCheck
 from diagnostics.checks.check import Fires, Layer, Quiet, Severity, Unknown
 from diagnostics.diagnosis.explanation import Verdict
 from diagnostics.diagnosis.finding import Finding
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.diagnosis.run import Result
-from diagnostics.evidence.ledger import Line
+from diagnostics.evidence.ledger import LedgerLine
 from diagnostics.render import words
 from diagnostics.render.explanation.why_not import account_of, noted
-from diagnostics.service.faults import Fault
+from diagnostics.service.faults import ServiceFault
 from diagnostics.service.state import Evaluation, LiveState, TargetState
 from diagnostics.signals.subject import Scope, Subject
 
@@ -55,7 +55,7 @@ class DeploymentState(BaseModel):
     findings: list[FindingLine]
 
 
-class State(BaseModel):
+class ServiceState(BaseModel):
     """Everything that is known of now."""
 
     version: int = Field(description="Grows with every change; begins anew when the service does.")
@@ -64,12 +64,12 @@ class State(BaseModel):
     targets: list[TargetState]
     deployments: list[DeploymentState]
     incidents: list[Incident] = Field(description="Those that last.")
-    faults: list[Fault] = Field(description="What fails in the service itself.")
+    faults: list[ServiceFault] = Field(description="What fails in the service itself.")
 
 
-def state_answer(state: LiveState, now: float, faults: list[Fault]) -> State:
+def state_answer(state: LiveState, now: float, faults: list[ServiceFault]) -> ServiceState:
     """Return the state as the API shows it."""
-    return State(
+    return ServiceState(
         version=state.version,
         now=now,
         started=state.started,
@@ -166,7 +166,7 @@ class WhyAnswer(BaseModel):
     account: str = Field(description="The same as text.")
 
 
-def check_answer(check: Registered) -> CheckAnswer:
+def check_answer(check: RegisteredCheck) -> CheckAnswer:
     """Return a check as the API shows it."""
     return CheckAnswer(
         id=check.id,
@@ -179,7 +179,7 @@ def check_answer(check: Registered) -> CheckAnswer:
     )
 
 
-def why_answer(evaluation: Evaluation, check: Registered) -> WhyAnswer:
+def why_answer(evaluation: Evaluation, check: RegisteredCheck) -> WhyAnswer:
     """Return what a check said in a verdict."""
     told = noted([result for result in evaluation.explanation.results if result.check.id == check.id])
     return WhyAnswer(
@@ -192,7 +192,7 @@ def why_answer(evaluation: Evaluation, check: Registered) -> WhyAnswer:
     )
 
 
-def _subject(result: Result, lines: Sequence[Line]) -> SubjectAnswer:
+def _subject(result: Result, lines: Sequence[LedgerLine]) -> SubjectAnswer:
     match result.outcome:
         case Fires(summary=summary):
             outcome, because = ("fires", summary)
@@ -210,7 +210,7 @@ def _subject(result: Result, lines: Sequence[Line]) -> SubjectAnswer:
     )
 
 
-def _line(line: Line) -> LineAnswer:
+def _line(line: LedgerLine) -> LineAnswer:
     reading = line.reading
     return LineAnswer(
         signal=line.signal,

@@ -10,12 +10,12 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from diagnostics import __version__
-from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.diagnosis.explanation import BlindSpot, Explanation
 from diagnostics.service.http.answers import (
     CheckAnswer,
     DeploymentState,
-    State,
+    ServiceState,
     WhyAnswer,
     check_answer,
     deployment_state,
@@ -74,11 +74,11 @@ def _add_index(routes: APIRouter) -> None:
 
 
 def _add_state(routes: APIRouter, context: WebContext, live: Live) -> None:
-    @routes.get("/state", summary="State")
+    @routes.get("/state", summary="ServiceState")
     async def state(
         after: Annotated[int, Query(ge=-1, description="A version; the answer waits for another one.")] = -1,
         wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT, allow_inf_nan=False, description="Seconds.")] = 0.0,
-    ) -> State:
+    ) -> ServiceState:
         """Return the newest state, as soon as it is not that of version `after`, at the latest after `wait`."""
         if wait and live.waiting >= MOST_WAITING:
             raise HTTPException(503, f"{MOST_WAITING} requests wait already", {"Retry-After": "5"})
@@ -132,7 +132,7 @@ def _away(target: TargetState) -> str:
     return f"has not answered{since} ({target.error or 'no reason is known'})"
 
 
-def _check(identifier: str) -> Registered:
+def _check(identifier: str) -> RegisteredCheck:
     found = catalogue().get(identifier)
     if found is None:
         raise HTTPException(404, f"there is no check {identifier!r}; GET {PREFIX}/checks lists them")

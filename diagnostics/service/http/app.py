@@ -11,7 +11,7 @@ from fastapi import APIRouter, FastAPI
 from diagnostics import __version__
 from diagnostics.service.http import api, api_past, api_slo, health, metrics, otlp, page, probe
 from diagnostics.service.http.authentication import Authentication
-from diagnostics.service.http.below import Below
+from diagnostics.service.http.below import PathPrefixMiddleware
 from diagnostics.service.http.context import WebContext as WebContext
 from diagnostics.service.http.credentials import Credentials
 from diagnostics.service.http.guard import Guard
@@ -22,7 +22,7 @@ from diagnostics.service.http.live import Live
 from diagnostics.service.http.openapi import document
 from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.problems import answer_with_problems
-from diagnostics.service.http.traced import Traced
+from diagnostics.service.http.traced import TracingMiddleware
 from diagnostics.service.listening import LISTEN_SETTING, parse_listen
 from diagnostics.service.peers import Peers
 from diagnostics.settings.prefix import Prefix, prefix_of
@@ -88,8 +88,8 @@ def _guard(app: FastAPI, context: WebContext, prefix: Prefix) -> None:
     web = context.settings.web
     app.add_middleware(HeadAsGet)
     if context.metrics.tracer.on:
-        app.add_middleware(Traced, tracer=context.metrics.tracer)
-    app.add_middleware(Below, prefix=prefix)
+        app.add_middleware(TracingMiddleware, tracer=context.metrics.tracer)
+    app.add_middleware(PathPrefixMiddleware, prefix=prefix)
     app.add_middleware(
         Guard,
         hosts=Hosts(web, parse_listen(web.listen_address, LISTEN_SETTING)),

@@ -18,7 +18,7 @@ WITHIN = 30.0
 MOST = 16
 
 
-class Arrivals:
+class PendingUploads:
     """Used within one event loop."""
 
     def __init__(self, most: int = MOST) -> None:

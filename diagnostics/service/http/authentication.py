@@ -32,7 +32,7 @@ _AT_ONCE = 2
 _MOST_WAITING = 32
 
 
-class Answer(Enum):
+class AuthOutcome(Enum):
     """What became of a request's credentials."""
 
     NOT_ASKED = "not asked"
@@ -152,10 +152,10 @@ class Authentication:
         offered = [scheme for scheme, there in schemes if there] or ["Basic"]
         return ", ".join(f'{scheme} realm="diag"' for scheme in offered)
 
-    async def answer(self, header: str | None, address: str) -> Answer:
+    async def answer(self, header: str | None, address: str) -> AuthOutcome:
         """Return what becomes of a request with this `Authorization` header from this address."""
         begun = self._begun(header, address)
-        if isinstance(begun, Answer):
+        if isinstance(begun, AuthOutcome):
             return begun
         try:
             return self._judged(begun, await asyncio.get_running_loop().run_in_executor(self._pool, begun.matches))
@@ -166,28 +166,28 @@ class Authentication:
         """Let go of the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _begun(self, header: str | None, address: str) -> Answer | _Comparison:
+    def _begun(self, header: str | None, address: str) -> AuthOutcome | _Comparison:
         """Return the answer, or what has to be compared for one."""
         users, token = self.credentials.config.users, self.credentials.token
         if not users and not token:
-            return Answer.ADMITTED if self.credentials.config.certificates_required else Answer.NOT_ASKED
+            return AuthOutcome.ADMITTED if self.credentials.config.certificates_required else AuthOutcome.NOT_ASKED
         if header is None:
-            return Answer.MISSING
+            return AuthOutcome.MISSING
         scheme, _, value = header.partition(" ")
         with self._lock:
             if scheme.lower() == "basic" and users:
                 return self._basic(value.strip(), users, address)
             if scheme.lower() == "bearer" and token:
                 return self._bearer(value.strip().encode("utf-8", "surrogateescape"), token, address)
-        return Answer.MISSING
+        return AuthOutcome.MISSING
 
-    def _bearer(self, given: bytes, token: bytes, address: str) -> Answer:
+    def _bearer(self, given: bytes, token: bytes, address: str) -> AuthOutcome:
         # Comparing costs nothing, so that a right token is let in however many wrong ones came from its address.
         if hmac.compare_digest(given, token):
-            return Answer.ADMITTED
-        return Answer.WRONG if self.attempts.take(address) else Answer.TOO_MANY
+            return AuthOutcome.ADMITTED
+        return AuthOutcome.WRONG if self.attempts.take(address) else AuthOutcome.TOO_MANY
 
-    def _basic(self, value: str, users: Mapping[str, bytes], address: str) -> Answer | _Comparison:
+    def _basic(self, value: str, users: Mapping[str, bytes], address: str) -> AuthOutcome | _Comparison:
         user, password = _pair(value)
         # An unknown name's password is compared too, so that the time tells nothing of which names there are.
         dearest = max(users.values(), key=_cost)
@@ -195,23 +195,23 @@ class Authentication:
         digest = self._verdicts.digest(user, hashed, password)
         matches = self._verdicts.get(digest)
         if matches and user in users:
-            return Answer.ADMITTED
+            return AuthOutcome.ADMITTED
         if self._waiting >= _MOST_WAITING or not self.attempts.take(address):
-            return Answer.TOO_MANY
+            return AuthOutcome.TOO_MANY
         if matches is not None:
-            return Answer.WRONG
+            return AuthOutcome.WRONG
         self._waiting += 1
         return _Comparison(
             user=user, hashed=hashed, password=password, digest=digest, address=address, dearest=_cost(dearest)
         )
 
-    def _judged(self, compared: _Comparison, matches: bool) -> Answer:
+    def _judged(self, compared: _Comparison, matches: bool) -> AuthOutcome:
         with self._lock:
             self._verdicts.put(compared.digest, matches)
             if not matches or compared.user not in self.credentials.config.users:
-                return Answer.WRONG
+                return AuthOutcome.WRONG
             self.attempts.give_back(compared.address)
-            return Answer.ADMITTED
+            return AuthOutcome.ADMITTED
 
     def _over(self) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ from diagnostics.service.http.problems import problem
 from diagnostics.settings.prefix import Prefix
 
 
-class Below:
+class PathPrefixMiddleware:
     """ASGI middleware. Routes see the paths of the outside, with its prefix as `root_path`."""
 
     def __init__(self, app: ASGIApp, *, prefix: Prefix) -> None:

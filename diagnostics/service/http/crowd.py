@@ -24,7 +24,7 @@ _WHAT = "taking connections"
 _RETRIED_AFTER = 0.9
 
 
-class Crowd(socket.socket):
+class ConnectionLimiter(socket.socket):
     """A listening socket whose connections are bounded."""
 
     def __init__(self, bound: socket.socket, metrics: OwnMetrics, peers: Peers[socket.socket]) -> None:

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Answer, Authentication
+from diagnostics.service.http.authentication import SECONDS_PER_ATTEMPT, TOO_MANY, Authentication, AuthOutcome
 from diagnostics.service.http.health import OPEN_PATHS
 from diagnostics.service.http.hosts import Hosts
 from diagnostics.service.http.otlp_status import PATH as RECEIVER
@@ -122,10 +122,10 @@ class Guard:
             return None
         address = scope["client"][0] if scope.get("client") else ""
         answer = await self._authentication.answer(headers.get("authorization"), address)
-        scope["state"]["authenticated"] = answer is Answer.ADMITTED
-        if answer is Answer.TOO_MANY:
+        scope["state"]["authenticated"] = answer is AuthOutcome.ADMITTED
+        if answer is AuthOutcome.TOO_MANY:
             return _Refusal("attempts", 429, TOO_MANY, {"Retry-After": f"{SECONDS_PER_ATTEMPT:g}"})
-        if answer in (Answer.MISSING, Answer.WRONG):
+        if answer in (AuthOutcome.MISSING, AuthOutcome.WRONG):
             challenge = {"WWW-Authenticate": self._authentication.challenge}
             return _Refusal("credentials", 401, f"credentials are {answer.value}", challenge)
         return None

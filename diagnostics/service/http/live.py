@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from diagnostics.service.state import Board, LiveState
+from diagnostics.service.state import LiveState, StateBoard
 
 log = logging.getLogger(__name__)
 # Between two tellings: with hundreds of servers the board changes many times a second.
@@ -28,7 +28,7 @@ class Live:
     """
 
     def __init__(
-        self, board: Board, followers: Sequence[Follow] = (), ticks: Sequence[Callable[[], None]] = ()
+        self, board: StateBoard, followers: Sequence[Follow] = (), ticks: Sequence[Callable[[], None]] = ()
     ) -> None:
         """Begin with what the board shows.
 

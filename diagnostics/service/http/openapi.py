@@ -12,7 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from diagnostics.render.explanation.json import schema
 from diagnostics.render.slo.json import slo_schema
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.http.problems import MEDIA_TYPE, Problem
+from diagnostics.service.http.problems import MEDIA_TYPE, HttpProblem
 from diagnostics.service.http.rendering import HEADERS
 
 Json = dict[str, Any]
@@ -80,7 +80,7 @@ def _routes(app: FastAPI) -> Json:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = made.setdefault("components", {}).setdefault("schemas", {})
-        schemas |= {"Problem": Problem.model_json_schema()}
+        schemas |= {"HttpProblem": HttpProblem.model_json_schema()}
         schemas |= _named(_NAME, schema()) | _named("Objectives", slo_schema())
         app.openapi_schema = made
     return app.openapi_schema

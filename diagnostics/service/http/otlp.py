@@ -12,10 +12,10 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from diagnostics.service.http.arrivals import Arrivals
+from diagnostics.service.http.arrivals import PendingUploads
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.otlp_status import PATH, form_of, refusal, written
-from diagnostics.service.otlp_intake import Answer, Form, OtlpIntake, Status, exported, throttled
+from diagnostics.service.otlp_intake import ExportResponse, ExportStatus, Form, OtlpIntake, exported, throttled
 from diagnostics.service.whole_messages import NoRoom
 
 _PLAIN = frozenset({"", "identity"})
@@ -39,7 +39,7 @@ class Receiver:
         """Take bodies up to `max_body` bytes, unpacked."""
         self._intake, self._max_body = intake, max_body
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="otlp")
-        self._arrivals = Arrivals()
+        self._arrivals = PendingUploads()
 
     async def answer(self, request: Request) -> Response:
         """Return the answer to an export request, in the encoding of the request."""
@@ -78,7 +78,7 @@ class Receiver:
         except ClientDisconnect:
             raise HTTPException(400, "the body ended before its end") from None
 
-    def _read(self, body: bytes, encoding: str, form: Form, peer: str, *, authenticated: bool) -> Answer:
+    def _read(self, body: bytes, encoding: str, form: Form, peer: str, *, authenticated: bool) -> ExportResponse:
         plain = body if encoding in _PLAIN else unpacked(body, self._max_body)
         if plain.startswith(_GZIP):  # neither JSON nor protobuf can begin so
             raise HTTPException(
@@ -106,9 +106,9 @@ def unpacked(body: bytes, most: int) -> bytes:
     return plain
 
 
-def _response(form: Form, answer: Answer) -> Response:
-    if answer.status is Status.THROTTLED:
+def _response(form: Form, answer: ExportResponse) -> Response:
+    if answer.status is ExportStatus.THROTTLED:
         return refusal(form, 429, answer.message, {"Retry-After": str(answer.retry_after)})
-    if answer.status is Status.MALFORMED:
+    if answer.status is ExportStatus.MALFORMED:
         return refusal(form, 400, answer.message)
     return written(form, 200, exported(answer))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from diagnostics.diagnosis.explanation import Explanation, explain_window
-from diagnostics.diagnosis.proof import proved
+from diagnostics.diagnosis.proof import validated
 from diagnostics.errors import CollectError, DiagError, UsageError
 from diagnostics.service.listening import ip_of
 from diagnostics.service.state import TargetState
@@ -111,7 +111,7 @@ def probe(url: str, seconds: float, stopped: threading.Event) -> Probed:
         scrapes = _rounds(server, begun + seconds, stopped)
     finally:
         server.close()
-    found = proved(explain_window(window_of(scrapes), blind_spots=server.blind_spots), simulate=False)
+    found = validated(explain_window(window_of(scrapes), blind_spots=server.blind_spots), simulate=False)
     return Probed(explanation=found, took=time.monotonic() - begun)
 
 

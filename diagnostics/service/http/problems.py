@@ -22,7 +22,7 @@ MEDIA_TYPE = "application/problem+json"
 _LONGEST = 500
 
 
-class Problem(BaseModel):
+class HttpProblem(BaseModel):
     """Why there is no answer."""
 
     type: str = Field(default="about:blank", description="There are no further kinds than the status.")
@@ -34,7 +34,7 @@ class Problem(BaseModel):
 def problem(status: int, detail: str, headers: dict[str, str] | None = None) -> JsonAnswer:
     """Return the answer; `detail` is shortened and freed of control characters."""
     line = " ".join(scrub_shapes(clean(detail)).split())[:_LONGEST]
-    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=line)
+    body = HttpProblem(title=HTTPStatus(status).phrase, status=status, detail=line)
     return JsonAnswer(body.model_dump(), status, headers, media_type=MEDIA_TYPE)
 
 

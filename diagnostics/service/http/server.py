@@ -15,10 +15,10 @@ from diagnostics.service.http.authentication import Authentication
 from diagnostics.service.http.connection import Connection
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.credentials import Credentials
-from diagnostics.service.http.crowd import BACKLOG, EXHAUSTED, Crowd
+from diagnostics.service.http.crowd import BACKLOG, EXHAUSTED, ConnectionLimiter
 from diagnostics.service.http.fair import fair_loop
 from diagnostics.service.http.hosts import Hosts
-from diagnostics.service.listening import LISTEN_SETTING, Listen, bound, parse_listen, refuse_strangers
+from diagnostics.service.listening import LISTEN_SETTING, Listen, bound, parse_listen, require_auth_if_public
 from diagnostics.settings.prefix import prefix_of
 from diagnostics.settings.tree import WebSettings
 from exporters.sources.access import read_secret
@@ -32,7 +32,7 @@ PATIENCE = 5
 _STARTED_WITHIN = 10.0
 
 
-def check_door(web: WebSettings) -> None:
+def validate_listener(web: WebSettings) -> None:
     """Check the settings of the door without opening it.
 
     Raises:
@@ -43,7 +43,7 @@ def check_door(web: WebSettings) -> None:
     Hosts(web, listen)
     prefix_of(web.external_url, web.route_prefix)
     asked = Credentials(web, read_secret).asked
-    refuse_strangers(listen, LISTEN_SETTING, asked=asked, allowed=web.allow_unauthenticated)
+    require_auth_if_public(listen, LISTEN_SETTING, asked=asked, allowed=web.allow_unauthenticated)
 
 
 class WebServer:
@@ -67,8 +67,8 @@ class WebServer:
         self._app = application(context)
         self.authentication: Authentication = self._app.state.authentication
         web, credentials = context.settings.web, self._app.state.credentials
-        refuse_strangers(self._listen, LISTEN_SETTING, asked=credentials.asked, allowed=web.allow_unauthenticated)
-        self._socket = Crowd(bound(self._listen, LISTEN_SETTING), context.metrics, self._app.state.peers)
+        require_auth_if_public(self._listen, LISTEN_SETTING, asked=credentials.asked, allowed=web.allow_unauthenticated)
+        self._socket = ConnectionLimiter(bound(self._listen, LISTEN_SETTING), context.metrics, self._app.state.peers)
         self.port: int = self._socket.getsockname()[1]
         self._server = Server(self._config())
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)

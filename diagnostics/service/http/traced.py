@@ -10,14 +10,14 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from diagnostics.service.http.otlp_status import PATH as RECEIVER
-from diagnostics.service.own.tracer import Kind, Tracer, Value
+from diagnostics.service.own.tracer import SpanRole, Tracer, Value
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
 _LONGEST_PATH = 500
 _CONTEXT = ("traceparent", "tracestate", "baggage")
 
 
-class Traced:
+class TracingMiddleware:
     """ASGI middleware, for what the guard lets in."""
 
     def __init__(self, app: ASGIApp, *, tracer: Tracer) -> None:
@@ -28,7 +28,7 @@ class Traced:
             await self._app(scope, receive, send)
             return
         method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
-        with self._tracer.span(method, _attributes(scope, method), kind=Kind.SERVER, caller=_caller(scope)) as span:
+        with self._tracer.span(method, _attributes(scope, method), kind=SpanRole.SERVER, caller=_caller(scope)) as span:
 
             async def sending(message: Message) -> None:
                 if message["type"] == "http.response.start":

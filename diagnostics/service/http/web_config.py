@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from diagnostics.errors import UsageError
 from diagnostics.settings.text_file import LARGEST_FILE, bytes_of
-from diagnostics.settings.yaml_file import Document, Leaf
+from diagnostics.settings.yaml_file import Leaf, YamlDocument
 
 T = TypeVar("T")
 _SECTIONS = frozenset({"tls_server_config", "http_server_config", "basic_auth_users"})
@@ -119,7 +119,7 @@ def read_web_config(file: Path) -> WebConfig:
         UsageError: it cannot be read, holds a key that is not known, or names a file that cannot be used.
 
     """
-    document = Document(file)
+    document = YamlDocument(file)
     sections = document.section(document.root, _SECTIONS, "the file")
     nothing = Leaf(line=1, value=None)
     config = WebConfig(
@@ -132,7 +132,7 @@ def read_web_config(file: Path) -> WebConfig:
     return config
 
 
-def _tls(document: Document, leaf: Leaf) -> TlsFiles | None:
+def _tls(document: YamlDocument, leaf: Leaf) -> TlsFiles | None:
     given = {key: document.text(value, key) for key, value in document.section(leaf, _TLS, "tls_server_config").items()}
     if not given:
         return None
@@ -154,13 +154,13 @@ def _tls(document: Document, leaf: Leaf) -> TlsFiles | None:
     return made
 
 
-def _one_of(document: Document, leaf: Leaf, key: str, word: str, known: Mapping[str, T]) -> T:
+def _one_of(document: YamlDocument, leaf: Leaf, key: str, word: str, known: Mapping[str, T]) -> T:
     if word not in known:
         raise document.wrong(f"{key} is {word!r}; it can be {', '.join(known)}", leaf.line)
     return known[word]
 
 
-def _headers(document: Document, leaf: Leaf) -> Mapping[str, str]:
+def _headers(document: YamlDocument, leaf: Leaf) -> Mapping[str, str]:
     section = document.section(leaf, _HTTP, "http_server_config")
     if "http2" in section and document.text(section["http2"], "http2") not in ("true", "false"):
         raise document.wrong("http2 is true or false", section["http2"].line)
@@ -172,7 +172,7 @@ def _headers(document: Document, leaf: Leaf) -> Mapping[str, str]:
     return found
 
 
-def _users(document: Document, leaf: Leaf) -> Mapping[str, bytes]:
+def _users(document: YamlDocument, leaf: Leaf) -> Mapping[str, bytes]:
     if leaf.value is None:
         return {}
     if not isinstance(leaf.value, Mapping):

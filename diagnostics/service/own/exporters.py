@@ -27,10 +27,10 @@ from diagnostics import __version__
 from diagnostics.errors import UsageError
 from diagnostics.render.clean import clean
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.own.otel_variables import GRPC, Signal
+from diagnostics.service.own.otel_variables import GRPC, OtelSignal
 from diagnostics.service.own.points import points_of
-from diagnostics.service.own.receipts import Heard, Receipt, ToldPoints, ToldSpans
-from diagnostics.service.own.tracer import Kind, OwnSpan, Value
+from diagnostics.service.own.receipts import MonitoredSpanExporter, Receipt, SdkLogCapture, ToldPoints
+from diagnostics.service.own.tracer import OwnSpan, SpanRole, Value
 
 log = logging.getLogger(__name__)
 NAME = "triton-diagnostics"
@@ -39,10 +39,10 @@ PATIENCE = 5.0
 _MOMENT = 0.5
 _INTERVAL = 60.0
 _LONGEST_REASON = 200
-_KINDS = {Kind.INTERNAL: SpanKind.INTERNAL, Kind.SERVER: SpanKind.SERVER, Kind.CLIENT: SpanKind.CLIENT}
+_KINDS = {SpanRole.INTERNAL: SpanKind.INTERNAL, SpanRole.SERVER: SpanKind.SERVER, SpanRole.CLIENT: SpanKind.CLIENT}
 
 
-def own_exporters(signals: Sequence[Signal], environment: Mapping[str, str], metrics: OwnMetrics) -> OwnExporters:
+def own_exporters(signals: Sequence[OtelSignal], environment: Mapping[str, str], metrics: OwnMetrics) -> OwnExporters:
     """Return what sends the signals; spans are made by `metrics.tracer` from now on.
 
     Raises:
@@ -51,7 +51,7 @@ def own_exporters(signals: Sequence[Signal], environment: Mapping[str, str], met
 
     """
     interval = _interval(environment)
-    heard = Heard()
+    heard = SdkLogCapture()
     resource = _resource()
     made = OwnExporters(heard)
     for signal in signals:
@@ -86,7 +86,7 @@ class _Ends:
 class OwnExporters:
     """A part of the daemon."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: SdkLogCapture) -> None:
         self._heard = heard
         self.parts: list[_Ends] = []
         self.receipts: list[Receipt] = []
@@ -155,7 +155,7 @@ class _SentMetrics(_Ends):
         self._exporter.export(points_of(self._metrics.registry, self._resource, self._scope, time.time()))
 
 
-def _exporters(signal: Signal, receipt: Receipt) -> Iterator[Any]:
+def _exporters(signal: OtelSignal, receipt: Receipt) -> Iterator[Any]:
     spans = signal.name == "traces"
     if signal.protocol:
         way = "grpc" if signal.protocol == GRPC else "http"
@@ -166,7 +166,7 @@ def _exporters(signal: Signal, receipt: Receipt) -> Iterator[Any]:
         except (OSError, ValueError) as error:
             what = f"the exporter of {signal.name} cannot be made: {type(error).__name__}"
             raise UsageError(what, where=signal.variable, hint="look at the OTEL_EXPORTER_OTLP_* variables") from None
-        yield ToldSpans(made, receipt) if spans else ToldPoints(made, receipt)
+        yield MonitoredSpanExporter(made, receipt) if spans else ToldPoints(made, receipt)
     if signal.console:
         yield ConsoleSpanExporter() if spans else ConsoleMetricExporter()
 
@@ -200,7 +200,7 @@ class _SdkTracer:
         name: str,
         attributes: Mapping[str, Value] = {},
         *,
-        kind: Kind = Kind.INTERNAL,
+        kind: SpanRole = SpanRole.INTERNAL,
         caller: Mapping[str, str] = {},
     ) -> Iterator[OwnSpan]:
         context = propagate.extract(dict(caller)) if caller else None

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from diagnostics import __version__
 from diagnostics.service.allocation import resident_bytes
-from diagnostics.service.faults import Faults
+from diagnostics.service.faults import ServiceFaults
 from diagnostics.service.own.tracer import OFF, Tracer
 
 # From an idle deployment of one model to one of a hundred.
@@ -75,7 +75,7 @@ class OwnMetrics:
         self.refused = Counter("diag_http_refused", "Requests that were turned away.", ("reason",), registry=own)
         self.page_seconds = Gauge("diag_metrics_page_seconds", "Processor time of this page.", registry=own)
         self._begin_at_zero()
-        self.faults = Faults()
+        self.faults = ServiceFaults()
         self.lasting_faults = Gauge("diag_faults", "What fails in the service itself now.", registry=own)
         self.lasting_faults.set_function(lambda: len(self.faults.lasting()))
 

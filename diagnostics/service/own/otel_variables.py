@@ -21,7 +21,7 @@ _HEADER = re.compile(r"\s*[^\s=,;]+\s*=[^,]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
+class OtelSignal:
     """One signal that is wanted somewhere.
 
     Attributes:
@@ -52,7 +52,7 @@ class Signal:
         return f"{host}:{port}"
 
 
-def signals_of(environment: Mapping[str, str]) -> tuple[Signal, ...]:
+def signals_of(environment: Mapping[str, str]) -> tuple[OtelSignal, ...]:
     """Return the signals that are wanted; none unless an exporter or an endpoint is named.
 
     Raises:
@@ -64,14 +64,14 @@ def signals_of(environment: Mapping[str, str]) -> tuple[Signal, ...]:
     return tuple(_signals(environment))
 
 
-def _signals(environment: Mapping[str, str]) -> Iterator[Signal]:
+def _signals(environment: Mapping[str, str]) -> Iterator[OtelSignal]:
     for name in SIGNALS:
         endpoint = _first(environment, f"OTEL_EXPORTER_OTLP_{name.upper()}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
         wanted = _exporters(environment, name, default="otlp" if endpoint[1] else "none")
         if "otlp" in wanted:
             yield _sent(environment, name, endpoint, console="console" in wanted)
         elif "console" in wanted:
-            yield Signal(name=name, console=True)
+            yield OtelSignal(name=name, console=True)
 
 
 def _exporters(environment: Mapping[str, str], name: str, default: str) -> frozenset[str]:
@@ -84,7 +84,7 @@ def _exporters(environment: Mapping[str, str], name: str, default: str) -> froze
     return frozenset() if "none" in wanted else wanted
 
 
-def _sent(environment: Mapping[str, str], name: str, endpoint: tuple[str, str], *, console: bool) -> Signal:
+def _sent(environment: Mapping[str, str], name: str, endpoint: tuple[str, str], *, console: bool) -> OtelSignal:
     variable, protocol = _first(
         environment, f"OTEL_EXPORTER_OTLP_{name.upper()}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
     )
@@ -94,7 +94,7 @@ def _sent(environment: Mapping[str, str], name: str, endpoint: tuple[str, str], 
     _check_numbers(environment, name)
     _check_headers(environment, name)
     url = _url(name, protocol, *endpoint)
-    return Signal(name=name, console=console, protocol=protocol, endpoint=url, variable=endpoint[0])
+    return OtelSignal(name=name, console=console, protocol=protocol, endpoint=url, variable=endpoint[0])
 
 
 def _url(name: str, protocol: str, variable: str, text: str) -> str:

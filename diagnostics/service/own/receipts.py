@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.own.otel_variables import Signal
+from diagnostics.service.own.otel_variables import OtelSignal
 
 log = logging.getLogger(__name__)
 _SDK = logging.getLogger("opentelemetry")
@@ -25,7 +25,7 @@ _SDK = logging.getLogger("opentelemetry")
 logging.getLogger("opentelemetry.util.re").disabled = True
 
 
-class Heard(logging.Handler):
+class SdkLogCapture(logging.Handler):
     """Takes what the SDK logs, of which only what cannot be a secret is of use."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Receipt:
 
     """
 
-    def __init__(self, signal: Signal, metrics: OwnMetrics, heard: Heard) -> None:
+    def __init__(self, signal: OtelSignal, metrics: OwnMetrics, heard: SdkLogCapture) -> None:
         self._what, self._where, self._metrics, self._heard = f"own {signal.name}", signal.shown, metrics, heard
         self.takes = True
 
@@ -106,7 +106,7 @@ class Receipt:
         self.takes = taken
 
 
-class ToldSpans(SpanExporter):
+class MonitoredSpanExporter(SpanExporter):
     """An exporter of spans with its receipt."""
 
     def __init__(self, exporter: SpanExporter, receipt: Receipt) -> None:

@@ -11,8 +11,8 @@ from typing import Protocol
 from diagnostics.errors import UsageError
 from diagnostics.service.listening import LISTEN_SETTING, Listen, parse_listen
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.own.otel_variables import GRPC, Signal, signals_of
-from diagnostics.service.part import Part
+from diagnostics.service.own.otel_variables import GRPC, OtelSignal, signals_of
+from diagnostics.service.part import Component
 from diagnostics.settings.tree import Settings
 
 _EXPORTERS = "diagnostics.service.own.exporters"
@@ -21,10 +21,12 @@ _EXPORTERS = "diagnostics.service.own.exporters"
 class _Exporters(Protocol):
     """The module that imports the SDK."""
 
-    def own_exporters(self, signals: Sequence[Signal], environment: Mapping[str, str], metrics: OwnMetrics) -> Part: ...
+    def own_exporters(
+        self, signals: Sequence[OtelSignal], environment: Mapping[str, str], metrics: OwnMetrics
+    ) -> Component: ...
 
 
-def own_telemetry(settings: Settings, environment: Mapping[str, str], metrics: OwnMetrics) -> list[Part]:
+def own_telemetry(settings: Settings, environment: Mapping[str, str], metrics: OwnMetrics) -> list[Component]:
     """Return what sends the signals that the environment asks for; `metrics.tracer` makes spans for it from now on.
 
     Raises:
@@ -44,7 +46,7 @@ def own_telemetry(settings: Settings, environment: Mapping[str, str], metrics: O
         raise _missing(signals) from None
 
 
-def wanted(settings: Settings, environment: Mapping[str, str]) -> tuple[Signal, ...]:
+def wanted(settings: Settings, environment: Mapping[str, str]) -> tuple[OtelSignal, ...]:
     """Return the signals that the environment asks for.
 
     Raises:
@@ -59,7 +61,7 @@ def wanted(settings: Settings, environment: Mapping[str, str]) -> tuple[Signal, 
     return signals
 
 
-def _ours(settings: Settings, signal: Signal) -> bool:
+def _ours(settings: Settings, signal: OtelSignal) -> bool:
     external = settings.web.external_url.rstrip("/")
     if external and signal.endpoint.startswith(f"{external}/v1/"):
         return True
@@ -93,7 +95,7 @@ def _is_here(address: str) -> bool:
     return False
 
 
-def _missing(signals: Sequence[Signal]) -> UsageError:
+def _missing(signals: Sequence[OtelSignal]) -> UsageError:
     grpc = any(signal.protocol == GRPC for signal in signals)
     packages = "'triton-diagnostics[serve]'" + (" opentelemetry-exporter-otlp-proto-grpc" if grpc else "")
     return UsageError(

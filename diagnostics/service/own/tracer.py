@@ -13,7 +13,7 @@ _NONE: Mapping[str, Value] = {}
 _NOBODY: Mapping[str, str] = {}
 
 
-class Kind(Enum):
+class SpanRole(Enum):
     """What a span is of, by the names of OpenTelemetry."""
 
     INTERNAL = "internal"
@@ -52,7 +52,7 @@ class Tracer(Protocol):
         name: str,
         attributes: Mapping[str, Value] = _NONE,
         *,
-        kind: Kind = Kind.INTERNAL,
+        kind: SpanRole = SpanRole.INTERNAL,
         caller: Mapping[str, str] = _NOBODY,
     ) -> AbstractContextManager[OwnSpan]:
         """Return a span that lasts as long as the context; `caller` is the headers of the request that it answers."""
@@ -73,7 +73,7 @@ class _Off:
         name: str,  # noqa: ARG002 - nobody wants it
         attributes: Mapping[str, Value] = _NONE,  # noqa: ARG002
         *,
-        kind: Kind = Kind.INTERNAL,  # noqa: ARG002
+        kind: SpanRole = SpanRole.INTERNAL,  # noqa: ARG002
         caller: Mapping[str, str] = _NOBODY,  # noqa: ARG002
     ) -> AbstractContextManager[OwnSpan]:
         return _UNSEEN

@@ -12,7 +12,7 @@ from typing import Any
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.service.state import Evaluation
 from exporters.sinks.links import Links
-from exporters.sinks.webhook import Told, message, message_id
+from exporters.sinks.webhook import IncidentEvent, message, message_id
 
 MOST_WAITING = 1_000
 # News that are older help nobody.
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class WebhookMessage:
     """One message; `at` is the Unix second at which it came up."""
 
     id: str
@@ -35,7 +35,7 @@ class MessageBook:
     def __init__(self, links: Links, *, clock: Callable[[], float] = time.time) -> None:
         self._links, self._clock = links, clock
         self._lock = threading.Lock()
-        self._waiting: deque[Message] = deque()
+        self._waiting: deque[WebhookMessage] = deque()
         # By id: the severity that was told, and the message that tells the end if nobody else can.
         self._known: dict[str, tuple[str, Json]] = {}
         self._version = self._saved = 0
@@ -63,14 +63,14 @@ class MessageBook:
                 if incident.id not in ending:
                     self._compare(incident)
 
-    def first(self) -> Message | None:
+    def first(self) -> WebhookMessage | None:
         """Return the message that is next; None when there is none. Those that are too old are dropped."""
         with self._lock:
             while self._waiting and self._clock() - self._waiting[0].at > KEPT_FOR:
                 self._drop()
             return self._waiting[0] if self._waiting else None
 
-    def done(self, one: Message, *, taken: bool) -> None:
+    def done(self, one: WebhookMessage, *, taken: bool) -> None:
         """Let go of a message that was taken, or that would never be."""
         with self._lock:
             if self._waiting and self._waiting[0] is one:
@@ -106,7 +106,8 @@ class MessageBook:
 
         """
         waiting = [
-            Message(id=str(one["id"]), at=float(one["at"]), body=dict(one["body"])) for one in saved.get("waiting", ())
+            WebhookMessage(id=str(one["id"]), at=float(one["at"]), body=dict(one["body"]))
+            for one in saved.get("waiting", ())
         ]
         known = {
             str(name): (str(one["severity"]), dict(one["end"])) for name, one in dict(saved.get("known", {})).items()
@@ -119,27 +120,27 @@ class MessageBook:
         known = self._known.get(incident.id)
         if not incident.open:
             self._known.pop(incident.id, None)
-            self._tell(Told.CLOSED, incident)
+            self._tell(IncidentEvent.CLOSED, incident)
             return
         if known is None:
-            self._tell(Told.OPENED, incident)
+            self._tell(IncidentEvent.OPENED, incident)
         elif known[0] != incident.severity.value:
-            self._tell(Told.SEVERITY_CHANGED, incident)
+            self._tell(IncidentEvent.SEVERITY_CHANGED, incident)
         else:
             return
-        end = message(Told.CLOSED, replace(incident, closed=incident.seen), self._links)
+        end = message(IncidentEvent.CLOSED, replace(incident, closed=incident.seen), self._links)
         self._known[incident.id] = (incident.severity.value, end)
 
-    def _tell(self, told: Told, incident: Incident) -> None:
+    def _tell(self, told: IncidentEvent, incident: Incident) -> None:
         self._put(message_id(told, incident), message(told, incident, self._links))
 
     def _tell_end(self, identifier: str, end: Json) -> None:
         del self._known[identifier]
         end["incident"]["closed"] = self._clock()
-        self._put(f"{identifier}.{Told.CLOSED.value}", end)
+        self._put(f"{identifier}.{IncidentEvent.CLOSED.value}", end)
 
     def _put(self, identifier: str, body: Json) -> None:
-        self._waiting.append(Message(id=identifier, at=self._clock(), body=body))
+        self._waiting.append(WebhookMessage(id=identifier, at=self._clock(), body=body))
         self._version += 1
         while len(self._waiting) > MOST_WAITING:
             self._drop()

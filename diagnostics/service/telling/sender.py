@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from diagnostics.service.faults import Faults
+from diagnostics.service.faults import ServiceFaults
 from exporters.sinks.posting import DeliveryFailure
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ class Work(Protocol):
         ...
 
 
-class Sender:
+class DeliveryThread:
     """Delivers a receiver's work.
 
     Attributes:
@@ -49,7 +49,7 @@ class Sender:
         *,
         longest_pause: float,
         first_pause: float = FIRST_PAUSE,
-        faults: Faults | None = None,
+        faults: ServiceFaults | None = None,
     ) -> None:
         """Begin with nothing under way.
 
@@ -64,7 +64,7 @@ class Sender:
         """
         self.name, self._work, self._count = name, work, count
         self._first_pause, self._longest_pause = first_pause, longest_pause
-        self._faults = faults or Faults()
+        self._faults = faults or ServiceFaults()
         self._failures, self._not_before = 0, 0.0
         self._changed = threading.Condition()
         self._stopped = False

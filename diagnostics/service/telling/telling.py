@@ -18,7 +18,7 @@ from diagnostics.service.state import Evaluation
 from diagnostics.service.telling.alerts import AlertBook
 from diagnostics.service.telling.feeds import AlertFeed, Book, MessageFeed, SaveFeed
 from diagnostics.service.telling.messages import MessageBook
-from diagnostics.service.telling.sender import FIRST_PAUSE, Sender, Work
+from diagnostics.service.telling.sender import FIRST_PAUSE, DeliveryThread, Work
 from diagnostics.service.telling.settled import Settle, SettledPoster
 from diagnostics.service.telling.traced import Posts, TracedPoster
 from diagnostics.settings.addresses import names_a_user
@@ -47,7 +47,7 @@ class Outbox(Protocol):
     def set_aside(self, name: str, error: Exception) -> None: ...
 
 
-class Told(Book, Protocol):
+class ReceiverState(Book, Protocol):
     """What a kind of receiver knows."""
 
     dropped: int
@@ -63,12 +63,12 @@ class Channel:
     """A book with the senders that empty it and the one that saves it."""
 
     def __init__(
-        self, name: str, book: Told, outbox: Outbox, metrics: OwnMetrics, first_pause: float, settle: Settle
+        self, name: str, book: ReceiverState, outbox: Outbox, metrics: OwnMetrics, first_pause: float, settle: Settle
     ) -> None:
         self.book, self._metrics, self._name, self._first_pause = book, metrics, name, first_pause
         self._settle = settle
-        self.senders: list[Sender] = []
-        self._saving = Sender(
+        self.senders: list[DeliveryThread] = []
+        self._saving = DeliveryThread(
             f"{_SAVE} {name}",
             SaveFeed(book, lambda document: outbox.write(name, document)),
             lambda outcome: metrics.errors.labels(_SAVE).inc() if outcome == "failed" else None,
@@ -80,7 +80,7 @@ class Channel:
 
     def add(self, receiver: str, work: Work, longest_pause: float) -> None:
         """Let a receiver be told of the book."""
-        sender = Sender(
+        sender = DeliveryThread(
             receiver,
             work,
             self._counter(receiver),
@@ -136,10 +136,10 @@ class Channel:
         self._metrics.queue_length.labels(self._name).set(self.book.waiting)
 
 
-OpenChannel = Callable[[str, Told], Channel]
+OpenChannel = Callable[[str, ReceiverState], Channel]
 
 
-class Telling:
+class Notifier:
     """Takes every verdict and lets all receivers know what it changes. Without receivers it does nothing."""
 
     def __init__(
@@ -166,7 +166,7 @@ class Telling:
         """
         links = Links.of(settings.web)
 
-        def open_channel(name: str, book: Told) -> Channel:
+        def open_channel(name: str, book: ReceiverState) -> Channel:
             return Channel(name, book, outbox, metrics, first_pause, settle)
 
         self._channels: list[Channel] = []
@@ -261,7 +261,7 @@ def _webhook(settings: WebhookSettings, links: Links, open_channel: OpenChannel,
     return channel
 
 
-def _load(book: Told, outbox: Outbox, name: str) -> None:
+def _load(book: ReceiverState, outbox: Outbox, name: str) -> None:
     try:
         book.load(outbox.read(name))
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.own.tracer import Kind, server_of
+from diagnostics.service.own.tracer import SpanRole, server_of
 from exporters.sinks.posting import DeliveryFailure, Poster
 
 
@@ -36,7 +36,7 @@ class TracedPoster:
             DeliveryFailure: it was not taken.
 
         """
-        with self._metrics.tracer.span("POST", self._known, kind=Kind.CLIENT) as span:
+        with self._metrics.tracer.span("POST", self._known, kind=SpanRole.CLIENT) as span:
             try:
                 status = self._poster.post(body, headers)
             except DeliveryFailure as failure:

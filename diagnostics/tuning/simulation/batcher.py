@@ -21,7 +21,7 @@ from collections import deque
 from math import ceil
 from random import Random
 
-from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.clock import EventQueue
 from diagnostics.tuning.simulation.forming import Formed, Forming
 from diagnostics.tuning.simulation.instances import Instances
 from diagnostics.tuning.simulation.limiting import Limited, RateLimiter
@@ -29,7 +29,7 @@ from diagnostics.tuning.simulation.observing import ModelLog
 from diagnostics.tuning.simulation.ordering import Ordering
 from diagnostics.tuning.simulation.payload import Payload, take_first
 from diagnostics.tuning.simulation.scenario import DynamicBatcher, Model
-from diagnostics.tuning.simulation.visits import Visit
+from diagnostics.tuning.simulation.visits import SimulatedVisit
 from diagnostics.tuning.simulation.waiting import Waiting
 
 # How long the thread sleeps where nothing wakes it (dynamic_batch_scheduler.cc).
@@ -67,7 +67,7 @@ class Batcher:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: EventQueue,
         log: ModelLog,
         model: Model,
         rng: Random,
@@ -89,7 +89,7 @@ class Batcher:
         self._wake_at_items = 0.0
         self._wake_at, self._alarm = LONGEST_SLEEP, float("inf")
 
-    def join(self, now: float, visit: Visit) -> None:
+    def join(self, now: float, visit: SimulatedVisit) -> None:
         """Queue a visit, or refuse it where the policy's size leaves no room."""
         # The core counts a request before it asks the policy, and a refused one for ever.
         self._queued += visit.items
@@ -237,7 +237,7 @@ class Batcher:
         else:
             self.wake(now)
 
-    def _reject(self, now: float, expired: list[Visit]) -> None:
+    def _reject(self, now: float, expired: list[SimulatedVisit]) -> None:
         for visit in expired:
             self._queued -= visit.items
             self._log.expired(now)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.clock import EventQueue
 from diagnostics.tuning.simulation.instances import Computing, Ended, Execution
-from diagnostics.tuning.simulation.visits import InnerVisit, Stage, Visit
+from diagnostics.tuning.simulation.visits import InnerVisit, SimulatedVisit, StepNode
 
 
 class Calling:
@@ -17,14 +17,16 @@ class Calling:
 
     __slots__ = ("_at", "_computing")
 
-    def __init__(self, clock: Clock, computing: Computing) -> None:
+    def __init__(self, clock: EventQueue, computing: Computing) -> None:
         self._at, self._computing = clock.at, computing
 
     def run(self, now: float, execution: Execution, ended: Ended) -> None:
         left = _calls(execution)
         self._computing.run(now, execution, lambda time, _: self._call(time, execution, left, ended))
 
-    def _call(self, now: float, execution: Execution, left: Iterator[tuple[Stage, Visit]], ended: Ended) -> None:
+    def _call(
+        self, now: float, execution: Execution, left: Iterator[tuple[StepNode, SimulatedVisit]], ended: Ended
+    ) -> None:
         following = next(left, None)
         if following is None:
             ended(now, execution)
@@ -39,7 +41,7 @@ class Calling:
         stage.begin(now, InnerVisit(caller, stage, returned))
 
 
-def _calls(execution: Execution) -> Iterator[tuple[Stage, Visit]]:
+def _calls(execution: Execution) -> Iterator[tuple[StepNode, SimulatedVisit]]:
     """Yield the stages to be called and the visits that call them; a request that has failed makes no more calls."""
     for visit in execution.visits:
         for stage in visit.stage.calls:

@@ -21,7 +21,7 @@ class Endless(DiagError):
     """A run would take more events than it may have, as where clients ask far more often than was thought."""
 
 
-class Clock:
+class EventQueue:
     """Events in order of time; those of one time in the order in which they were planned.
 
     Attributes:

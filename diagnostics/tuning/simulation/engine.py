@@ -8,13 +8,13 @@ from itertools import count
 from math import ceil
 from random import Random
 
-from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.clock import EventQueue
 from diagnostics.tuning.simulation.draws import factors
 from diagnostics.tuning.simulation.instances import Execution
 from diagnostics.tuning.simulation.observing import ModelLog
-from diagnostics.tuning.simulation.scenario import Engine
-from diagnostics.tuning.simulation.sharing import Share, SharedComputing
-from diagnostics.tuning.simulation.visits import Visit
+from diagnostics.tuning.simulation.scenario import EngineModel
+from diagnostics.tuning.simulation.sharing import SharedComputing, SharedExecution
+from diagnostics.tuning.simulation.visits import SimulatedVisit
 
 # An arrival that coincides with the end of an iteration is in time to join the next one.
 _ROUNDING = 1e-9
@@ -49,21 +49,26 @@ class InFlight:
     )
 
     def __init__(
-        self, clock: Clock, log: ModelLog, engine: Engine, rng: Random, computing: SharedComputing | None = None
+        self,
+        clock: EventQueue,
+        log: ModelLog,
+        engine: EngineModel,
+        rng: Random,
+        computing: SharedComputing | None = None,
     ) -> None:
         """Begin idle; `computing` is what iterations are slowed on, None where they share nothing."""
         self._computing = computing
         self._at, self._log, self._engine, self._rng = clock.at, log, engine, rng
         self._draw = factors(engine.iterations_scv, rng)
-        self._queue: deque[Visit] = deque()
+        self._queue: deque[SimulatedVisit] = deque()
         # By the iteration after which each leaves.
-        self._running: list[tuple[int, int, Visit, float, int | None]] = []
+        self._running: list[tuple[int, int, SimulatedVisit, float, int | None]] = []
         self._order = count().__next__
-        self._share: Share | None = None
+        self._share: SharedExecution | None = None
         self._iteration = self._run = self._ticket = 0
         self._since = self._each = 0.0
 
-    def join(self, now: float, visit: Visit) -> None:
+    def join(self, now: float, visit: SimulatedVisit) -> None:
         """Queue a visit; an idle engine begins an iteration at once, a busy one takes it after the present one."""
         self._log.joined(now)
         self._queue.append(visit)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from diagnostics.tuning.simulation.payload import Payload
 from diagnostics.tuning.simulation.scenario import Model
-from diagnostics.tuning.simulation.visits import Visit
+from diagnostics.tuning.simulation.visits import SimulatedVisit
 from diagnostics.tuning.simulation.waiting import Waiting, is_plain
 
 # The core waits in whole microseconds: less is no wait.
@@ -34,7 +34,7 @@ class Formed:
         self.wait = 0.0
         self.full = False
         self.wake_at_items: float | None = None
-        self.expired: list[Visit] = []
+        self.expired: list[SimulatedVisit] = []
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.clock import EventQueue
 from diagnostics.tuning.simulation.observing import ModelLog
 from diagnostics.tuning.simulation.scenario import Model
-from diagnostics.tuning.simulation.visits import Visit
+from diagnostics.tuning.simulation.visits import SimulatedVisit
 
 
 class Execution:
@@ -26,7 +26,7 @@ class Execution:
 
     __slots__ = ("begun", "lane", "noted", "visits", "work")
 
-    def __init__(self, begun: float, visits: Sequence[Visit], work: float, noted: int | None) -> None:
+    def __init__(self, begun: float, visits: Sequence[SimulatedVisit], work: float, noted: int | None) -> None:
         self.begun, self.visits, self.work, self.noted = begun, visits, work, noted
         self.lane: deque[Execution] | None = None
 
@@ -45,7 +45,7 @@ class Alone:
 
     __slots__ = ("_at",)
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: EventQueue) -> None:
         self._at = clock.at
 
     def run(self, now: float, execution: Execution, ended: Ended) -> None:
@@ -67,7 +67,7 @@ class Instances:
 
     def __init__(
         self,
-        clock: Clock,
+        clock: EventQueue,
         log: ModelLog,
         model: Model,
         seconds: Callable[[int], float],
@@ -78,9 +78,9 @@ class Instances:
         self._gap, self._computing = model.service.dispatch_gap, computing
         self._held = model.held(0) - model.service.time(0)
         self.idle = model.instances * model.in_flight
-        self.respond: Callable[[float, Visit], None] | None = None
+        self.respond: Callable[[float, SimulatedVisit], None] | None = None
 
-    def take(self, now: float, visits: Sequence[Visit], items: int) -> None:
+    def take(self, now: float, visits: Sequence[SimulatedVisit], items: int) -> None:
         """Begin an execution on an instance that the scheduler no longer counts as idle."""
         log, seconds = self._log, self._seconds(items)
         log.executed(now, items)
@@ -119,7 +119,7 @@ class Overlapping(Instances):
 
     def __init__(
         self,
-        clock: Clock,
+        clock: EventQueue,
         log: ModelLog,
         model: Model,
         seconds: Callable[[int], float],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from operator import itemgetter
 
-from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.clock import EventQueue
 from diagnostics.tuning.simulation.outcome import EntryOutcome, ModelOutcome
 
 _JOINED, _BEGUN, _ITEMS = itemgetter(0), itemgetter(1), itemgetter(3)
@@ -16,7 +16,7 @@ class Population:
 
     __slots__ = ("_area", "_begin", "_end")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: EventQueue) -> None:
         self._begin, self._end = clock.begin, clock.end
         self._area = 0.0
 
@@ -64,7 +64,7 @@ class ModelLog:
         "waits",
     )
 
-    def __init__(self, clock: Clock, slots: int) -> None:
+    def __init__(self, clock: EventQueue, slots: int) -> None:
         self._begin, self._end, self._slots = clock.begin, clock.end, slots
         self.waiting = Population(clock)
         self.running = Population(clock)
@@ -171,7 +171,7 @@ class EntryLog:
 
     __slots__ = ("_begin", "_end", "came", "left", "lost", "seen")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: EventQueue) -> None:
         self._begin, self._end = clock.begin, clock.end
         self.came: list[float] = []
         self.left: list[tuple[float, float]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from diagnostics.tuning.simulation.visits import Visit
+from diagnostics.tuning.simulation.visits import SimulatedVisit
 
 
 class Ordering:
@@ -18,14 +18,14 @@ class Ordering:
     __slots__ = ("_batched", "_ready")
 
     def __init__(self) -> None:
-        self._batched: deque[Visit] = deque()
+        self._batched: deque[SimulatedVisit] = deque()
         self._ready: set[int] = set()
 
-    def batched(self, visits: Iterable[Visit]) -> None:
+    def batched(self, visits: Iterable[SimulatedVisit]) -> None:
         """Be told of requests that left the queue for a payload."""
         self._batched.extend(visits)
 
-    def respond(self, now: float, visit: Visit) -> None:
+    def respond(self, now: float, visit: SimulatedVisit) -> None:
         """Take a response, and let go all whose turn it is."""
         self._ready.add(id(visit))
         while self._batched and id(self._batched[0]) in self._ready:

@@ -60,7 +60,7 @@ class EntryOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SimulationResult:
     """The run of a scenario.
 
     Attributes:

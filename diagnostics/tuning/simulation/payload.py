@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from diagnostics.tuning.simulation.visits import Visit
+from diagnostics.tuning.simulation.visits import SimulatedVisit
 
 
 class Payload:
@@ -22,13 +22,13 @@ class Payload:
     __slots__ = ("handed", "items", "oldest", "taken", "visits")
 
     def __init__(self) -> None:
-        self.visits: list[Visit] = []
+        self.visits: list[SimulatedVisit] = []
         self.items = 0
         self.oldest = float("inf")
         self.handed = False
         self.taken = False
 
-    def add(self, visits: list[Visit]) -> None:
+    def add(self, visits: list[SimulatedVisit]) -> None:
         self.visits += visits
         for visit in visits:
             self.items += visit.items

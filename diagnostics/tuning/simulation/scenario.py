@@ -24,7 +24,7 @@ class TimeoutAction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePolicy:
+class QueueDiscipline:
     """A queue policy. Any policy turns off prefetching and brings the lost wake-up of Triton's batcher.
 
     Attributes:
@@ -60,14 +60,14 @@ class DynamicBatcher:
     delay_seconds: float = 0.0
     preferred: tuple[int, ...] = ()
     preserve_ordering: bool = False
-    policy: QueuePolicy | None = None
+    policy: QueueDiscipline | None = None
     priority_levels: int = 0
     default_priority: int = 1
     overtakes: float = OVERTAKES_MOSTLY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class EngineModel:
     """An engine that batches in flight: requests join and leave the running batch between iterations.
 
     Attributes:
@@ -132,7 +132,7 @@ class Model:
     in_flight: int = 1
     start_seconds: float = 0.0
     demand: Mapping[str, float] = field(default_factory=dict)
-    engine: Engine | None = None
+    engine: EngineModel | None = None
     rate_limit: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -161,7 +161,7 @@ class Resource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ModelVisit:
     """A visit of a request to a model.
 
     Attributes:
@@ -186,11 +186,11 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class EntryGraph:
     """What clients call: an ensemble as a graph of steps in topological order, or a model as a single step."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[ModelVisit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +249,7 @@ class Scenario:
     """
 
     models: tuple[Model, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[EntryGraph, ...]
     traffic: tuple[OpenLoop | ClosedLoop, ...]
     resources: tuple[Resource, ...] = ()
     rate_limits: Mapping[str, int] = field(default_factory=dict)

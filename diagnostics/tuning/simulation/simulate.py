@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from diagnostics.errors import UsageError
 from diagnostics.tuning.simulation.batcher import Batcher
 from diagnostics.tuning.simulation.calling import Calling
-from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.clock import EventQueue
 from diagnostics.tuning.simulation.draws import durations, stream
 from diagnostics.tuning.simulation.engine import InFlight
 from diagnostics.tuning.simulation.instances import Alone, Computing, Instances, Overlapping
 from diagnostics.tuning.simulation.limiting import Limited, RateLimiter
 from diagnostics.tuning.simulation.observing import EntryLog, ModelLog
-from diagnostics.tuning.simulation.outcome import Outcome
+from diagnostics.tuning.simulation.outcome import SimulationResult
 from diagnostics.tuning.simulation.scenario import Model, Scenario
-from diagnostics.tuning.simulation.sharing import SharedComputing, Sharing
+from diagnostics.tuning.simulation.sharing import ProcessorSharing, SharedComputing
 from diagnostics.tuning.simulation.stability import LOOKS, bounded, grew
 from diagnostics.tuning.simulation.traffic import start
 from diagnostics.tuning.simulation.unbatched import Queued, Unbatched
@@ -27,9 +27,9 @@ from diagnostics.tuning.simulation.visits import Flow, Station
 class _Run:
     """What the models of a run have in common."""
 
-    clock: Clock
+    clock: EventQueue
     seed: int
-    sharing: Sharing
+    sharing: ProcessorSharing
     limiter: RateLimiter
     callers: Collection[str]
 
@@ -39,7 +39,7 @@ class _Run:
         return Calling(self.clock, computing) if model.name in self.callers else computing
 
 
-def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> Outcome:
+def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0, seed: int = 0) -> SimulationResult:
     """Run a scenario from empty queues for the warm-up and then `seconds`, and return what happened in the latter.
 
     The same scenario, seconds and seed give the same outcome; scenarios that differ in one model see the same
@@ -54,11 +54,11 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
     """
     _check(scenario, seconds)
     end = warmup_seconds + seconds
-    clock = Clock(warmup_seconds, end)
+    clock = EventQueue(warmup_seconds, end)
     run = _Run(
         clock=clock,
         seed=seed,
-        sharing=Sharing(clock, scenario.resources),
+        sharing=ProcessorSharing(clock, scenario.resources),
         limiter=RateLimiter(scenario.rate_limits),
         callers=scenario.calls,
     )
@@ -66,7 +66,7 @@ def simulate(scenario: Scenario, *, seconds: float, warmup_seconds: float = 0.0,
     entries = {entry.name: EntryLog(clock) for entry in scenario.entries}
     _start(run, scenario, models, entries)
     clock.run()
-    return Outcome(
+    return SimulationResult(
         seconds=seconds,
         models={name: log.outcome() for name, log in models.items()},
         entries={name: log.outcome() for name, log in entries.items()},

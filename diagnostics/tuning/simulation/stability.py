@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from math import inf, sqrt
 
-from diagnostics.tuning.simulation.scenario import Engine, Entry, Model, OpenLoop, Scenario, TimeoutAction
+from diagnostics.tuning.simulation.scenario import EngineModel, EntryGraph, Model, OpenLoop, Scenario, TimeoutAction
 
 # How often the requests inside are counted in a run, and over how many of these counts a mean is taken.
 LOOKS = 32
@@ -31,7 +31,7 @@ def _most(model: Model, items: int) -> int:
     return max(model.max_batch // items, 1) if model.batcher else 1
 
 
-def _engine_capacity(engine: Engine) -> float:
+def _engine_capacity(engine: EngineModel) -> float:
     slots = float(engine.slots)
     if engine.cache_tokens is not None and engine.tokens_per_request > 0:
         slots = max(min(slots, engine.cache_tokens // engine.tokens_per_request), 1.0)
@@ -94,7 +94,7 @@ def _rate(traffic: OpenLoop, seconds: float) -> float:
     return max(count - 3 * sqrt(count), 0.0) / seconds
 
 
-def visits(entry: Entry, rate: float, passing: Mapping[str, float]) -> Sequence[tuple[str, float]]:
+def visits(entry: EntryGraph, rate: float, passing: Mapping[str, float]) -> Sequence[tuple[str, float]]:
     """Return the model of each step with the requests per second that reach it.
 
     `passing` has the share of its visits that each model executes; a model that it does not name executes all.

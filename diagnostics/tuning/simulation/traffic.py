@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from diagnostics.tuning.simulation.clock import Clock
+from diagnostics.tuning.simulation.clock import EventQueue
 from diagnostics.tuning.simulation.draws import arrivals
 from diagnostics.tuning.simulation.scenario import ClosedLoop, OpenLoop
 from diagnostics.tuning.simulation.visits import Flow
@@ -15,7 +15,7 @@ from diagnostics.tuning.simulation.visits import Flow
 _REFUSAL = 0.001
 
 
-def start(clock: Clock, traffic: OpenLoop | ClosedLoop, flow: Flow, rng: Random) -> None:
+def start(clock: EventQueue, traffic: OpenLoop | ClosedLoop, flow: Flow, rng: Random) -> None:
     """Let traffic begin."""
     if isinstance(traffic, OpenLoop):
         _Arrivals(clock, traffic, flow, rng).plan()
@@ -29,7 +29,7 @@ class _Arrivals:
 
     __slots__ = ("_clock", "_flow", "_items", "_priority", "_times")
 
-    def __init__(self, clock: Clock, traffic: OpenLoop, flow: Flow, rng: Random) -> None:
+    def __init__(self, clock: EventQueue, traffic: OpenLoop, flow: Flow, rng: Random) -> None:
         self._clock, self._flow = clock, flow
         self._items, self._priority = traffic.items, traffic.priority
         self._times: Iterator[float] = arrivals(traffic, rng)
@@ -49,7 +49,7 @@ class _Client:
 
     __slots__ = ("_clock", "_flow", "_rng", "_traffic")
 
-    def __init__(self, clock: Clock, traffic: ClosedLoop, flow: Flow, rng: Random) -> None:
+    def __init__(self, clock: EventQueue, traffic: ClosedLoop, flow: Flow, rng: Random) -> None:
         self._clock, self._traffic, self._flow, self._rng = clock, traffic, flow, rng
 
     def send(self, now: float, _: object) -> None:

@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappush, heapreplace
 
-from diagnostics.tuning.simulation.clock import Call, Clock
+from diagnostics.tuning.simulation.clock import Call, EventQueue
 from diagnostics.tuning.simulation.instances import Instances
 from diagnostics.tuning.simulation.limiting import Limited, RateLimiter
 from diagnostics.tuning.simulation.observing import ModelLog
 from diagnostics.tuning.simulation.scenario import Model
-from diagnostics.tuning.simulation.visits import Visit
+from diagnostics.tuning.simulation.visits import SimulatedVisit
 
 
 class Unbatched:
@@ -24,17 +24,17 @@ class Unbatched:
 
     __slots__ = ("join",)
 
-    def __init__(self, clock: Clock, log: ModelLog, model: Model, seconds: Callable[[int], float]) -> None:
+    def __init__(self, clock: EventQueue, log: ModelLog, model: Model, seconds: Callable[[int], float]) -> None:
         log.gap = model.service.dispatch_gap
         self.join = _joining(clock, log, model, seconds)
 
 
-def _joining(clock: Clock, log: ModelLog, model: Model, seconds: Callable[[int], float]) -> Call:
+def _joining(clock: EventQueue, log: ModelLog, model: Model, seconds: Callable[[int], float]) -> Call:
     """Return what queues a visit: a closure, as this is where simulations spend their time."""
     events, order, passages = clock.events, clock.order, log.passages
     free, gap, start = [0.0] * model.instances, model.service.dispatch_gap, model.start_seconds
 
-    def join(now: float, visit: Visit) -> None:
+    def join(now: float, visit: SimulatedVisit) -> None:
         begun = free[0]
         if begun < now + start:
             begun = now + start
@@ -54,13 +54,13 @@ class Queued:
     instances: Instances
 
     def __init__(
-        self, clock: Clock, log: ModelLog, model: Model, limiter: RateLimiter | None, limited: Limited | None
+        self, clock: EventQueue, log: ModelLog, model: Model, limiter: RateLimiter | None, limited: Limited | None
     ) -> None:
         self._at, self._log, self._start = clock.at, log, model.start_seconds
         self._limiter, self._limited = limiter, limited
-        self._queue: deque[Visit] = deque()
+        self._queue: deque[SimulatedVisit] = deque()
 
-    def join(self, now: float, visit: Visit) -> None:
+    def join(self, now: float, visit: SimulatedVisit) -> None:
         """Queue a visit."""
         self._log.joined(now)
         self._queue.append(visit)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from diagnostics.tuning.simulation.clock import Call, Clock
+from diagnostics.tuning.simulation.clock import Call, EventQueue
 from diagnostics.tuning.simulation.draws import factors, stream
 from diagnostics.tuning.simulation.observing import EntryLog
-from diagnostics.tuning.simulation.scenario import Entry
+from diagnostics.tuning.simulation.scenario import EntryGraph
 
 # Called with the time at which a request was answered or failed, and whether it failed.
 Answered = Callable[[float, bool], None]
@@ -17,7 +17,7 @@ Answered = Callable[[float, bool], None]
 class Station(Protocol):
     """A model's scheduler: takes visits, and calls `visit.stage.done` or `.refuse`."""
 
-    def join(self, now: float, visit: Visit) -> None: ...
+    def join(self, now: float, visit: SimulatedVisit) -> None: ...
 
 
 class Request:
@@ -33,12 +33,12 @@ class Request:
         self.answered = answered
 
 
-class Visit:
+class SimulatedVisit:
     """A request at one of its stages; `joined` is when its queue time began."""
 
     __slots__ = ("items", "joined", "priority", "request", "stage")
 
-    def __init__(self, request: Request, stage: Stage, items: int, priority: int) -> None:
+    def __init__(self, request: Request, stage: StepNode, items: int, priority: int) -> None:
         self.request = request
         self.stage = stage
         self.items = items
@@ -46,7 +46,7 @@ class Visit:
         self.joined = 0.0
 
 
-class Stage:
+class StepNode:
     """A step, joined to what follows it.
 
     Attributes:
@@ -61,15 +61,15 @@ class Stage:
 
     __slots__ = ("_clock", "_flow", "_position", "_step", "_vary", "calls", "done", "followers", "gap", "join", "needs")
 
-    def __init__(self, clock: Clock, flow: Flow, position: int, station: Station, seed: int) -> None:
+    def __init__(self, clock: EventQueue, flow: Flow, position: int, station: Station, seed: int) -> None:
         self._clock, self._flow, self._position = clock, flow, position
         self._step = flow.entry.steps[position]
         self._vary = factors(self._step.tail_scv, stream(seed, f"tail {flow.entry.name} {position}"))
         self.gap = self._step.gap_seconds
         self.needs = len(self._step.after)
         self.join = station.join
-        self.followers: list[Stage] = []
-        self.calls: list[Stage] = []
+        self.followers: list[StepNode] = []
+        self.calls: list[StepNode] = []
         self.done: Call = self._done
 
     def link(self) -> None:
@@ -81,7 +81,7 @@ class Stage:
         elif not self.followers[0].gap:
             self.done = _passing(self.followers[0])
 
-    def begin(self, now: float, visit: Visit) -> None:
+    def begin(self, now: float, visit: SimulatedVisit) -> None:
         """Let a request come to this stage, after its gap."""
         visit.stage = self
         if self.gap > 0:
@@ -89,18 +89,18 @@ class Stage:
         else:
             self._join(now, visit)
 
-    def _join(self, now: float, visit: Visit) -> None:
+    def _join(self, now: float, visit: SimulatedVisit) -> None:
         visit.joined = now
         self.join(now, visit)
 
-    def _done(self, now: float, visit: Visit) -> None:
+    def _done(self, now: float, visit: SimulatedVisit) -> None:
         tail = self._step.tail_seconds
         if tail > 0:
             self._clock.at(now + (tail * self._vary() if self._vary else tail), self._ended, visit)
         else:
             self._ended(now, visit)
 
-    def _ended(self, now: float, visit: Visit) -> None:
+    def _ended(self, now: float, visit: SimulatedVisit) -> None:
         request = visit.request
         if request.failed:
             return
@@ -111,24 +111,24 @@ class Stage:
                 request.awaited[follower._position] -= 1
                 if request.awaited[follower._position]:
                     continue
-            follower.begin(now, Visit(request, follower, visit.items, visit.priority))
+            follower.begin(now, SimulatedVisit(request, follower, visit.items, visit.priority))
 
-    def refuse(self, now: float, visit: Visit) -> None:
+    def refuse(self, now: float, visit: SimulatedVisit) -> None:
         """Be told that a queue policy turned the request away: the whole request fails."""
         self._flow.fail(now, visit.request)
 
 
-class InnerVisit(Visit):
+class InnerVisit(SimulatedVisit):
     """A call from inside an execution; `returned` is called when it was answered or turned away."""
 
     __slots__ = ("returned",)
 
-    def __init__(self, caller: Visit, stage: Stage, returned: Callable[[float], None]) -> None:
+    def __init__(self, caller: SimulatedVisit, stage: StepNode, returned: Callable[[float], None]) -> None:
         super().__init__(caller.request, stage, caller.items, caller.priority)
         self.returned = returned
 
 
-class InnerStage(Stage):
+class InnerStage(StepNode):
     """A step that another one's execution calls: what follows is the caller's business."""
 
     __slots__ = ()
@@ -136,21 +136,21 @@ class InnerStage(Stage):
     def link(self) -> None:
         """Leave the way as it is: it leads back to the caller."""
 
-    def _ended(self, now: float, visit: Visit) -> None:
+    def _ended(self, now: float, visit: SimulatedVisit) -> None:
         assert isinstance(visit, InnerVisit)
         visit.returned(now)
 
-    def refuse(self, now: float, visit: Visit) -> None:
+    def refuse(self, now: float, visit: SimulatedVisit) -> None:
         """Be told that a call was turned away: the request fails, and its caller is released."""
         super().refuse(now, visit)
         self._ended(now, visit)
 
 
-def _passing(follower: Stage) -> Call:
+def _passing(follower: StepNode) -> Call:
     """Return what lets a request come to the stage at once."""
     join = follower.join
 
-    def passed(now: float, visit: Visit) -> None:
+    def passed(now: float, visit: SimulatedVisit) -> None:
         visit.stage = follower
         visit.joined = now
         join(now, visit)
@@ -158,12 +158,12 @@ def _passing(follower: Stage) -> Call:
     return passed
 
 
-def _stage(clock: Clock, flow: Flow, position: int, station: Station, seed: int) -> Stage:
-    kind = Stage if flow.entry.steps[position].caller is None else InnerStage
+def _stage(clock: EventQueue, flow: Flow, position: int, station: Station, seed: int) -> StepNode:
+    kind = StepNode if flow.entry.steps[position].caller is None else InnerStage
     return kind(clock, flow, position, station, seed)
 
 
-def _outermost(entry: Entry, position: int) -> int:
+def _outermost(entry: EntryGraph, position: int) -> int:
     """Return the position of the graph's own step that a step is part of."""
     while (caller := entry.steps[position].caller) is not None:
         position = caller
@@ -181,7 +181,9 @@ class Flow:
 
     __slots__ = ("_came", "_ends", "_first", "_left", "_lost", "_needs", "entry", "plain")
 
-    def __init__(self, clock: Clock, entry: Entry, stations: Mapping[str, Station], log: EntryLog, seed: int) -> None:
+    def __init__(
+        self, clock: EventQueue, entry: EntryGraph, stations: Mapping[str, Station], log: EntryLog, seed: int
+    ) -> None:
         self.entry = entry
         self._came, self._left, self._lost = log.came.append, log.left.append, log.lost.append
         stages = [_stage(clock, self, k, stations[step.model], seed) for k, step in enumerate(entry.steps)]
@@ -206,9 +208,9 @@ class Flow:
         self._came(now)
         request = Request(now, [] if self.plain else self._needs.copy(), self._ends, answered)
         for stage in self._first:
-            stage.begin(now, Visit(request, stage, items, priority))
+            stage.begin(now, SimulatedVisit(request, stage, items, priority))
 
-    def over(self, now: float, visit: Visit) -> None:
+    def over(self, now: float, visit: SimulatedVisit) -> None:
         """Be told that a visit reached one of the graph's ends."""
         request = visit.request
         request.open_ends -= 1

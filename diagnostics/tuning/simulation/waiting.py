@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from diagnostics.tuning.simulation.scenario import DynamicBatcher, QueuePolicy, TimeoutAction
-from diagnostics.tuning.simulation.visits import Visit
+from diagnostics.tuning.simulation.scenario import DynamicBatcher, QueueDiscipline, TimeoutAction
+from diagnostics.tuning.simulation.visits import SimulatedVisit
 
 # A timer rings a little late, so that what expires at that instant has expired.
 _LATE = 1e-9
@@ -19,8 +19,8 @@ class _Level:
     __slots__ = ("fresh", "late")
 
     def __init__(self) -> None:
-        self.fresh: deque[Visit] = deque()
-        self.late: deque[Visit] = deque()
+        self.fresh: deque[SimulatedVisit] = deque()
+        self.late: deque[SimulatedVisit] = deque()
 
     def __len__(self) -> int:
         return len(self.fresh) + len(self.late)
@@ -37,19 +37,19 @@ class Waiting:
     __slots__ = ("_default", "_levels", "_policy", "_single", "size")
 
     def __init__(self, batcher: DynamicBatcher) -> None:
-        self._policy = batcher.policy or QueuePolicy()
+        self._policy = batcher.policy or QueueDiscipline()
         self._default = batcher.default_priority if batcher.priority_levels else 0
         lowest = batcher.priority_levels
         self._levels = {level: _Level() for level in (range(1, lowest + 1) if lowest else (0,))}
         self._single = self._levels[0].fresh if is_plain(batcher) else None
         self.size = 0
 
-    def accepts(self, visit: Visit) -> bool:
+    def accepts(self, visit: SimulatedVisit) -> bool:
         """Tell whether the policy's size leaves room at the visit's level."""
         most = self._policy.max_size
         return not most or len(self._level(visit)) < most
 
-    def append(self, visit: Visit) -> None:
+    def append(self, visit: SimulatedVisit) -> None:
         self.size += 1
         if self._single is not None:
             self._single.append(visit)
@@ -57,51 +57,51 @@ class Waiting:
             self._level(visit).fresh.append(visit)
 
     @property
-    def first(self) -> Visit:
+    def first(self) -> SimulatedVisit:
         """Return the oldest request of a plain queue that has one."""
         assert self._single is not None
         return self._single[0]
 
-    def scan(self, now: float, expired: list[Visit]) -> Iterable[Visit]:
+    def scan(self, now: float, expired: list[SimulatedVisit]) -> Iterable[SimulatedVisit]:
         """Go through the queue in the order of service; what has expired goes to `expired` as its level is reached."""
         return self._single if self._single is not None else self._scan(now, expired)
 
-    def take(self, count: int) -> list[Visit]:
+    def take(self, count: int) -> list[SimulatedVisit]:
         """Remove the first `count` requests in the order of service."""
         self.size -= count
         if self._single is not None:
             return [self._single.popleft() for _ in range(count)]
-        taken: list[Visit] = []
+        taken: list[SimulatedVisit] = []
         for level in self._levels.values():
             for queue in (level.fresh, level.late):
                 while queue and len(taken) < count:
                     taken.append(queue.popleft())
         return taken
 
-    def expire(self, now: float) -> list[Visit]:
+    def expire(self, now: float) -> list[SimulatedVisit]:
         """Remove what has expired at any level, where the policy rejects it."""
-        expired: list[Visit] = []
+        expired: list[SimulatedVisit] = []
         if self._policy.action is TimeoutAction.REJECT:
             for level in self._levels.values():
                 self._expire(level, now, expired)
         return expired
 
-    def deadline(self, now: float, visit: Visit) -> float:
+    def deadline(self, now: float, visit: SimulatedVisit) -> float:
         """Return when a visit's timeout ends, in seconds; infinity where it has none or is past it."""
         end = visit.joined + self._policy.timeout_seconds
         return end if end > now + _LATE else inf
 
-    def _level(self, visit: Visit) -> _Level:
+    def _level(self, visit: SimulatedVisit) -> _Level:
         level = self._levels.get(visit.priority)
         return self._levels[self._default] if level is None else level
 
-    def _scan(self, now: float, expired: list[Visit]) -> Iterator[Visit]:
+    def _scan(self, now: float, expired: list[SimulatedVisit]) -> Iterator[SimulatedVisit]:
         for level in self._levels.values():
             self._expire(level, now, expired)
             yield from level.fresh
             yield from level.late
 
-    def _expire(self, level: _Level, now: float, expired: list[Visit]) -> None:
+    def _expire(self, level: _Level, now: float, expired: list[SimulatedVisit]) -> None:
         timeout = self._policy.timeout_seconds
         while timeout > 0 and level.fresh and now >= level.fresh[0].joined + timeout - _LATE:
             visit = level.fresh.popleft()

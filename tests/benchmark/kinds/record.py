@@ -21,10 +21,10 @@ import grpc
 import urllib3
 
 from diagnostics.demo.environment import TritonEnvironment
-from diagnostics.demo.load import ClientRecord, summarise
+from diagnostics.demo.load import ClientRequest, summarise
 from diagnostics.demo.server import TritonLauncher
 from diagnostics.wire.capture import CaptureWriter
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from exporters.sources.access import SourceOptions
 from exporters.sources.machine import Machine
 from exporters.sources.repository import repository_scrapes
@@ -201,10 +201,12 @@ def _reserved(pairs: Sequence[Sequence[str]]) -> Iterator[list[int]]:
         time.sleep(0.5)
 
 
-def _observe(incident: Incident, running: _Running, sight: Sight, seed: int) -> tuple[list[Scrape], list[ClientRecord]]:
+def _observe(
+    incident: Incident, running: _Running, sight: Sight, seed: int
+) -> tuple[list[Scrape], list[ClientRequest]]:
     target = discover(running.server.http_url, SourceOptions())
     machine = Machine([target], gpus=False)
-    clients: list[ClientRecord] = []
+    clients: list[ClientRequest] = []
     load = threading.Thread(
         target=lambda: clients.extend(send(incident.loads, running.server.http_url, incident.seconds, seed))
     )
@@ -219,7 +221,7 @@ def _observe(incident: Incident, running: _Running, sight: Sight, seed: int) -> 
     scrapes += repository_scrapes(running.repository, [target.name])
     if sight.log:
         body = running.server.log_path.read_bytes()
-        scrapes.append(Scrape(server=target.name, kind=Kind.LOG, at=scrapes[0].at, mono=scrapes[0].mono, body=body))
+        scrapes.append(Scrape(server=target.name, kind=BodyKind.LOG, at=scrapes[0].at, mono=scrapes[0].mono, body=body))
     events.join()
     load.join()
     target.close()
@@ -237,19 +239,19 @@ def _happen(incident: Incident, running: _Running, started: float) -> None:
             running.done.append((time.time(), f"{event.do} {event.model}: {error!r}"))
 
 
-def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[ClientRecord], sight: Sight) -> None:
+def _write(path: Path, name: str, scrapes: Sequence[Scrape], clients: Sequence[ClientRequest], sight: Sight) -> None:
     scrapes = sorted(scrapes, key=lambda scrape: scrape.at)
-    window = [scrape.at for scrape in scrapes if scrape.kind is Kind.METRICS]
+    window = [scrape.at for scrape in scrapes if scrape.kind is BodyKind.METRICS]
     with CaptureWriter(path, name, ["triton-0"], sight.interval, trace_rate=_TRACE_RATE, overwrite=True) as writer:
         for scrape in scrapes:
             writer.add(scrape)
         if sight.clients:
             seen = [record for record in clients if window[0] <= record.t <= window[-1]]
             body = "".join(record.line() + "\n" for record in seen).encode()
-            writer.add(Scrape(server="", kind=Kind.CLIENT, at=window[0], mono=window[0], body=body))
+            writer.add(Scrape(server="", kind=BodyKind.CLIENT, at=window[0], mono=window[0], body=body))
 
 
-def _label(incident: Incident, measured: Mapping[str, float], clients: Sequence[ClientRecord]) -> dict[str, object]:
+def _label(incident: Incident, measured: Mapping[str, float], clients: Sequence[ClientRequest]) -> dict[str, object]:
     begun = clients[0].t + incident.fault_at * incident.seconds
     before = _mean_ms([record for record in clients if record.t >= begun])
     causes = helped_most(before, measured) if measured else list(incident.causes)
@@ -275,7 +277,7 @@ def _trial(repaired: Incident, environment: TritonEnvironment, seed: int) -> flo
     """Return the mean latency in milliseconds that clients see after one change, warm."""
     repaired = replace(repaired, seconds=_TRIAL)
     with serving(repaired, environment) as running:
-        clients: list[ClientRecord] = []
+        clients: list[ClientRequest] = []
         load = threading.Thread(
             target=lambda: clients.extend(send(repaired.loads, running.server.http_url, _TRIAL, seed))
         )
@@ -285,13 +287,13 @@ def _trial(repaired: Incident, environment: TritonEnvironment, seed: int) -> flo
     return _mean_ms(clients)
 
 
-def _mean_ms(records: Sequence[ClientRecord]) -> float:
+def _mean_ms(records: Sequence[ClientRequest]) -> float:
     warm = [record for record in records if record.t - records[0].t >= _SETTLING]
     mean = summarise(warm).mean_ms
     return float("inf") if mean is None else mean
 
 
-def _seen(incident: Incident, clients: Sequence[ClientRecord]) -> dict[str, object]:
+def _seen(incident: Incident, clients: Sequence[ClientRequest]) -> dict[str, object]:
     """Return what clients saw of each model before and after the fault began, to see whether it showed."""
     start, split = clients[0].t, incident.fault_at * incident.seconds or _SETTLING
     seen: dict[str, object] = {}

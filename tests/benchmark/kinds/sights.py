@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diagnostics.wire.records import Kind, Scrape
+from diagnostics.wire.records import BodyKind, Scrape
 from tests.benchmark.kinds.world import Incident
 
-_BESIDES = frozenset({Kind.STATISTICS, Kind.INDEX, Kind.CONFIG, Kind.SERVER, Kind.HOST, Kind.REPOSITORY, Kind.LOG})
-_ALL = frozenset(Kind)
+_BESIDES = frozenset(
+    {
+        BodyKind.STATISTICS,
+        BodyKind.INDEX,
+        BodyKind.CONFIG,
+        BodyKind.SERVER,
+        BodyKind.HOST,
+        BodyKind.REPOSITORY,
+        BodyKind.LOG,
+    }
+)
+_ALL = frozenset(BodyKind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +34,7 @@ class Sight:
         log: whether the server's log is there.
     """
 
-    hidden: frozenset[Kind] = frozenset()
+    hidden: frozenset[BodyKind] = frozenset()
     traces: bool = False
     clients: bool = True
     interval: float = 2.0
@@ -39,7 +49,7 @@ class Sight:
 SIGHTS = {
     "full": Sight(traces=True, log=True),
     "untraced": Sight(clients=False),
-    "no-statistics": Sight(hidden=frozenset({Kind.STATISTICS}), clients=False),
+    "no-statistics": Sight(hidden=frozenset({BodyKind.STATISTICS}), clients=False),
     "metrics-15s": Sight(hidden=_BESIDES, clients=False, interval=15.0),
     "late": Sight(late=2.5),
 }

@@ -9,7 +9,7 @@ from tritonclient.grpc import model_config_pb2
 
 from diagnostics.checks.catalogue import catalogue
 from diagnostics.wire.capture import open_capture
-from diagnostics.wire.records import Kind
+from diagnostics.wire.records import BodyKind
 from tests.benchmark.kinds import FAULTS, HARMLESS, Drawn, drawn_all, held_out
 from tests.benchmark.kinds.repository import write
 from tests.benchmark.kinds.sights import SIGHTS
@@ -62,8 +62,8 @@ def test_a_recording_shows_what_its_sight_shows_and_hides_the_stand_ins(folder: 
     scrapes = list(open_capture(FIXTURES / folder / f"{name}.tar.xz").scrapes())
     kinds = {scrape.kind for scrape in scrapes}
 
-    assert sum(scrape.kind is Kind.METRICS for scrape in scrapes) >= 4
+    assert sum(scrape.kind is BodyKind.METRICS for scrape in scrapes) >= 4
     assert not kinds & sight.hidden
-    assert (Kind.CLIENT in kinds) == sight.clients
-    assert sight.traces or Kind.TRACES not in kinds
+    assert (BodyKind.CLIENT in kinds) == sight.clients
+    assert sight.traces or BodyKind.TRACES not in kinds
     assert not any(b"standin" in scrape.body for scrape in scrapes if scrape.body)

@@ -18,7 +18,7 @@ def test_a_result_at_rest_notes_anew_once_for_an_answer_and_once_for_an_account(
 ) -> None:
     triton = SyntheticTriton(models=tuple(Stage(name, rate=5, config=model_config(name)) for name in ("one", "two")))
     explanation = triton.explain()
-    results = [one for one in run.resting(explanation.results) if one.check.id == "cold-start"]
+    results = [one for one in run.without_ledgers(explanation.results) if one.check.id == "cold-start"]
     light = replace(explanation, results=tuple(results))
     evaluation = Evaluation(deployment="d", at=0.0, took=0.0, lag=0.0, explanation=light)
     asked: Counter[str | None] = Counter()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import jsonschema
 import pytest
 
-from diagnostics.cli.asking import Asked, ask
+from diagnostics.cli.asking import ServiceQuery, ask
 from diagnostics.cli.running_service import RunningService
 from diagnostics.errors import EXIT_COLLECT
 from diagnostics.render.explanation.json import schema
@@ -21,7 +21,7 @@ from tests.service.parts import count, until
 from tests.store.lived import NAME
 
 HERE = f"deployment={NAME}"
-NOW = Asked(deployment=NAME, at=None, since=None, output="text", fail_on="never", check=None)
+NOW = ServiceQuery(deployment=NAME, at=None, since=None, output="text", fail_on="never", check=None)
 
 
 @pytest.fixture(scope="module")

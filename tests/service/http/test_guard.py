@@ -17,7 +17,7 @@ from starlette.routing import Route
 from diagnostics.errors import CollectError, UsageError
 from diagnostics.service.http import authentication, connection, crowd, guard
 from diagnostics.service.http.authentication import MOST_ATTEMPTS, Attempts, Verdicts
-from diagnostics.service.http.server import check_door
+from diagnostics.service.http.server import validate_listener
 from diagnostics.service.own.metrics import OwnMetrics
 from diagnostics.service.peers import Peers
 from diagnostics.settings.tree import WebSettings
@@ -225,10 +225,10 @@ def test_authentication_does_not_end_with_an_emptied_file(users: Path) -> None:
 def test_only_loopback_is_open_to_everyone(address: str, refused: bool) -> None:
     if refused:
         with pytest.raises(UsageError, match=r"lets everyone in .*web\.allow_unauthenticated"):
-            check_door(WebSettings(listen_address=address))
-        check_door(WebSettings(listen_address=address, allow_unauthenticated=True))
+            validate_listener(WebSettings(listen_address=address))
+        validate_listener(WebSettings(listen_address=address, allow_unauthenticated=True))
     else:
-        check_door(WebSettings(listen_address=address))
+        validate_listener(WebSettings(listen_address=address))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ def test_only_loopback_is_open_to_everyone(address: str, refused: bool) -> None:
 )
 def test_an_address_that_is_none_is_told_in_one_line(address: str) -> None:
     with pytest.raises(UsageError, match=r"^web\.listen_address: .*write host:port"):
-        check_door(WebSettings(listen_address=address))
+        validate_listener(WebSettings(listen_address=address))
 
 
 def test_everywhere_is_reached_by_any_address_but_by_no_strange_name(users: Path) -> None:
@@ -292,7 +292,7 @@ def test_clients_without_a_certificate_are_turned_away_where_one_is_required(tmp
         assert not answers(secure)
         trust.load_cert_chain(cert, key)
         assert answers(secure)
-    check_door(WebSettings(listen_address="0.0.0.0:1", config_file=file))
+    validate_listener(WebSettings(listen_address="0.0.0.0:1", config_file=file))
 
 
 def talk(port: int, sent: bytes) -> bytes:
@@ -404,7 +404,7 @@ def test_an_open_path_reads_no_body_either(users: Path) -> None:
 
 def test_where_the_system_gives_no_more_connections_the_faults_say_so_and_the_log_is_not_flooded() -> None:
     metrics, begun = OwnMetrics(), resource.getrlimit(resource.RLIMIT_NOFILE)
-    listening = crowd.Crowd(socket.create_server(("127.0.0.1", 0)), metrics, Peers())
+    listening = crowd.ConnectionLimiter(socket.create_server(("127.0.0.1", 0)), metrics, Peers())
     with listening, socket.create_connection(listening.getsockname()):
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, begun[1]))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.telling.telling import Telling
+from diagnostics.service.telling.telling import Notifier
 from tests.collect.fake_triton import free_ports
 from tests.service.parts import count, until
 from tests.service.telling.alertmanagers import ROOT, Alertmanager, Pager
@@ -47,7 +47,7 @@ def two(tmp_path: Path, pager: Pager) -> Iterator[list[Alertmanager]]:
 
 
 @pytest.fixture
-def telling(two: list[Alertmanager], tmp_path: Path) -> Iterator[Telling]:
+def telling(two: list[Alertmanager], tmp_path: Path) -> Iterator[Notifier]:
     made = told_by([one.url for one in two], tmp_path)
     made.start()
     yield made
@@ -88,7 +88,7 @@ def test_an_incident_is_an_alert_everywhere_until_it_ends_and_a_cause_hides_its_
 
 
 def test_an_alertmanager_that_was_away_learns_what_began_and_what_ended(
-    two: list[Alertmanager], pager: Pager, telling: Telling
+    two: list[Alertmanager], pager: Pager, telling: Notifier
 ) -> None:
     away, there = two
     telling.take(opened(CAUSE))
@@ -107,7 +107,7 @@ def test_an_alertmanager_that_was_away_learns_what_began_and_what_ended(
     until(lambda: CAUSE_KEY in pager.told("resolved") and OTHER_KEY in pager.told("firing"))
 
 
-def test_an_alertmanager_that_lost_everything_is_told_again(two: list[Alertmanager], telling: Telling) -> None:
+def test_an_alertmanager_that_lost_everything_is_told_again(two: list[Alertmanager], telling: Notifier) -> None:
     telling.take(opened(CAUSE))
     until(lambda: CAUSE_KEY in two[0].alerts())
     two[0].stop(signal.SIGKILL)

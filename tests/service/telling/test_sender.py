@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from diagnostics.service.telling.sender import Sender
+from diagnostics.service.telling.sender import DeliveryThread
 from exporters.sinks.posting import DeliveryFailure
 from tests.service.parts import until
 
@@ -39,10 +39,10 @@ def counted() -> list[str]:
 
 @pytest.fixture
 def run(counted: list[str]) -> Iterator[object]:
-    started: list[Sender] = []
+    started: list[DeliveryThread] = []
 
-    def begin(work: Script, **pauses: float) -> Sender:
-        sender = Sender("r", work, counted.append, **{"first_pause": 0.02, "longest_pause": 0.1, **pauses})
+    def begin(work: Script, **pauses: float) -> DeliveryThread:
+        sender = DeliveryThread("r", work, counted.append, **{"first_pause": 0.02, "longest_pause": 0.1, **pauses})
         sender.start()
         started.append(sender)
         return sender
@@ -99,12 +99,12 @@ def test_a_mistake_of_ours_ends_no_thread(run: object, counted: list[str]) -> No
 def test_the_end_tells_what_waits_and_does_not_wait_for_a_failing_receiver(counted: list[str]) -> None:
     work = Script(None)
     work.waiting, work.gate = True, threading.Event()
-    sender = Sender("r", work, counted.append, longest_pause=1.0)
+    sender = DeliveryThread("r", work, counted.append, longest_pause=1.0)
     sender.start()
     work.gate.set()
     sender.stop(5.0)
     assert counted == ["ok"]
-    failing = Sender("r", Script(FAIL), counted.append, longest_pause=60.0, first_pause=60.0)
+    failing = DeliveryThread("r", Script(FAIL), counted.append, longest_pause=60.0, first_pause=60.0)
     failing.start()
     until(lambda: "failed" in counted)
     begun = time.monotonic()

@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 
 from diagnostics.errors import UsageError
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.telling.telling import Telling
+from diagnostics.service.telling.telling import Notifier
 from diagnostics.settings.tree import Settings
 from diagnostics.store.outbox import FileOutbox, MemoryOutbox
 from tests.service.parts import count, until
@@ -32,7 +32,7 @@ def hook() -> Iterator[Hook]:
         yield made
 
 
-Telled = Callable[..., Telling]
+Telled = Callable[..., Notifier]
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def begin(hook: Hook, tmp_path: Path) -> Iterator[Telled]:
     (tmp_path / "secret").write_text(SECRET)
     (tmp_path / "token").write_text("t0ken")
     files = {"url_file": tmp_path / "url", "secret_file": tmp_path / "secret", "bearer_token_file": tmp_path / "token"}
-    running: list[Telling] = []
+    running: list[Notifier] = []
 
-    def start(metrics: OwnMetrics | None = None, outbox: Path = tmp_path) -> Telling:
+    def start(metrics: OwnMetrics | None = None, outbox: Path = tmp_path) -> Notifier:
         settings = Settings.model_validate({"webhook": [files]})
-        telling = Telling(settings, metrics or OwnMetrics(), FileOutbox(outbox), first_pause=0.02)
+        telling = Notifier(settings, metrics or OwnMetrics(), FileOutbox(outbox), first_pause=0.02)
         telling.start()
         running.append(telling)
         return telling
@@ -74,7 +74,7 @@ def test_nothing_is_told_before_it_is_remembered(hook: Hook, tmp_path: Path) -> 
         remembered.wait(10)
 
     settings = Settings.model_validate({"webhook": [{"url": hook.url}], "alertmanager": {"urls": [hook.url]}})
-    telling = Telling(settings, OwnMetrics(), FileOutbox(tmp_path), settle=settle)
+    telling = Notifier(settings, OwnMetrics(), FileOutbox(tmp_path), settle=settle)
     telling.start()
     telling.take(opened(ONE))
     assert asked.wait(10)
@@ -160,12 +160,15 @@ def test_an_outbox_of_another_form_is_set_aside(hook: Hook, begin: Telled, tmp_p
 )
 def test_settings_that_cannot_work_are_told_at_the_start(tree: dict[str, Any], told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        Telling(Settings.model_validate(tree), OwnMetrics(), MemoryOutbox())
+        Notifier(Settings.model_validate(tree), OwnMetrics(), MemoryOutbox())
 
 
 def test_two_webhooks_of_one_host_are_told_apart() -> None:
     tree = {"webhook": [{"url": "http://h/a"}, {"url": "http://h/b"}]}
-    assert Telling(Settings.model_validate(tree), OwnMetrics(), MemoryOutbox()).receivers == ["http://h", "http://h #2"]
+    assert Notifier(Settings.model_validate(tree), OwnMetrics(), MemoryOutbox()).receivers == [
+        "http://h",
+        "http://h #2",
+    ]
 
 
 def _queue(metrics: OwnMetrics) -> str:

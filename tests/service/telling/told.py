@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from diagnostics.service.own.metrics import OwnMetrics
-from diagnostics.service.telling.telling import Telling
+from diagnostics.service.telling.telling import Notifier
 from diagnostics.settings.tree import Settings
 from diagnostics.store.outbox import FileOutbox
 from tests.service.parts import until
@@ -25,9 +25,9 @@ CAUSE = incident(onset=ONSET, seen=ONSET)
 ENDING = incident("cold-start", onset=ONSET, seen=ONSET)
 
 
-def told_by(urls: Sequence[str], folder: Path, metrics: OwnMetrics | None = None) -> Telling:
+def told_by(urls: Sequence[str], folder: Path, metrics: OwnMetrics | None = None) -> Notifier:
     settings = Settings.model_validate({"alertmanager": {"urls": urls, "resend": "1s"}})
-    return Telling(settings, metrics or OwnMetrics(), FileOutbox(folder), first_pause=0.1)
+    return Notifier(settings, metrics or OwnMetrics(), FileOutbox(folder), first_pause=0.1)
 
 
 def onset_of(alert: dict[str, Any]) -> float:

@@ -13,7 +13,7 @@ from diagnostics.errors import CollectError
 from diagnostics.render.explanation.html import considered, drawn, leading_course, told
 from diagnostics.render.explanation.why_not import account
 from diagnostics.service.http.context import WebContext
-from diagnostics.service.http.page.incidents import Wanted, find
+from diagnostics.service.http.page.incidents import IncidentFilter, find
 from diagnostics.service.http.page.standing import Standing, standings
 from diagnostics.service.http.page.timelines import models
 from diagnostics.service.state import Evaluation, LiveState
@@ -92,7 +92,7 @@ def values(context: WebContext, standing: Standing, check: str, at: float | None
         "remembers": remembers,
         "started": context.service.board.read().started,
         "incidents": find(
-            context.history, standing.incidents, Wanted(deployment=standing.name), INCIDENTS_SHOWN
+            context.history, standing.incidents, IncidentFilter(deployment=standing.name), INCIDENTS_SHOWN
         ).incidents,
         **(_of(explanation, check) if explanation else _NOTHING),
     }

@@ -30,7 +30,7 @@ class Spark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class FleetRow:
     """A deployment's row. Without traffic `entry` is empty, the figures are None and there is no `spark`."""
 
     entry: str = ""
@@ -43,14 +43,14 @@ class Fleet:
     """Makes rows, and keeps those whose verdict has not changed."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, tuple[Evaluation, Row]] = {}
+        self._rows: dict[str, tuple[Evaluation, FleetRow]] = {}
 
     def take(self, state: LiveState) -> None:
         """Make the rows of new verdicts before anyone asks, while their windows are still at hand."""
         for name, evaluation in state.evaluations.items():
             self._row(name, evaluation)
 
-    def rows(self, standings: Sequence[Standing]) -> Iterator[tuple[Standing, Row]]:
+    def rows(self, standings: Sequence[Standing]) -> Iterator[tuple[Standing, FleetRow]]:
         """Yield each deployment with its row."""
         gone = set(self._rows) - {one.name for one in standings}
         for name in gone:
@@ -58,21 +58,21 @@ class Fleet:
         for one in standings:
             yield one, self._row(one.name, one.evaluation)
 
-    def _row(self, name: str, evaluation: Evaluation | None) -> Row:
+    def _row(self, name: str, evaluation: Evaluation | None) -> FleetRow:
         if evaluation is None:
-            return Row()
+            return FleetRow()
         known = self._rows.get(name)
         if known is None or known[0] is not evaluation:
             known = self._rows[name] = (evaluation, _made(evaluation.explanation))
         return known[1]
 
 
-def _made(explanation: Explanation) -> Row:
+def _made(explanation: Explanation) -> FleetRow:
     if not explanation.anatomy:
-        return Row()
+        return FleetRow()
     busiest, window = explanation.anatomy[0], explanation.window
     seconds = window.end - window.start
-    return Row(
+    return FleetRow(
         entry=busiest.ensemble or busiest.stages[0].model,
         mean_seconds=None if unseen_time(explanation.evidence, busiest) else busiest.mean_seconds,
         per_second=busiest.requests / seconds if seconds > 0 else None,

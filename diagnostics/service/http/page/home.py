@@ -11,7 +11,7 @@ from diagnostics.render.explanation.html import drawn, told
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.deployments import Values
 from diagnostics.service.http.page.fleet import Fleet
-from diagnostics.service.http.page.incidents import Wanted, find
+from diagnostics.service.http.page.incidents import IncidentFilter, find
 from diagnostics.service.http.page.standing import UNREACHABLE, Standing, is_down, roots, standings
 from diagnostics.service.own.metrics import OwnMetrics
 
@@ -67,7 +67,7 @@ def _down(found: Sequence[Standing], first: Standing | None) -> list[object]:
 def _past(context: WebContext) -> Sequence[object]:
     if context.history is None:
         return ()
-    return find(context.history, (), Wanted(state="closed"), PAST_SHOWN).incidents
+    return find(context.history, (), IncidentFilter(state="closed"), PAST_SHOWN).incidents
 
 
 def troubles(metrics: OwnMetrics) -> Iterator[str]:

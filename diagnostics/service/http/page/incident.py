@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from diagnostics.diagnosis.explanation import Explanation
 from diagnostics.diagnosis.incident import Incident
 from diagnostics.errors import CollectError
-from diagnostics.render.explanation.html import Told, told
+from diagnostics.render.explanation.html import FindingView, told
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.deployments import Values, replayed
 from diagnostics.service.state import LiveState
@@ -54,7 +54,7 @@ def values(context: WebContext, one: Known) -> Values:
     }
 
 
-def _told(context: WebContext, incident: Incident) -> tuple[Told | None, float | None]:
+def _told(context: WebContext, incident: Incident) -> tuple[FindingView | None, float | None]:
     """Return its finding with evidence and patch: as it is now, else at its worst with Unix seconds, if known."""
     live = _live(context.service.board.read(), incident)
     if live is not None or context.history is None:
@@ -68,10 +68,10 @@ def _told(context: WebContext, incident: Incident) -> tuple[Told | None, float |
     return _in(then, incident), at
 
 
-def _live(state: LiveState, incident: Incident) -> Told | None:
+def _live(state: LiveState, incident: Incident) -> FindingView | None:
     evaluation = state.evaluations.get(incident.deployment)
     return _in(evaluation.explanation, incident) if evaluation and incident.open else None
 
 
-def _in(explanation: Explanation, incident: Incident) -> Told | None:
+def _in(explanation: Explanation, incident: Incident) -> FindingView | None:
     return next((one for one in told(explanation) if one.finding.id == incident.fingerprint), None)

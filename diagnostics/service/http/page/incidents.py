@@ -17,7 +17,7 @@ SHOWN, LOOKED_THROUGH = 200, 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class IncidentFilter:
     """Which incidents are asked for; empty takes all."""
 
     text: str = ""
@@ -45,7 +45,7 @@ def _searched(incident: Incident) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class IncidentList:
     """Incidents, the newest first; whether there are more; why the history could not be asked (empty: it could)."""
 
     incidents: tuple[Incident, ...]
@@ -53,7 +53,9 @@ class Found:
     trouble: str = ""
 
 
-def find(past: HistoryReader | None, now: Sequence[Incident], wanted: Wanted, most: int = SHOWN) -> Found:
+def find(
+    past: HistoryReader | None, now: Sequence[Incident], wanted: IncidentFilter, most: int = SHOWN
+) -> IncidentList:
     """Return the incidents wanted; only those of `now`, which are open, without a history."""
     trouble, before = "", tuple[Incident, ...]()
     if past is not None and wanted.state != "open":
@@ -62,10 +64,10 @@ def find(past: HistoryReader | None, now: Sequence[Incident], wanted: Wanted, mo
         except SQLAlchemyError:
             trouble = "The history's database cannot be read now; only what is open is listed."
     found = [one for one in _merged(now, before) if wanted.fits(one)]
-    return Found(incidents=tuple(found[:most]), more=len(found) > most, trouble=trouble)
+    return IncidentList(incidents=tuple(found[:most]), more=len(found) > most, trouble=trouble)
 
 
-def _before(past: HistoryReader, wanted: Wanted, most: int) -> tuple[Incident, ...]:
+def _before(past: HistoryReader, wanted: IncidentFilter, most: int) -> tuple[Incident, ...]:
     plain = not (wanted.text or wanted.check or wanted.severity)
     state: State = "closed" if wanted.state == "closed" else "any"
     limit = most + 1 if plain else LOOKED_THROUGH

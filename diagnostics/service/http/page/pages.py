@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from diagnostics.checks.catalogue import Registered, catalogue
+from diagnostics.checks.catalogue import RegisteredCheck, catalogue
 from diagnostics.errors import CollectError
 from diagnostics.render.explanation.runbook import parts
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page import deployments, home, incident, incidents, search
 from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.page.frame import Frame
-from diagnostics.service.http.page.incidents import Wanted
+from diagnostics.service.http.page.incidents import IncidentFilter
 from diagnostics.settings.prefix import prefix_of
 
 AWAY = "The history's database cannot be read now"
@@ -85,7 +85,7 @@ class Pages:
         values = incident.values(self._context, known)
         return Shown(known.incident.check, self.frame.content("incident.html", **values), lives=known.incident.open)
 
-    def incidents(self, wanted: Wanted) -> Shown:
+    def incidents(self, wanted: IncidentFilter) -> Shown:
         """The incidents that fit."""
         now = self._context.service.board.read().incidents
         found = incidents.find(self._context.history, now, wanted)
@@ -106,7 +106,7 @@ class Pages:
 
     def runbooks(self) -> Shown:
         """All checks by layer."""
-        layers: dict[str, list[Registered]] = {}
+        layers: dict[str, list[RegisteredCheck]] = {}
         for one in catalogue().values():
             layers.setdefault(one.check.layer.value, []).append(one)
         return Shown("Runbooks", self.frame.content("runbooks.html", layers=layers.items()))

@@ -13,9 +13,9 @@ from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page import assets
 from diagnostics.service.http.page.fleet import Fleet
 from diagnostics.service.http.page.frame import html_answer
-from diagnostics.service.http.page.incidents import Wanted
+from diagnostics.service.http.page.incidents import IncidentFilter
 from diagnostics.service.http.page.pages import AWAY, Pages, Shown
-from diagnostics.service.http.page.timeline_answer import Asked, answer
+from diagnostics.service.http.page.timeline_answer import TimelineQuery, answer
 
 FRAGMENTS = "/fragments"
 A_YEAR = 365 * 86400
@@ -65,7 +65,9 @@ def _add_parametrized(routes: APIRouter, pages: Pages) -> None:
     def incidents(
         q: Text = "", state: Text = "any", deployment: Text = "", check: Text = "", severity: Text = ""
     ) -> Shown:
-        return pages.incidents(Wanted(text=q, state=state, deployment=deployment, check=check, severity=severity))
+        return pages.incidents(
+            IncidentFilter(text=q, state=state, deployment=deployment, check=check, severity=severity)
+        )
 
     def search(q: Text = "") -> Shown:
         return pages.search(q)
@@ -95,7 +97,7 @@ def _add_files(routes: APIRouter) -> None:
 
 def _add_timelines(routes: APIRouter, context: WebContext) -> None:
     @routes.get(f"{FRAGMENTS}/timelines/{{name}}")
-    def timelines(name: str, asked: Annotated[Asked, Query()]) -> dict[str, Any]:
+    def timelines(name: str, asked: Annotated[TimelineQuery, Query()]) -> dict[str, Any]:
         try:
             found = answer(context, name, asked)
         except SQLAlchemyError:

@@ -10,14 +10,14 @@ from diagnostics.evidence.evidence import Evidence
 from diagnostics.service.http.context import WebContext
 from diagnostics.service.http.page.deployments import standing_of
 from diagnostics.service.http.page.standing import Standing
-from diagnostics.service.http.page.timelines import LONGEST, SHORTEST, Json, Span, models, remembered
+from diagnostics.service.http.page.timelines import LONGEST, SHORTEST, Json, TimelineRange, models, remembered
 from diagnostics.signals.subject import Subject
 
 HOUR = 3600.0
 Moment = Annotated[float | None, Field(ge=0, le=1e11)]
 
 
-class Asked(BaseModel):
+class TimelineQuery(BaseModel):
     """Which timeline: a model, the newest `since` seconds or the span from `from` to `to` in Unix seconds."""
 
     server: str = Field(default="", max_length=500)
@@ -27,7 +27,7 @@ class Asked(BaseModel):
     to: Moment = None
 
 
-def answer(context: WebContext, name: str, asked: Asked) -> Json | None:
+def answer(context: WebContext, name: str, asked: TimelineQuery) -> Json | None:
     """Return the timeline; None where nothing is remembered, or nothing of that name is watched.
 
     Raises:
@@ -46,7 +46,7 @@ def _evidence(standing: Standing | None) -> Evidence | None:
     return standing.explanation.evidence if standing is not None and standing.explanation else None
 
 
-def _subject(standing: Standing, asked: Asked) -> Subject | None:
+def _subject(standing: Standing, asked: TimelineQuery) -> Subject | None:
     """Return the model that is asked for, of any server if none is named; the first one if no model is."""
     if asked.server and asked.model:
         return Subject(server=asked.server, model=asked.model)
@@ -54,8 +54,8 @@ def _subject(standing: Standing, asked: Asked) -> Subject | None:
     return next((one for one in known if asked.model in ("", one.model)), None)
 
 
-def _span(asked: Asked, on: Subject, now: float) -> Span:
+def _span(asked: TimelineQuery, on: Subject, now: float) -> TimelineRange:
     end = min(asked.to, now) if asked.to is not None else now
     start = asked.start if asked.start is not None else end - asked.since
     start = min(max(start, end - LONGEST), end - SHORTEST)
-    return Span(server=on.server, model=on.model or "", start=start, end=end)
+    return TimelineRange(server=on.server, model=on.model or "", start=start, end=end)

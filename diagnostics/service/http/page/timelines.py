@@ -30,7 +30,7 @@ SHORTEST, LONGEST = 300.0, 90 * 86400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class TimelineRange:
     """What to look at: a model of a server, and from when to when in Unix seconds."""
 
     server: str
@@ -44,7 +44,7 @@ class Span:
         return max(60.0, (self.end - self.start) / MOST_POINTS)
 
 
-def remembered(past: HistoryReader, deployment: str, span: Span, now: Evidence | None, started: float) -> Json:
+def remembered(past: HistoryReader, deployment: str, span: TimelineRange, now: Evidence | None, started: float) -> Json:
     """Return the charts of a span, and its incidents: from the history, and what is too new for it from the window.
 
     Args:
@@ -72,7 +72,7 @@ def remembered(past: HistoryReader, deployment: str, span: Span, now: Evidence |
     return _answer(span, charts, lasted) | {"since": started if span.start < started < first + span.step else None}
 
 
-def _newest(now: Evidence, signal: Signal, span: Span, after: float) -> Iterator[tuple[float, float]]:
+def _newest(now: Evidence, signal: Signal, span: TimelineRange, after: float) -> Iterator[tuple[float, float]]:
     """Yield what the window tells of a signal between Unix second `after` and the end of a span."""
     if all(one.server != span.server for one in now.subjects(Scope.SERVER)):
         return
@@ -126,7 +126,7 @@ def _chart(title: str, kind: str, signal: Signal, points: Sequence[tuple[float, 
     }
 
 
-def _answer(span: Span, charts: Sequence[Json], incidents: Sequence[Incident]) -> Json:
+def _answer(span: TimelineRange, charts: Sequence[Json], incidents: Sequence[Incident]) -> Json:
     return {
         "name": clean(span.model),
         "from": span.start,
